@@ -1,0 +1,34 @@
+# Each target sets up what it needs: a virtual environment in .venv with everything in it.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test test-fast lab bench notebooks clean
+
+demo: $(READY)  ## documents and questions -> trace -> study -> report
+	$(BIN)/raglab demo
+
+test: $(READY)  ## lint, types, every test and notebook
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest
+
+test-fast: $(READY)  ## without the slow tests
+	$(BIN)/pytest -m "not slow"
+
+lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
+	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks
+
+bench: $(READY)  ## speeds, as ratios within one run
+	$(BIN)/python experiments/bench.py
+
+notebooks: $(READY)  ## run every notebook again and keep its outputs
+	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace *.ipynb
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[fast,test]"
+	@touch $(READY)
+
+clean:  ## everything that can be made again
+	rm -rf .venv out build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

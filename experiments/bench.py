@@ -1,0 +1,278 @@
+"""How fast a stored trace is replayed: decisions a second of both engines, against one case at a time.
+
+Prints a plain table. All numbers are of one thread; the machine may be shared, so read ratios.
+
+    python experiments/bench.py            10,000 cases x 50 hits, 1,000 policies
+    python experiments/bench.py --quick    the same path on a small trace, in seconds
+"""
+
+from __future__ import annotations
+
+import os
+
+for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
+    os.environ[name] = "1"
+
+import argparse
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import replay
+from raglab._tables import Evidence, tables
+from raglab.chain import outcome
+from raglab.policy import Policy, thresholds
+from raglab.values import Case, Chunk, Hits, Trace
+
+WORDS = tuple("premium excess claim theft flood driver garage invoice renewal cover roof glass tow rental lease audit limit broker".split())
+ENTITIES = ("Alba", "Borea", "Cirrus", "Dorado", "Etna", "Fjord")
+PATTERNS = {"entities": {name: [rf"\b{name}\b"] for name in ENTITIES}}
+N_SIGNATURES = 24
+UNTAGGED = (3, 11, 19)
+MAX_GROUPS = 8
+N_RERANKED = 20
+TARGETS = {"numpy": 5e6, "numba": 10e6, "times": 100.0, "memory": 1000.0}
+
+
+class Sizes(NamedTuple):
+    """How much to measure: cases, hits of each, policies, chunks, repeats, and (cases, policies) decided one by one."""
+
+    cases: int
+    hits: int
+    policies: int
+    chunks: int
+    repeats: int
+    single: tuple[int, int]
+
+
+FULL = Sizes(10_000, 50, 1_000, 4_000, 5, (60, 20))
+QUICK = Sizes(300, 50, 40, 400, 3, (5, 4))
+
+
+def synthetic_chunks(n: int, rng: np.random.Generator) -> tuple[Chunk, ...]:
+    """Chunks in turn of each signature, some of which name an entity."""
+    return tuple(
+        Chunk(
+            chunk_id=f"c{i}",
+            text=" ".join(rng.choice(WORDS, 12)) + f" {i}",
+            source=f"docs/{i % N_SIGNATURES}-{0 if i % N_SIGNATURES in UNTAGGED else i // N_SIGNATURES % 7}.md",
+            page=1 + i // N_SIGNATURES % 9,
+            tags={} if i % N_SIGNATURES in UNTAGGED else {"domain": "fleet", "doc_type": "guide", "product": f"p{i % N_SIGNATURES}"},
+            entities=(ENTITIES[i % len(ENTITIES)],) if rng.random() < 0.5 else (),
+        )
+        for i in range(n)
+    )
+
+
+def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
+    """Hits of up to 8 signatures a case in ascending l2, all values as a float32 file would hold them."""
+    shape = (sizes.cases, sizes.hits)
+
+    def stored(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return values.astype(np.float32).astype(np.float64)[:, None, None, :]
+
+    n_groups = rng.integers(1, MAX_GROUPS + 1, sizes.cases)
+    offered = rng.permuted(np.tile(np.arange(N_SIGNATURES), (sizes.cases, 1)), axis=1)[:, :MAX_GROUPS]
+    of_group = (rng.random(shape) * n_groups[:, None]).astype(np.int64)
+    sign = np.take_along_axis(offered, of_group, axis=1)
+    chunk = sign + N_SIGNATURES * rng.integers(0, sizes.chunks // N_SIGNATURES, shape)
+    start = rng.uniform(0.3, 1.1, (sizes.cases, 1))
+    l2 = np.sort(start + rng.uniform(0.0, 1.0, shape) ** 1.5 * (1.3 - start), axis=1)
+    rank = (np.arange(sizes.hits) + rng.normal(0.0, 6.0, shape)).argsort(axis=1).argsort(axis=1)
+    raw = np.sort(rng.normal(-3.0, 1.5, shape), axis=1)[:, ::-1]
+    reranked = rank < N_RERANKED
+    s_raw = np.where(reranked, np.take_along_axis(raw, rank, axis=1), np.nan)
+    by_sign = rng.uniform(0.05, 0.7, (sizes.cases, N_SIGNATURES))
+    sig_sim = np.take_along_axis(by_sign, sign, axis=1)
+    absent = np.arange(sizes.hits) >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
+
+    def kept(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return stored(np.where(absent, np.nan, values))
+
+    return Hits(
+        chunk=np.where(absent, -1, chunk).astype(np.int32)[:, None, None, :],
+        rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[:, None, None, :],
+        l2=kept(l2),
+        cosine=kept(1.0 - l2 / 2.0),
+        s_hybrid=kept(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
+        s_rerank=kept(1.0 / (1.0 + np.exp(-s_raw))),
+        s_raw=kept(s_raw),
+        anchor_sim=kept(rng.uniform(0.05, 0.7, shape)),
+        sig_sim=kept(sig_sim),
+        sig_sim_strict=kept(sig_sim),
+        n_reranked=np.full((sizes.cases, 1, 1), N_RERANKED, dtype=np.int32),
+    )
+
+
+def synthetic_cases(hits: Hits, chunks: Sequence[Chunk], rng: np.random.Generator) -> tuple[Case, ...]:
+    """Cases of all three labels; the answerable ones expect a source or a page among their first hits."""
+    cases = []
+    for q, row in enumerate(hits.chunk[:, 0, 0, :8]):
+        status = ("ok", "ok", "ok", "refuse", "ambiguous")[q % 5]
+        named = [ENTITIES[i] for i in rng.integers(0, len(ENTITIES), (0, 0, 1, 1, 2)[int(rng.integers(5))])]
+        lead = ("", "", "", "compare", "overall", "explain", "overview of section 3,")[int(rng.integers(7))]
+        wanted = chunks[int(row[rng.integers(len(row))])]
+        spec = wanted.file_name if rng.random() < 0.5 else f"{wanted.file_name}#{wanted.page}"
+        expected = (spec,) if status != "refuse" and rng.random() < 0.8 else ()
+        any_of = rng.random() < 0.3
+        cases.append(
+            Case(
+                id=f"q{q}",
+                query=" ".join([lead, *rng.choice(WORDS, 4), *named]).strip(),
+                expect_status=status,
+                expect_sources=() if any_of else expected,
+                expect_sources_any=expected if any_of else (),
+                selected_sources=(wanted.source,) if rng.random() < 0.2 else (),
+            )
+        )
+    return tuple(cases)
+
+
+def synthetic_trace(sizes: Sizes, seed: int = 7) -> Trace:
+    """Trace in which every gate and rule decides some case."""
+    rng = np.random.default_rng(seed)
+    chunks = synthetic_chunks(sizes.chunks, rng)
+    hits = synthetic_hits(sizes, rng)
+    return Trace(synthetic_cases(hits, chunks, rng), chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}"})
+
+
+def random_policies(n: int, seed: int = 8) -> list[Policy]:
+    """Policies with every continuous threshold at random, all gates and rules on, one structure."""
+    rng = np.random.default_rng(seed)
+    base = Policy.from_mapping({"patterns": PATTERNS})
+    ranges = {
+        "l2.max_l2": (0.5, 1.2),
+        "l2.soft_max_l2": (0.5, 1.3),
+        "gap.min_gap": (0.0, 0.1),
+        "similarity.min_similarity": (0.4, 0.8),
+        "confidence.tau_default": (0.0, 90.0),
+        "confidence.tau_explicit": (0.0, 90.0),
+        "confidence.blend": (0.0, 1.0),
+        "resolver.min_group_gap": (0.0, 0.05),
+        "resolver.min_sig_sim": (0.0, 0.7),
+        "resolver.min_sig_sim_gap": (0.0, 0.3),
+        "resolver.min_anchor_sim": (0.0, 0.7),
+        "resolver.min_anchor_sim_gap": (0.0, 0.3),
+    }
+
+    def drawn() -> Iterator[Any]:
+        for path, (low, high) in ranges.items():
+            yield path
+            yield float(rng.uniform(low, high))
+        yield "density.min_keep"
+        yield int(rng.integers(1, 7))
+        for path in ("resolver.overview_entities_lift", "resolver.require_full_entity_coverage"):
+            yield path
+            yield bool(rng.random() < 0.5)
+
+    return [base.replace(*drawn()) for _ in range(n)]
+
+
+def seconds(run: Callable[[], Any], repeats: int) -> float:
+    """Median time of some runs."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def of_case(found: Any, row: int) -> Any:  # noqa: ANN401 - evidence or a part of it
+    """Evidence of one case."""
+    parts = {name: getattr(found, name) for name in found._fields}
+    one = {
+        name: of_case(part, row) if isinstance(part, tuple) else part[..., row : row + 1] if isinstance(part, np.ndarray) else part
+        for name, part in parts.items()
+    }
+    return type(found)(**one)
+
+
+def one_by_one(found: Evidence, policies: Sequence[Policy], rows: Sequence[int], repeats: int) -> float:
+    """Decisions a second of the chain on one case and one policy at a time."""
+    limits = [thresholds([policy]) for policy in policies]
+    cases = [of_case(found, row) for row in rows]
+
+    def run() -> None:
+        for limit in limits:
+            for case in cases:
+                outcome(case, limit, (1, 1))
+
+    return len(limits) * len(cases) / seconds(run, repeats)
+
+
+def peak_megabytes() -> float:
+    """Most memory the process has held so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (1024.0**2 if sys.platform == "darwin" else 1024.0)
+
+
+def engines() -> list[str]:
+    """Engines that can run here."""
+    try:
+        import numba  # noqa: F401
+    except ImportError:
+        return ["numpy"]
+    return ["numpy", "numba"]
+
+
+def line(what: str, value: str, target: str = "", *, met: bool | None = None) -> None:
+    """Print one row of the table."""
+    mark = "" if met is None else "met" if met else "NOT MET"
+    print(f"{what:<58}{value:>18}  {target:<22}{mark}", flush=True)  # noqa: T201
+
+
+def rates(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> float:
+    """Decisions a second of a sweep whose tables are ready."""
+    replay.tally(trace, policies[:2], engine=engine)
+    return len(trace) * len(policies) / seconds(lambda: replay.tally(trace, policies, engine=engine), sizes.repeats)
+
+
+def linearity(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> None:
+    """Print the time of one decision at three sizes, of cases and of policies."""
+    for part in (0.25, 0.5, 1.0):
+        n = int(part * len(trace))
+        fewer = Trace(trace.cases[:n], trace.chunks, trace.arms, Hits(*(field[:n] for field in trace.hits)), meta=trace.meta)
+        speed = rates(fewer, policies, sizes, engine)
+        line(f"{engine}: {n:,} cases x {len(policies):,} policies", f"{1e9 / speed:,.1f} ns/decision")
+    for part in (0.25, 0.5, 1.0):
+        n = int(part * len(policies))
+        speed = rates(trace, policies[:n], sizes, engine)
+        line(f"{engine}: {len(trace):,} cases x {n:,} policies", f"{1e9 / speed:,.1f} ns/decision")
+
+
+def main() -> None:
+    """Measure and print."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--quick", action="store_true", help="a smoke test on a small trace")
+    sizes = QUICK if options.parse_args().quick else FULL
+    trace, policies = synthetic_trace(sizes), random_policies(sizes.policies)
+    line(f"{sizes.cases:,} cases x {sizes.hits} hits, {sizes.policies:,} policies, one thread", "measured", "target")
+    hits_of = replay.patterns_of(trace, policies[0])
+    structure = policies[0].structure
+    line("measure the tables", f"{seconds(lambda: tables(trace, 'hybrid', hits_of, structure, needs_allowed=False), 3):,.2f} s")
+    found = replay.tables_of(trace, policies[0]).evidence
+    speed = {}
+    for engine in engines():
+        start = time.perf_counter()
+        replay.tally(trace, policies[:1], engine=engine)
+        line(f"{engine}: first call", f"{time.perf_counter() - start:,.2f} s")
+        speed[engine] = rates(trace, policies, sizes, engine)
+        line(f"{engine}: sweep", f"{speed[engine] / 1e6:,.2f} M decisions/s", f">= {TARGETS[engine] / 1e6:,.0f} M", met=speed[engine] >= TARGETS[engine])
+    line("peak memory so far", f"{peak_megabytes():,.0f} MB", f"< {TARGETS['memory']:,.0f} MB", met=peak_megabytes() < TARGETS["memory"])
+    n_cases, n_policies = sizes.single
+    single = one_by_one(found, policies[:n_policies], range(0, sizes.cases, max(1, sizes.cases // n_cases)), sizes.repeats)
+    line("one case and one policy at a time", f"{single:,.0f} decisions/s")
+    for engine, value in speed.items():
+        line(f"{engine}: against one at a time", f"{value / single:,.0f} x", f">= {TARGETS['times']:,.0f} x", met=value / single >= TARGETS["times"])
+    for engine in speed:
+        linearity(trace, policies, sizes, engine)
+
+
+if __name__ == "__main__":
+    main()

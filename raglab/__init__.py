@@ -1,0 +1,81 @@
+"""raglab: take a RAG system's decisions apart and tune every threshold on labelled questions.
+
+    query → retrieval → Trace ─stored once→ evidence → gates → resolver → policy → Decision
+                          └──────── replay (thousands of policies) → Tally → metrics → study → report
+
+Names load on first use, so that importing the package stays light.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Policy": "raglab.store.policies",
+    "Trace": "raglab.store.traces",
+    "TraceError": "raglab.store.traces",
+    "InputError": "raglab.store._errors",
+    "Case": "raglab.values",
+    "Chunk": "raglab.values",
+    "Corpus": "raglab.values",
+    "Status": "raglab.values",
+    "load_corpus": "raglab.store.corpus",
+    "save_corpus": "raglab.store.corpus",
+    "load_cases": "raglab.store.qa",
+    "save_cases": "raglab.store.qa",
+    "trace_from_frame": "raglab.store.frames",
+    "build_trace": "raglab.lab.build",
+    "decide": "raglab.replay",
+    "sweep": "raglab.replay",
+    "steps": "raglab.replay",
+    "flips": "raglab.replay",
+    "tune": "raglab.lab.study",
+    "TuneResult": "raglab.lab.study",
+    "Goal": "raglab.lab.study",
+    "track": "raglab.lab.tracking",
+    "ranking": "raglab.lab.ranking",
+    "write_report": "raglab.lab.report",
+}
+__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names, all of them strings
+
+if TYPE_CHECKING:
+    from raglab.lab.build import build_trace as build_trace
+    from raglab.lab.ranking import ranking as ranking
+    from raglab.lab.report import write_report as write_report
+    from raglab.lab.study import Goal as Goal
+    from raglab.lab.study import TuneResult as TuneResult
+    from raglab.lab.study import tune as tune
+    from raglab.lab.tracking import track as track
+    from raglab.replay import decide as decide
+    from raglab.replay import flips as flips
+    from raglab.replay import steps as steps
+    from raglab.replay import sweep as sweep
+    from raglab.store._errors import InputError as InputError
+    from raglab.store.corpus import load_corpus as load_corpus
+    from raglab.store.corpus import save_corpus as save_corpus
+    from raglab.store.frames import trace_from_frame as trace_from_frame
+    from raglab.store.policies import Policy as Policy
+    from raglab.store.qa import load_cases as load_cases
+    from raglab.store.qa import save_cases as save_cases
+    from raglab.store.traces import Trace as Trace
+    from raglab.store.traces import TraceError as TraceError
+    from raglab.values import Case as Case
+    from raglab.values import Chunk as Chunk
+    from raglab.values import Corpus as Corpus
+    from raglab.values import Status as Status
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    if name not in _HOME:
+        msg = f"module {__name__!r} has no attribute {name!r}"
+        raise AttributeError(msg)
+    found = getattr(importlib.import_module(_HOME[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOME})

@@ -1,0 +1,286 @@
+"""The door from the shell: thin; every command reads files, calls one function and prints what came."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.study import TuneResult
+    from raglab.store.policies import Policy
+    from raglab.store.traces import Trace
+
+EXIT_CODES = "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · 130 interrupted."
+app = typer.Typer(
+    name="raglab",
+    help="Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
+PolicyPath = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")]
+Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
+Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Print what an input broke as one line, without a stack."""
+    try:
+        yield
+    except (ValueError, KeyError, OSError, ImportError) as error:
+        text = error.args[0] if isinstance(error, KeyError) and error.args else error
+        typer.echo(f"raglab: {text}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def _trace(path: Path, split: str | None = None) -> Trace:
+    from raglab.store.traces import Trace
+
+    trace = Trace.load(path)
+    return trace if split is None else trace.split(split)
+
+
+def _policy(path: Path | None) -> Policy:
+    from raglab.store.policies import Policy
+
+    return Policy.load(path)
+
+
+def _print(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
+    if hasattr(value, "to_dict"):
+        if as_json:
+            typer.echo(value.to_json(orient="records", force_ascii=False))
+        else:
+            typer.echo(value.to_string(index=False))
+    else:
+        typer.echo(json.dumps(value, ensure_ascii=False, indent=2) if as_json else "\n".join(f"{key}: {item}" for key, item in value.items()))
+
+
+def _written(table: pd.DataFrame, out: Path | None) -> None:
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(out, index=False)
+        typer.echo(f"wrote {out}", err=True)
+
+
+@app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
+def trace(
+    corpus: Annotated[Path, typer.Argument(help="Folder of Markdown, text or PDF; JSONL; SQuAD 2.0; BEIR folder.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
+    cases: Annotated[Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")] = None,
+    policy: PolicyPath = None,
+    arm: Annotated[list[str] | None, typer.Option(help="Strategy: hybrid, dense, bm25; repeat for several.")] = None,
+    encoder: Annotated[str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")] = None,
+    reranker: Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")] = None,
+    index: Annotated[str, typer.Option(help="FAISS index: flat, hnsw or ivf.")] = "flat",
+    fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
+    rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Retrieve once for every question and store every measurement."""
+    from raglab.lab.build import build_trace
+    from raglab.store.corpus import load_corpus
+    from raglab.store.qa import load_cases
+
+    with _refusals():
+        made = build_trace(
+            load_corpus(corpus), load_cases(cases or corpus), out=out, policy=_policy(policy), progress=not quiet,
+            arms=tuple(arm or ["hybrid"]), encoder=encoder, reranker=reranker, index=index, fetch_k=fetch_k, rerank_k=rerank_k,
+            command=" ".join(["raglab", *sys.argv[1:]]),
+        )  # fmt: skip
+        _print({"trace": str(out), "cases": len(made), "chunks": made.meta["n_chunks"], "fingerprint": made.fingerprint}, as_json=as_json)
+
+
+@app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
+def decide(
+    path: TracePath,
+    policy: PolicyPath = None,
+    case: Annotated[str | None, typer.Option(help="Explain this one case: every gate, and what would flip it.")] = None,
+    arm: Arm = None,
+    split: Split = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide every case with one policy, or explain one."""
+    import pandas as pd
+
+    from raglab.replay import decide as decided
+    from raglab.replay import flips
+
+    with _refusals():
+        chosen, of = _policy(policy), _trace(path, split)
+        said = decided(of, chosen, arm)
+        if case is None:
+            table = said.frame()
+            _written(table, out)
+            _print(table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]], as_json=as_json)
+            return
+        row = said.frame().iloc[said.row_of(case)]
+        checks = pd.DataFrame(said.explain(case))
+        near = flips(of, chosen, case, arm)
+        if as_json:
+            parts = {"decision": json.loads(row.to_json(force_ascii=False)), "checks": checks.to_dict("records"), "flips": near.to_dict("records")}
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+            return
+        typer.echo(f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
+        typer.echo(checks[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
+        typer.echo("\nthe smallest change of one threshold that would flip it:\n" + near.to_string(index=False))
+
+
+@app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
+def sweep(
+    path: TracePath,
+    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, a row each.")] = None,
+    threshold: Annotated[str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")] = None,
+    policy: PolicyPath = None,
+    arm: Arm = None,
+    split: Split = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rates of several policies, or of one threshold at every breakpoint."""
+    from raglab.metrics import RATES
+    from raglab.replay import steps
+    from raglab.replay import sweep as swept
+
+    with _refusals():
+        if (threshold is None) == (not policies):
+            msg = "sweep takes either policies or --path with one threshold, got both or none."
+            raise ValueError(msg)
+        of = _trace(path, split)
+        if threshold is not None:
+            table, lead = steps(of, _policy(policy), threshold, arm), ["low", "high"]
+        else:
+            table = swept(of, [_policy(one) for one in policies or ()], arm)
+            table.insert(0, "policy", [str(one) for one in policies or ()])
+            lead = ["policy"]
+        _written(table, out)
+        _print(table if as_json else table[[*lead, *RATES]], as_json=as_json)
+
+
+@app.command(epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker")
+def tune(
+    path: TracePath,
+    policy: PolicyPath = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")] = Path("out/tune"),
+    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    sampler: Annotated[str, typer.Option(help="nsga2, nsga3, tpe, qmc or random.")] = "nsga2",
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    arm: Arm = None,
+    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+    track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for better thresholds on split tune, judge them on split report."""
+    from raglab.lab.study import tune as tuned
+
+    with _refusals():
+        result = tuned(
+            _trace(path), policy=_policy(policy), arm=arm, trials=trials, sampler=sampler, seed=seed, resume=out / "study", progress=not quiet  # type: ignore[arg-type]
+        )
+        _finished(result, out, mlruns if track else None, as_json=as_json)
+
+
+def _finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
+    """Write policy, report and run of a study; print the table and where everything is."""
+    from raglab.lab.tracking import table_of, track
+
+    out.mkdir(parents=True, exist_ok=True)
+    result.policy.save(out / "tuned.yaml")
+    page = result.report(out / "report.html")
+    run = None if mlruns is None else track(result, mlruns, report=page)
+    if as_json:
+        rows = json.loads(result.comparison.to_json(orient="records"))
+        parts = {"policy_id": result.policy.policy_id, "policy": str(out / "tuned.yaml"), "report": str(page), "notes": result.notes, "comparison": rows}
+        typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        return
+    typer.echo(f"\nJudged on {len(result.judged_on)} cases that the study did not see (rate [95 % interval] k/n):\n")
+    typer.echo(table_of(result).to_string(index=False))
+    test = result.paired["pass"]
+    typer.echo(f"\ntuned against defaults: {test.only_second} cases only tuned has right, {test.only_first} only the defaults; exact p = {test.p:.3g}")
+    for note in result.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
+    if run is not None:
+        typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")
+
+
+@app.command(epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html")
+def report(
+    path: TracePath,
+    policy: PolicyPath = None,
+    incumbent: Annotated[Path | None, typer.Option(help="Policy to compare with; the published thresholds with the policy's patterns where not given.")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write; PNG figures go beside it.")] = Path("out/report.html"),
+    arm: Arm = None,
+    split: Split = None,
+    as_json: AsJson = False,
+) -> None:
+    """One self-contained page: verdict, reliability, risk and coverage, every threshold, every flipped case."""
+    from raglab.lab.report import write_report
+    from raglab.lab.space import always_answer, always_refuse, published
+
+    with _refusals():
+        chosen = _policy(policy)
+        base = _policy(incumbent) if incumbent is not None else published(chosen)
+        policies = {"defaults": base}
+        if chosen.policy_id != base.policy_id:
+            policies["tuned"] = chosen
+        policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        page = write_report(out, _trace(path, split), policies, arm=arm)
+        _print({"report": str(page)}, as_json=as_json)
+
+
+@app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
+def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
+    """Print a policy whole, with its id: what it states and the published defaults for the rest."""
+    import yaml
+
+    with _refusals():
+        shown = _policy(path)
+        rows = shown.model_dump(mode="json")
+        if as_json:
+            typer.echo(json.dumps({"policy_id": shown.policy_id, **rows}, ensure_ascii=False, indent=2))
+        else:
+            typer.echo(f"# policy_id {shown.policy_id}\n" + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120))
+
+
+@app.command(epilog="Run it from a clone of the project; it needs datasets/broker.")
+def demo(
+    data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
+    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+) -> None:
+    """Documents and questions to tuned policy and report, on the bundled set."""
+    from raglab.lab.build import build_trace
+    from raglab.lab.study import tune as tuned
+    from raglab.store.corpus import load_corpus
+    from raglab.store.qa import load_cases
+
+    with _refusals():
+        start = _policy(data / "policy.yaml")
+        typer.echo(f"1/3 trace: retrieve once for the questions of {data}")
+        made = build_trace(load_corpus(data), load_cases(data), out=out / "trace.parquet", policy=start, progress=True, command="raglab demo")
+        typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
+        result = tuned(made, policy=start, trials=trials, progress=True)
+        typer.echo("3/3 report")
+        _finished(result, out, mlruns, as_json=False)
+        typer.echo("JupyterLab:  make lab")

@@ -1,0 +1,255 @@
+"""Gates on evidence: measurements and thresholds in, signed headroom ("margins") out (rules S2.1 to S2.8).
+
+A margin is >= 0 where the gate passes. The verdict of a sweep and the explanation of one case read
+the same margins, so they cannot disagree. Thresholds are scalars, or arrays that broadcast against
+the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its margin is then +inf.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+
+from raglab.values import Bools, Floats, Ints
+
+Margins: TypeAlias = tuple[Floats, ...]
+
+
+class DomainMargins(NamedTuple):
+    """Headroom of rule S2.1, counts."""
+
+    query: Floats
+    deny: Floats
+    allow: Floats
+
+
+class L2Thresholds(NamedTuple):
+    """max_l2, soft_max_l2: squared L2 distance, upper bounds; soft NaN where it is not set."""
+
+    max_l2: Floats
+    soft_max_l2: Floats
+    on: Bools = True
+
+
+class L2Margins(NamedTuple):
+    """Headroom of rule S2.2, squared L2: the better of the hard and the soft one."""
+
+    l2: Floats
+
+
+class DensityThresholds(NamedTuple):
+    """min_keep: least count of relevant hits."""
+
+    min_keep: Ints
+    on: Bools = True
+
+
+class DensityMargins(NamedTuple):
+    """Headroom of rule S2.3, count of hits."""
+
+    density: Floats
+
+
+class GapThresholds(NamedTuple):
+    """min_gap: least distance between the first two relevant hits, squared L2."""
+
+    min_gap: Floats
+    on: Bools = True
+
+
+class GapMargins(NamedTuple):
+    """Headroom of rule S2.4, squared L2; +inf where there is no second hit or the two agree."""
+
+    gap: Floats
+
+
+class CoverageMargins(NamedTuple):
+    """Headroom of rule S2.5: minus the number of named entities that the chosen hits lack."""
+
+    coverage: Floats
+
+
+class SimilarityThresholds(NamedTuple):
+    """min_similarity: refuse below this top-1 cosine, in [-1, 1]."""
+
+    min_similarity: Floats
+    on: Bools = True
+
+
+class SimilarityMargins(NamedTuple):
+    """Headroom of rule S2.6, cosine."""
+
+    similarity: Floats
+
+
+class SufficiencyThresholds(NamedTuple):
+    """min_keyword_share: warn below this share of the query's content words, in [0, 1]."""
+
+    min_keyword_share: Floats
+    on: Bools = True
+
+
+class SufficiencyMargins(NamedTuple):
+    """Headroom of rule S2.7, share of words."""
+
+    sufficiency: Floats
+
+
+class ConfidenceThresholds(NamedTuple):
+    """tau_default, tau_explicit: least confidence, 0 to 100, without and with documents named by the user."""
+
+    tau_default: Floats
+    tau_explicit: Floats
+    on: Bools = True
+
+
+class ConfidenceMargins(NamedTuple):
+    """Headroom of rule S2.8, confidence points."""
+
+    confidence: Floats
+
+
+class Verdict(NamedTuple):
+    """What a gate says of one case: whether it fires, which check is tightest, with what headroom."""
+
+    fired: bool
+    check: str
+    margin: float
+
+
+def _headroom(value: Floats, threshold: Floats, on: Bools = True) -> Floats:
+    margin = np.subtract(value, threshold)
+    return margin if np.all(on) else np.where(on, margin, np.inf)
+
+
+def domain_margins(n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True) -> DomainMargins:
+    """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
+
+    Args:
+      n_words: words of the query, [...]. n_denied, n_allowed: patterns that match it, [...].
+      needs_allowed: whether the policy lists allow patterns.
+      on: false switches the patterns off; an empty query is refused all the same.
+
+    Source: rule S2.1.
+
+    Example:
+      >>> explain(domain_margins(4, 1, 0, False))
+      Verdict(fired=True, check='deny', margin=-1.0)
+    """
+    return DomainMargins(
+        query=np.subtract(n_words, 1.0),
+        deny=_headroom(0.0, np.asarray(n_denied, dtype=np.float64), on),
+        allow=_headroom(n_allowed, np.where(needs_allowed, 1.0, 0.0), on),
+    )
+
+
+def l2_margins(best: Floats, thresholds: L2Thresholds) -> L2Margins:
+    """Headroom of the nearest hit below the hard or, failing that, the soft bound.
+
+    Args:
+      best: squared L2 distance of the nearest hit, [...]; NaN where nothing was retrieved.
+
+    Source: rule S2.2.
+
+    Example:
+      >>> explain(l2_margins(0.9, L2Thresholds(0.8, np.nan)))
+      Verdict(fired=True, check='l2', margin=-0.09999999999999998)
+    """
+    hard = np.subtract(thresholds.max_l2, best)
+    soft = np.subtract(thresholds.soft_max_l2, best)
+    margin = np.fmax(hard, soft)
+    return L2Margins(l2=margin if np.all(thresholds.on) else np.where(thresholds.on, margin, np.inf))
+
+
+def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
+    """Bound below which a hit is relevant: hard where the best hit meets it, else soft, else -inf; +inf when off.
+
+    Source: rules S2.2, S2.3.
+    """
+    soft = np.where(np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0), thresholds.soft_max_l2, -np.inf)
+    cut = np.where(np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft)
+    return cut if np.all(thresholds.on) else np.where(thresholds.on, cut, np.inf)
+
+
+def density_margins(n_relevant: Ints, thresholds: DensityThresholds) -> DensityMargins:
+    """Headroom of the number of relevant hits.
+
+    Source: rule S2.3.
+    """
+    return DensityMargins(density=_headroom(n_relevant, thresholds.min_keep, thresholds.on))
+
+
+def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GapThresholds) -> GapMargins:
+    """Headroom of the distance between the first two relevant hits; a negative one hands over to the resolver.
+
+    Args:
+      gap: |l2[1] - l2[0]|, [...]. n_relevant: relevant hits, [...].
+      agree: whether the two hits agree anyway (same source and near pages, or same signature), [...].
+
+    Source: rule S2.4.
+    """
+    margin = _headroom(gap, thresholds.min_gap, thresholds.on)
+    return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, margin))
+
+
+def coverage_margins(n_missing: Ints, on: Bools = True) -> CoverageMargins:
+    """Headroom of entities: 0 when every entity that must be covered is, else minus how many are missing.
+
+    Source: rule S2.5.
+    """
+    return CoverageMargins(coverage=_headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
+
+
+def similarity_margins(top1: Floats, thresholds: SimilarityThresholds) -> SimilarityMargins:
+    """Headroom of the best hit's cosine above the threshold.
+
+    Args:
+      top1: cosine of query and nearest hit, [...]; NaN where nothing was retrieved.
+
+    Source: ADR-004, gate 1 (rule S2.6).
+
+    Example:
+      >>> explain(similarity_margins(0.62, SimilarityThresholds(0.70)))
+      Verdict(fired=True, check='similarity', margin=-0.07999999999999996)
+    """
+    return SimilarityMargins(similarity=_headroom(top1, thresholds.min_similarity, thresholds.on))
+
+
+def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> SufficiencyMargins:
+    """Headroom of the share of the query's content words found in the chosen hits; below it a warning, no refusal.
+
+    Source: ADR-004, gate 2 (rule S2.7).
+    """
+    return SufficiencyMargins(sufficiency=_headroom(share, thresholds.min_keyword_share, thresholds.on))
+
+
+def confidence_margins(confidence: Floats, explicit: Bools, thresholds: ConfidenceThresholds) -> ConfidenceMargins:
+    """Headroom of the retrieval confidence above tau.
+
+    Args:
+      confidence: 0 to 100, [...]. explicit: whether the user named documents, [...].
+
+    Source: confidence heuristics, section 5 (rule S2.8).
+
+    Example:
+      >>> explain(confidence_margins(34.0, True, ConfidenceThresholds(40.0, 30.0)))
+      Verdict(fired=False, check='confidence', margin=4.0)
+    """
+    tau = np.where(explicit, thresholds.tau_explicit, thresholds.tau_default)
+    return ConfidenceMargins(confidence=_headroom(confidence, tau, thresholds.on))
+
+
+def fires(margins: Margins) -> Bools:
+    """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it."""
+    return np.logical_not(np.greater_equal(reduce(np.minimum, margins), 0.0))
+
+
+def explain(margins: Margins) -> Verdict:
+    """Verdict of one case, from the margins of scalars: the tightest check and its headroom."""
+    named: Mapping[str, Any] = margins._asdict()  # type: ignore[attr-defined]
+    values = {name: float(np.squeeze(margin)) for name, margin in named.items()}
+    check = min(values, key=lambda name: (not np.isnan(values[name]), values[name]))
+    return Verdict(bool(fires(tuple(values.values()))), check, values[check])

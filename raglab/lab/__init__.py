@@ -1,0 +1,1 @@
+"""The shore of experiments: building traces, studies, tracking, plots and reports."""

@@ -1,0 +1,261 @@
+"""The numbers of a report, computed from decisions: what is reachable, what could be certified, what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import chain, metrics, replay
+from raglab.decisions import Decisions
+from raglab.lab.space import always_answer
+from raglab.metrics import TARGETS, RiskCoverage
+from raglab.policy import Policy
+from raglab.values import Status, Trace
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+DELTA = 0.10  # one-sided error of what can be certified at all
+CONFIDENCE_EDGES = tuple(float(edge) for edge in range(0, 101, 10))
+FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
+
+
+class Answered(NamedTuple):
+    """What answering every case would give, [Q].
+
+    score: signal -> its value, higher is surer; NaN where nothing can be answered. right: answered correctly if it
+    were answered. label: status codes. explicit: whether the user named documents in any case.
+    """
+
+    score: Mapping[str, NDArray[np.float64]]
+    right: NDArray[np.bool_]
+    label: NDArray[np.int8]
+    explicit: bool
+
+
+def answered(trace: Trace, policy: Policy, arm: str | None = None) -> Answered:
+    """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
+
+    Source: rules S2.2, S2.4, S2.6, S2.8, S6.2.
+    """
+    said = replay.decide(trace, always_answer(policy), arm)
+    found = said.tables.evidence
+    can = said.status == Status.ok
+    signals = {
+        "confidence": said.confidence(),
+        "top-1 cosine": found.top1[0],
+        "-best l2": -found.best_l2[0],
+        "gap": found.gap[0],
+    }
+    return Answered({name: np.where(can, value, np.nan) for name, value in signals.items()}, said.right & can, found.label, bool(found.explicit.any()))
+
+
+class Reach(NamedTuple):
+    """Best that one threshold on one signal reaches, in sample; threshold NaN and n 0 where none does."""
+
+    signal: str
+    threshold: float
+    refused: int
+    n_ok: int
+    wrong: int
+    answered: int
+
+    @property
+    def false_refusal(self) -> float:
+        """Share of the answerable that it refuses."""
+        return self.refused / self.n_ok if self.n_ok else float("nan")
+
+    @property
+    def hallucination(self) -> float:
+        """Share of its answers that are wrong."""
+        return self.wrong / self.answered if self.answered else float("nan")
+
+
+def reaches(seen: Answered, signal: str) -> list[Reach]:
+    """What every threshold on a signal gives, "answer at or above it, else refuse", one row for each distinct value."""
+    score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
+    by_answer = metrics.risk_coverage_steps(score, seen.right)
+    by_label = metrics.risk_coverage_steps(score, seen.label == Status.ok)
+    answerable = by_label.answered - by_label.wrong
+    rows = zip(by_answer.threshold, n_ok - answerable, by_answer.wrong, by_answer.answered, strict=True)
+    return [Reach(signal, float(at), int(refused), n_ok, int(wrong), int(n)) for at, refused, wrong, n in rows]
+
+
+def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
+    """Lowest hallucination rate within the false-refusal target, and lowest false-refusal rate within the hallucination target.
+
+    Example: of 4 answerable cases, scores 4, 3, 2, 1, only the last answered wrongly, no threshold meets 10 % and 1 %.
+    """
+    rows = reaches(seen, signal)
+    none = Reach(signal, float("nan"), 0, 0, 0, 0)
+    few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
+    few_wrong = [row for row in rows if row.hallucination <= targets["hallucination_rate"]]
+    return (
+        min(few_refused, key=lambda row: (row.hallucination, row.false_refusal), default=none),
+        min(few_wrong, key=lambda row: (row.false_refusal, row.hallucination), default=none),
+    )
+
+
+def reachable(seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None, targets: Mapping[str, float] = TARGETS) -> bool:
+    """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
+    one_signal = any(nearest(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"] for signal in seen.score)
+    tables = [table] if trials is None else [table, trials]
+    return one_signal or any(bool((frame[list(targets)] <= list(targets.values())).all(axis=1).any()) for frame in tables)
+
+
+class Verdict(NamedTuple):
+    """A target and what became of it: met, not met, or cannot be met with these signals."""
+
+    name: str
+    target: float
+    k: int
+    n: int
+    low: float
+    high: float
+    says: str
+
+
+def verdicts(row: Mapping[str, Any], *, can: bool, targets: Mapping[str, float] = TARGETS) -> list[Verdict]:
+    """Verdict on every target for one policy; a rate over nothing meets nothing (rule S6.2).
+
+    Args:
+      row: of `replay.sweep`. can: see `reachable`.
+    """
+    out = []
+    for name, target in targets.items():
+        says = "met" if row[name] <= target else "not met" if can else "cannot be met with these signals"
+        k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
+        out.append(Verdict(name, target, int(k), int(n), float(low), float(high), says))
+    return out
+
+
+def least_certifiable(n: int, delta: float = DELTA) -> float:
+    """Exact upper bound of an error rate after n cases without an error; NaN for none.
+
+    Source: Clopper and Pearson 1934, at k = 0.
+
+    Example:
+      >>> round(least_certifiable(22), 3)
+      0.099
+    """
+    return 1.0 - delta ** (1.0 / n) if n else float("nan")
+
+
+def cases_needed(target: float, delta: float = DELTA) -> int:
+    """Answered cases without an error that certify a target.
+
+    Example:
+      >>> cases_needed(0.01), cases_needed(0.10)
+      (230, 22)
+    """
+    return int(np.ceil(np.log(delta) / np.log1p(-target)))
+
+
+def upper_bound(k: int, n: int, delta: float = DELTA) -> float:
+    """Exact one-sided upper bound of a rate; NaN where n is 0."""
+    return float(metrics.clopper_pearson(k, n, 1.0 - 2.0 * delta).high)
+
+
+def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
+    """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
+    rows = [row for signal in seen.score for row in reaches(seen, signal)]
+    bounds = metrics.clopper_pearson(np.array([row.wrong for row in rows]), np.array([row.answered for row in rows]), 1.0 - 2.0 * delta).high
+    if not rows:
+        return Reach("-", float("nan"), 0, 0, 0, 0), float("nan")
+    best = int(np.argmin(bounds))
+    return rows[best], float(np.asarray(bounds)[best])
+
+
+def curves(seen: Answered) -> dict[str, RiskCoverage]:
+    """Risk–coverage steps of every signal."""
+    return {name: metrics.risk_coverage_steps(score, seen.right) for name, score in seen.score.items()}
+
+
+def reliability(seen: Answered) -> metrics.Reliability:
+    """Bins of 10 points of the confidence against being right."""
+    known = ~np.isnan(seen.score["confidence"])
+    return metrics.reliability_bins(seen.score["confidence"][known], seen.right[known], CONFIDENCE_EDGES)
+
+
+def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
+    """Cases by label and confidence, counts between `FINE_EDGES`."""
+    score = seen.score["confidence"]
+    return {status.name: np.histogram(score[(seen.label == status) & ~np.isnan(score)], FINE_EDGES)[0] for status in Status}
+
+
+def label_by_decision(said: Decisions) -> NDArray[np.int64]:
+    """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
+    counts = np.zeros((len(Status), len(Status)), dtype=np.int64)
+    np.add.at(counts, (said.tables.evidence.label.astype(int), said.status.astype(int)), 1)
+    return counts
+
+
+def stage_by_label(said: Decisions) -> dict[str, NDArray[np.int64]]:
+    """Gate or rule that decided -> cases by label, [3]; in the order of the chain, those that decided nothing left out."""
+    counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
+    np.add.at(counts, (said.outcome.stage.astype(int), said.tables.evidence.label.astype(int)), 1)
+    return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
+
+
+def harm(said: Decisions) -> NDArray[np.int64]:
+    """How bad each decision is, [Q]: 3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right."""
+    refused = (said.status == Status.refuse) & (said.tables.evidence.label == Status.ok)
+    wrong = np.where(said.status == Status.ok, 3, np.where(refused, 2, 1))
+    return np.where(said.right, 0, wrong)
+
+
+def flipped(before: Decisions, after: Decisions) -> list[int]:
+    """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
+    was, now = harm(before), harm(after)
+    rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
+    return [int(row) for row in sorted(rows, key=lambda row: (was[row] - now[row], -now[row], row))]
+
+
+def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
+
+    Example:
+      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
+      array([ True,  True, False])
+    """
+    known = ~(np.isnan(false_refusal) | np.isnan(hallucination))
+    order = np.lexsort((hallucination, false_refusal))
+    out = np.zeros(len(order), dtype=bool)
+    best = last = np.inf
+    for place in order[known[order]]:
+        same = hallucination[place] == best and false_refusal[place] == last
+        if hallucination[place] < best or same:
+            out[place], best, last = True, hallucination[place], false_refusal[place]
+    return out
+
+
+class Swept(NamedTuple):
+    """One threshold over its range: `steps` of `replay.steps`, values that policies have there, on whose other thresholds."""
+
+    path: str
+    steps: pd.DataFrame
+    marks: Mapping[str, float]
+    base: str
+
+
+def swept(trace: Trace, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None) -> tuple[list[Swept], list[str]]:
+    """Step functions of every threshold, on the first of the bases under which it matters; and the paths that matter under none.
+
+    Args:
+      bases: names of policies, the one of most interest first.
+    """
+    shown, idle = [], []
+    for path in replay.SWEPT:
+        for base in bases:
+            frame = replay.steps(trace, policies[base], path, arm)
+            if len(frame) > 1:
+                values = {name: policies[name].value(path) for name in reversed(bases)}
+                marks = {name: float(value) for name, value in values.items() if value is not None}
+                shown.append(Swept(path, frame, marks, base))
+                break
+        else:
+            idle.append(path)
+    return shown, idle

@@ -1,0 +1,155 @@
+"""MLflow: one run a study, nested runs for the Pareto front only; everything under one folder."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from raglab.metrics import RATES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.study import TuneResult
+
+DATABASE = "mlflow.db"
+MOST_NESTED = 20
+_PARAMETER_LENGTH = 500
+
+
+class Tracked(NamedTuple):
+    """Where a study is to be found: its run, the store, and the command that opens it."""
+
+    run_id: str
+    experiment_id: str
+    tracking_uri: str
+
+    @property
+    def command(self) -> str:
+        """Shell command that serves the store on this machine only."""
+        return (
+            "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true "
+            f"mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri {self.tracking_uri}"
+        )
+
+    @property
+    def link(self) -> str:
+        """Page of the runs, once it is served."""
+        return f"http://127.0.0.1:5000/#/experiments/{self.experiment_id}/runs"
+
+
+def track(result: TuneResult, folder: str | Path = "mlruns", *, experiment: str = "tune", report: str | Path | None = None) -> Tracked:
+    """Log a study as one MLflow run.
+
+    Parameters (settings and the tuned policy), metrics (rates of every policy, best score and objectives by
+    trial), tags (policy_id, trace fingerprint), the trial table as Parquet, the policies as YAML, and the report with
+    its figures where there is one. The best of the Pareto front become nested runs, at most twenty.
+
+    Args:
+      folder: holds the database and the artifacts; made where it is not there. Artifacts are found by absolute path:
+        a moved folder loses them.
+      report: HTML file whose page and figures are logged too.
+    """
+    import mlflow
+    from mlflow.entities import Metric, Param, RunTag
+
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
+    root = Path(folder).resolve()
+    root.mkdir(parents=True, exist_ok=True)
+    uri = f"sqlite:///{(root / DATABASE).as_posix()}"
+    client = mlflow.MlflowClient(tracking_uri=uri)
+    known = client.get_experiment_by_name(experiment)
+    place = (root / "artifacts" / experiment).as_uri()
+    experiment_id = known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
+    tags = {
+        "policy_id": result.policy.policy_id,
+        "incumbent_id": result.incumbent.policy_id,
+        "trace_fingerprint": result.tuned_on.fingerprint,
+        "corpus": str(result.tuned_on.meta.get("corpus")),
+    }
+    name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
+    run = client.create_run(experiment_id, tags=tags, run_name=name)
+    run_id = run.info.run_id
+    ended = "FAILED"
+    try:
+        parameters = {**_plain(result.settings), **{f"tuned.{path}": value for path, value in result.policy.manifest.items()}}
+        client.log_batch(run_id, params=[Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in parameters.items()])
+        series = _metrics(result)
+        for start in range(0, len(series), 1000):
+            client.log_batch(run_id, metrics=[Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]])
+        with tempfile.TemporaryDirectory() as scratch:
+            _files(result, Path(scratch))
+            client.log_artifacts(run_id, scratch)
+        if report is not None:
+            _report(client, run_id, Path(report))
+        front = result.pareto.sort_values("score", kind="stable").head(MOST_NESTED)
+        for row in front.to_dict("records"):
+            _nested(client, experiment_id, run_id, row, (Metric, Param, RunTag))
+        ended = "FINISHED"
+    finally:
+        client.set_terminated(run_id, ended)
+    return Tracked(run_id, experiment_id, uri)
+
+
+def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key != "space"}
+
+
+def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
+    series = [
+        (f"{row['policy']}.{name}", float(row[name]), 0)
+        for row in result.comparison.to_dict("records")
+        for name in RATES
+        if row[name] == row[name]  # noqa: PLR0124 - NaN is no metric
+    ]
+    best = result.trials["score"].cummin()
+    step = max(1, len(best) // 500)
+    series += [("best_score", float(value), int(number)) for number, value in list(enumerate(best))[::step]]
+    return series
+
+
+def _files(result: TuneResult, folder: Path) -> None:
+    result.trials.to_parquet(folder / "trials.parquet", index=False)
+    result.pareto.to_parquet(folder / "pareto.parquet", index=False)
+    result.plateaus.to_csv(folder / "plateaus.csv", index=False)
+    result.comparison.to_csv(folder / "comparison.csv", index=False)
+    for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
+        policy.save(folder / f"{name}.yaml")
+
+
+def _report(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an MLflow client
+    client.log_artifact(run_id, str(page))
+    figures = page.with_name(f"{page.stem}_figures")
+    if figures.is_dir():
+        client.log_artifacts(run_id, str(figures), "figures")
+
+
+def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[str, Any], kinds: tuple[Any, Any, Any]) -> None:  # noqa: ANN401
+    metric, param, tag = kinds
+    run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
+    values = {key: value for key, value in row.items() if "." in key}
+    scores = {key: float(row[key]) for key in (*RATES, "score") if row[key] == row[key]}  # noqa: PLR0124 - NaN is no metric
+    client.log_batch(
+        run.info.run_id,
+        metrics=[metric(key, value, 0, 0) for key, value in scores.items()],
+        params=[param(key, str(value)) for key, value in values.items()],
+        tags=[tag("policy_id", row["policy_id"])],
+    )
+    client.set_terminated(run.info.run_id)
+
+
+def table_of(result: TuneResult) -> pd.DataFrame:
+    """Policies × rates as text: value, interval and count."""
+    import pandas as pd
+
+    def cell(row: Mapping[str, Any], name: str) -> str:
+        k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
+        if n == 0:
+            return "- (0 of 0)"
+        return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}] {k}/{n}"
+
+    rows = result.comparison.to_dict("records")
+    return pd.DataFrame([{"policy": row["policy"], **{name: cell(row, name) for name in RATES}} for row in rows])

@@ -1,0 +1,369 @@
+"""Policy: every threshold, switch and pattern of a system in one validated value (rule S0.5)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+import numpy as np
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from raglab.evidence import Pattern, Patterns, matches, patterns_hash
+from raglab.gates import ConfidenceThresholds, DensityThresholds, GapThresholds, L2Thresholds, SimilarityThresholds, SufficiencyThresholds
+from raglab.resolver import RuleThresholds
+from raglab.values import Bools, Floats
+
+SquaredL2 = Annotated[float, Field(ge=0.0, le=4.0, allow_inf_nan=False, description="a squared L2 distance of unit vectors")]
+Cosine = Annotated[float, Field(ge=-1.0, le=1.0, description="a cosine, not a percentage")]
+Lead = Annotated[float, Field(ge=0.0, le=2.0, description="a difference of two cosines")]
+Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from 0 to 100")]
+Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
+Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Chosen(_Section):
+    """Which hits go to the answer (rules S1.2, S1.3)."""
+
+    final_k: Count
+    order: Literal["rank", "l2"]
+
+
+class Switch(_Section):
+    """A gate without a threshold (rules S2.1, S2.5)."""
+
+    enabled: bool
+
+
+class L2(_Section):
+    """Rule S2.2."""
+
+    enabled: bool
+    max_l2: SquaredL2
+    soft_max_l2: SquaredL2 | None
+
+
+class Density(_Section):
+    """Rule S2.3."""
+
+    enabled: bool
+    min_keep: Count
+
+
+class Gap(_Section):
+    """Rule S2.4."""
+
+    enabled: bool
+    min_gap: SquaredL2 | None
+
+
+class Similarity(_Section):
+    """Rule S2.6."""
+
+    enabled: bool
+    min_similarity: Cosine
+
+
+class Sufficiency(_Section):
+    """Rule S2.7."""
+
+    enabled: bool
+    min_keyword_share: Share
+
+
+class Confidence(_Section):
+    """Rule S2.8."""
+
+    enabled: bool
+    tau_default: Points
+    tau_explicit: Points
+    blend: Share
+
+
+class Refine(_Section):
+    """Rule S2.9."""
+
+    max_depth: Annotated[int, Field(ge=0, le=100)]
+    epsilon: Points
+    refine_on_refusal: bool
+
+
+class Resolver(_Section):
+    """Rules S3.1 to S3.5."""
+
+    strict: bool
+    overview: bool
+    overview_entities_lift: bool
+    entity_extractor: bool
+    entities: bool
+    require_full_entity_coverage: bool
+    min_group_gap: SquaredL2 | None
+    signature: bool
+    min_sig_sim: Cosine | None
+    min_sig_sim_gap: Lead | None
+    anchor: bool
+    min_anchor_sim: Cosine | None
+    min_anchor_sim_gap: Lead | None
+    max_options: Count
+
+
+class PatternLists(_Section):
+    """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
+
+    deny: tuple[Pattern, ...]
+    allow: tuple[Pattern, ...]
+    generic: tuple[Pattern, ...]
+    facet: tuple[Pattern, ...]
+    compare: tuple[Pattern, ...]
+    coverage_generic: tuple[Pattern, ...]
+    entities: dict[str, tuple[Pattern, ...]]
+
+    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
+    @classmethod
+    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        for pattern in patterns:
+            matches(pattern, "")
+        return patterns
+
+    @field_validator("entities")
+    @classmethod
+    def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
+        for aliases in entities.values():
+            cls._compile(aliases)
+        return entities
+
+
+class Structure(NamedTuple):
+    """What decides which hits a group or an option holds: measured tables depend on it, thresholds do not."""
+
+    patterns_hash: str
+    final_k: int
+    order: str
+    strict: bool
+    entity_extractor: bool
+    max_options: int
+
+
+class Policy(BaseModel):
+    """All thresholds, switches and patterns together; frozen, changed by `replace`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    chosen: Chosen
+    domain: Switch
+    l2: L2
+    density: Density
+    gap: Gap
+    coverage: Switch
+    similarity: Similarity
+    sufficiency: Sufficiency
+    confidence: Confidence
+    refine: Refine
+    resolver: Resolver
+    patterns: PatternLists
+    refusal_message: Annotated[str, Field(min_length=1)]
+    certificate: dict[str, Any] | None = None
+    notes: str | None = None
+
+    @classmethod
+    def from_mapping(cls, stated: Mapping[str, Any] | None = None, where: str = "policy") -> Self:
+        """Policy of what a file states, the rest filled in from the published defaults.
+
+        Args:
+          stated: nested mapping, section -> key -> value. where: named in errors.
+
+        Raises:
+          ValueError: an unknown key, a value out of range or a bad pattern; names key, value and rule.
+        """
+        if stated is not None and not isinstance(stated, Mapping):
+            msg = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}; see `raglab policy`."
+            raise ValueError(msg)
+        rows = _merged(_published(), stated or {})
+        return _validated(lambda: cls.model_validate(rows), where)
+
+    def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
+        """Policy with some values changed: `policy.replace("l2.max_l2", 0.7, "gap.enabled", False)`.
+
+        Raises:
+          ValueError: an odd number of arguments, an unknown path, or a value out of range.
+        """
+        if len(changes) % 2:
+            msg = f"replace takes pairs of path and value, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
+            raise ValueError(msg)
+        touched: dict[str, dict[str, Any]] = {}
+        whole: dict[str, Any] = {}
+        for path, value in zip(changes[::2], changes[1::2], strict=True):
+            self.value(path)
+            name, _, key = path.partition(".")
+            if key:
+                touched.setdefault(name, getattr(self, name).model_dump())[key] = value
+            else:
+                whole[name] = value
+        if whole:
+            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched
+            return _validated(lambda: type(self).model_validate(rows), "replace")
+        sections = {
+            name: _validated(lambda n=name, r=rows: type(getattr(self, n)).model_validate(r), "replace", name) for name, rows in touched.items()
+        }
+        return self.model_copy(update=sections)
+
+    def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
+        """Value at a path such as `l2.max_l2`."""
+        found: Any = self
+        for part in path.split("."):
+            if part not in type(found).model_fields:
+                raise ValueError(_no_such_path(path))
+            found = getattr(found, part)
+        return found
+
+    @property
+    def policy_id(self) -> str:
+        """First 12 hex digits of the SHA-256 of the canonical JSON, without certificate and notes."""
+        rows = self.model_dump(mode="json", exclude={"certificate", "notes"})
+        text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+    @property
+    def pattern_lists(self) -> Patterns:
+        """The patterns as the measurements take them."""
+        return Patterns(**{name: getattr(self.patterns, name) for name in Patterns._fields})
+
+    @property
+    def structure(self) -> Structure:
+        """What the measured tables depend on."""
+        chosen, resolver = self.chosen, self.resolver
+        return Structure(
+            patterns_hash(self.pattern_lists), chosen.final_k, chosen.order, resolver.strict, resolver.entity_extractor, resolver.max_options
+        )
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """Path -> value of everything but patterns, certificate and notes: what a log of parameters holds."""
+        rows = self.model_dump(mode="json", exclude={"patterns", "certificate", "notes"})
+        return {
+            path: value
+            for section, content in rows.items()
+            for path, value in (
+                [(f"{section}.{key}", item) for key, item in content.items()] if isinstance(content, dict) else [(section, content)]
+            )
+        }
+
+
+class Thresholds(NamedTuple):
+    """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them."""
+
+    domain: Bools
+    l2: L2Thresholds
+    density: DensityThresholds
+    gap: GapThresholds
+    coverage: Bools
+    similarity: SimilarityThresholds
+    sufficiency: SufficiencyThresholds
+    confidence: ConfidenceThresholds
+    blend: Floats
+    overview: Bools
+    overview_entities_lift: Bools
+    entities: Bools
+    require_full: Bools
+    rules: RuleThresholds
+    max_depth: Floats
+    epsilon: Floats
+    refine_on_refusal: Bools
+
+
+def thresholds(policies: Sequence[Policy]) -> Thresholds:
+    """Thresholds of many policies, each field [P, 1]."""
+
+    def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
+        values = [policy.value(path) for policy in policies]
+        kind = np.bool_ if isinstance(values[0], bool) else np.float64
+        return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
+
+    def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
+        return np.where(of(on), of(path, -np.inf), np.nan)
+
+    min_gap = of("gap.min_gap")
+    return Thresholds(
+        domain=of("domain.enabled"),
+        l2=L2Thresholds(of("l2.max_l2"), of("l2.soft_max_l2"), of("l2.enabled")),
+        density=DensityThresholds(of("density.min_keep"), of("density.enabled")),
+        gap=GapThresholds(min_gap, of("gap.enabled") & ~np.isnan(min_gap)),
+        coverage=of("coverage.enabled"),
+        similarity=SimilarityThresholds(of("similarity.min_similarity"), of("similarity.enabled")),
+        sufficiency=SufficiencyThresholds(of("sufficiency.min_keyword_share"), of("sufficiency.enabled")),
+        confidence=ConfidenceThresholds(of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")),
+        blend=of("confidence.blend"),
+        overview=of("resolver.overview"),
+        overview_entities_lift=of("resolver.overview_entities_lift"),
+        entities=of("resolver.entities"),
+        require_full=of("resolver.require_full_entity_coverage"),
+        rules=RuleThresholds(
+            of("resolver.min_group_gap"),
+            rule("resolver.signature", "resolver.min_sig_sim"),
+            rule("resolver.signature", "resolver.min_sig_sim_gap"),
+            rule("resolver.anchor", "resolver.min_anchor_sim"),
+            rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
+        ),
+        max_depth=of("refine.max_depth"),
+        epsilon=of("refine.epsilon"),
+        refine_on_refusal=of("refine.refine_on_refusal"),
+    )
+
+
+@cache
+def _published_text() -> str:
+    return files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")
+
+
+def _published() -> dict[str, Any]:
+    return dict(yaml.safe_load(_published_text()))
+
+
+def _merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+    rows = dict(base)
+    for key, value in stated.items():
+        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping) and key != "entities"
+        rows[key] = _merged(rows[key], value) if deep else value
+    return rows
+
+
+def _no_such_path(path: str) -> str:
+    return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
+
+
+def _validated(make: Callable[[], Any], where: str, section: str | None = None) -> Any:  # noqa: ANN401 - a model
+    try:
+        return make()
+    except ValidationError as error:
+        raise ValueError(_message(error, where, section)) from None
+
+
+def _message(error: ValidationError, where: str, section: str | None = None) -> str:
+    def line(problem: Mapping[str, Any]) -> str:
+        place = problem["loc"] if section is None else (section, *problem["loc"])
+        path = ".".join(str(part) for part in place)
+        if problem["type"] == "extra_forbidden":
+            return f"{path}: unknown key; write one of defaults.yaml's keys."
+        rule = str(problem["msg"]).removeprefix("Value error, ")
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {problem['input']!r}{_unit(place)}."
+
+    return f"{where}: " + " ".join(line(problem) for problem in error.errors())
+
+
+def _unit(location: Iterable[Any]) -> str:
+    section, *rest = location
+    model = Policy.model_fields.get(str(section))
+    fields = getattr(model.annotation, "model_fields", {}) if model else {}
+    info = fields.get(str(rest[0])) if rest else None
+    if info is None:
+        return ""
+    text = info.description or next((m.description for m in getattr(info.annotation, "__metadata__", ()) if m.description), None)
+    return f"; it is {text}" if text else ""

@@ -1,0 +1,1 @@
+"""The shore of retrieval: models and indexes turn a question into hits."""

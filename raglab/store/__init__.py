@@ -1,0 +1,1 @@
+"""The shore of files: corpora, labelled cases, policies and traces, read and written with care."""

@@ -1,0 +1,274 @@
+"""Traces from DataFrames: the hits of a researcher's own system, decided and tuned without retrieving again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import values
+from raglab.evidence import pattern_hits
+from raglab.policy import Policy
+from raglab.store._cells import Cells, Range, at_least, cells_of, names, numbers
+from raglab.store._errors import Where, input_error, shown
+from raglab.store._framed import OF_CASE, OF_CHUNK, cases_of, chunks_of, numbered, required
+from raglab.store.corpus import hash_corpus
+from raglab.store.qa import hash_cases
+from raglab.store.traces import Trace, content_hash
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Corpus, Hits
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Score = Literal["cosine", "l2", "probability"]
+
+_NORMALISE = "give the squared distance of unit vectors (normalise them first)"
+_RANGES = {
+    "cosine": Range(-1.0, 1.0, "a cosine", 'it is a distance? use score="l2"'),
+    "l2": Range(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
+    "s_rerank": Range(0.0, 1.0, "a probability", "put a raw logit into s_raw, and its sigmoid here"),
+    "s_hybrid": Range(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
+    "s_raw": Range(-1e308, 1e308, "a finite number", "leave the cell empty"),
+    "anchor_similarity": Range(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
+    "signature_similarity": Range(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
+}
+_MEASURES = {"cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
+_OF_HIT = ("score", "rank", *_RANGES, *OF_CHUNK)
+_KNOWN = ("case_id", "query", "label", "expect_status", "hit_id", "arm", "depth", *_OF_HIT, *OF_CASE)
+_AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by less
+
+
+def trace_from_frame(
+    frame: pd.DataFrame, *, score: Score = "cosine", policy: Policy | None = None, name: str = "frame"
+) -> Trace:
+    """Trace of hits that another system found, one row a hit.
+
+    A cell is missing where it is None, NaN or NA. Columns, the first four required:
+
+    - `query`: the question. `label` (or `expect_status`): ok, refuse or ambiguous.
+    - `hit_id`: name of the passage, strings or integers; missing in the one row of a case that found nothing.
+    - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
+      `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. `l2` and `cosine` follow from one another where
+      one is not given (rule S1.1). Without both, no gate on distance or similarity passes.
+    - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
+    - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
+      `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list): of the passage,
+      the same in each of its rows. Without `text` the keyword share is 0, a warning.
+    - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without
+      one after those with one, then from the best to the worst `score`, ties in the order of the rows.
+    - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. Without s_rerank and
+      s_hybrid the confidence is 0: switch that gate off.
+    - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
+      the query with the passage's first 800 characters and with its rendered signature; missing never decides.
+    - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
+    - `expect_sources`, `expect_sources_any`, `selected_sources` (lists of `file` or `file#page`), `min_sources`,
+      `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
+
+    Args:
+      score: what the column `score` holds. policy: whose patterns are measured at once (others later, on replay).
+      name: of the collection, of the arm where there is no such column, and of the frame in errors.
+
+    Returns: Q cases and C chunks in the order of their first rows; K hits, as many as the longest case has, by
+      (l2, chunk); measurements in float64 as given.
+
+    Raises:
+      InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.
+
+    Source: rules S0.4, S1.1 to S1.4, S6.1.
+
+    Example:
+      >>> import pandas as pd
+      >>> from raglab.policy import Policy
+      >>> from raglab.replay import decide
+      >>> rows = [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")]
+      >>> trace = trace_from_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]))
+      >>> policy = Policy.from_mapping({"confidence": {"enabled": False}})
+      >>> decide(trace, policy).frame()[["status", "stage", "sources"]].values.tolist()
+      [['ok', 'gap', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
+    """
+    cells = cells_of(frame, name)
+    _check_columns(cells, score)
+    cases, case_of_row = cases_of(cells)
+    chunks, chunk_of_row = chunks_of(cells, _OF_HIT)
+    arms, arm_of_row = numbered(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
+    depth_of_row = _depths(cells)
+    shape = (len(cases), len(arms), max(depth_of_row) + 1)
+    at = _Rows(np.ravel_multi_index((case_of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape)
+    _check_rows(cells, at, cases, arms)
+    hits = _hits(cells, at, _measurements(cells, score), score)
+    meta: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "corpus_hash": hash_corpus(Corpus(name, chunks)),
+        "cases_hash": hash_cases(cases),
+        "parameters": {"score": score, "arms": list(arms)},
+    }
+    meta |= {
+        "fingerprint": content_hash(values.Trace(cases, chunks, arms, hits, None, meta))[:16],
+        "corpus": name,
+        "n_chunks": len(chunks),
+        "n_documents": len({chunk.source for chunk in chunks}),
+        "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
+    }
+    found = pattern_hits(cases, chunks, (policy or Policy.from_mapping()).pattern_lists)
+    return Trace(cases, chunks, arms, hits, found, meta)
+
+
+class _Rows(NamedTuple):
+    """Where the rows belong: cell [rows], number of (case, arm, depth); chunk [rows], -1 for none; shape (Q, A, D)."""
+
+    cell: NDArray[np.int64]
+    chunk: NDArray[np.int64]
+    shape: tuple[int, int, int]
+
+    def within(self, order: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Places 0, 1, 2, … inside their cell of rows that stand in an order with cells together."""
+        n_before = np.append(0, np.cumsum(np.bincount(self.cell[order], minlength=int(np.prod(self.shape)))))
+        places: NDArray[np.int64] = np.arange(len(order)) - n_before[self.cell[order]]
+        return places
+
+
+def _check_columns(cells: Cells, score: str) -> None:
+    where = Where(cells.name)
+    if score not in get_args(Score):
+        raise input_error(
+            where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown(score)
+        )
+    there = ", ".join(cells.columns)
+    for column in ("query", "hit_id", "score"):
+        if not cells.has(column):
+            raise input_error(where, f"the column {column} is required", f"add or rename to {column}", f"only {there}")
+    if cells.has("label") == cells.has("expect_status"):
+        came = "both" if cells.has("label") else f"only {there}"
+        raise input_error(where, "a frame must have the column label or expect_status", "give one of them", came)
+    for column in cells.columns:
+        if column not in _KNOWN:
+            near = get_close_matches(column, _KNOWN, n=1)
+            remedy = (
+                f'rename it to {near[0]}, or write frame.drop(columns=["{column}"])'
+                if near
+                else f'write frame.drop(columns=["{column}"])'
+            )
+            raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown(column))
+    twice = _MEASURES[score]
+    if cells.has(twice):
+        rule = f"score={score!r} is the {twice}, which must be given once"
+        raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
+
+
+def _depths(cells: Cells) -> list[int]:
+    if not cells.has("depth"):
+        return [0] * cells.size
+    found = required(
+        cells, "depth", cells.typed("depth", at_least(0), "an integer from 0", "number the refinements 0, 1, 2")
+    )
+    for row, depth in enumerate(found):
+        if depth > len(set(found)) - 1:
+            raise cells.error(
+                row, "depth", "depths must be 0, 1, 2 without a gap", "number the refinements from 0", str(depth)
+            )
+    return found
+
+
+def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
+    """Each case has rows in each arm and depth: different hits, or one row that says there are none."""
+
+    def place(cell: int) -> str:
+        case, arm, depth = np.unravel_index(cell, at.shape)
+        return f"case {shown(cases[int(case)].id)}, arm {shown(arms[int(arm)])}, depth {depth}"
+
+    n_rows = np.bincount(at.cell, minlength=int(np.prod(at.shape)))
+    if not n_rows.all():
+        rule = "a case must have rows in every arm and depth"
+        remedy = "add its hits there, or one row without hit_id if there were none"
+        raise input_error(Where(cells.name), rule, remedy, f"none for {place(int(np.argmin(n_rows)))}")
+    order = np.lexsort((at.chunk, at.cell))
+    again = order[1:][(np.diff(at.cell[order]) == 0) & (np.diff(at.chunk[order]) == 0)]
+    mixed = np.flatnonzero((at.chunk < 0) & (n_rows[at.cell] > 1))
+    found_nothing = "a row without hit_id must be the only one of its case, arm and depth"
+    twice = "a hit must stand once in a case, arm and depth"
+    for wrong, rule in ((mixed, found_nothing), (again, twice)):
+        if len(wrong):
+            row = int(wrong.min())
+            came = f"{shown(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
+            raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", came)
+
+
+def _measurements(cells: Cells, score: Score) -> dict[str, NDArray[np.float64]]:
+    """Measurements of every row, NaN where not given; the score under its own name."""
+    found = {
+        column: numbers(cells, column, allowed) for column, allowed in _RANGES.items() if column != _MEASURES[score]
+    }
+    given = numbers(cells, "score", _RANGES[_MEASURES[score]])
+    for row, (hit, value) in enumerate(zip(cells.of("hit_id"), given.tolist(), strict=True)):
+        if hit is not None and np.isnan(value):
+            raise cells.error(
+                row, "score", "a hit must have a score", "drop the row, or empty its hit_id", "a missing one"
+            )
+    found[_MEASURES[score]] = given
+    l2, cosine = found["l2"], found["cosine"]
+    apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)
+    if len(apart):
+        row = int(apart[0])
+        rule = "l2 must be the squared distance of unit vectors, 2 - 2 * cosine"
+        raise cells.error(
+            row, "l2", rule, "square it, or drop the column", f"{l2[row]:g} beside cosine {cosine[row]:g}"
+        )
+    return found | {
+        "l2": np.where(np.isnan(l2), 2.0 - 2.0 * cosine, l2),
+        "cosine": np.where(np.isnan(cosine), 1.0 - l2 / 2.0, cosine),
+    }
+
+
+def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> NDArray[np.int64]:
+    """Place of every row in the final order of its cell, [rows]; as given, else by s_rerank, score, row."""
+    hits = np.flatnonzero(at.chunk >= 0)
+    if cells.has("rank"):
+        given = cells.typed(
+            "rank", at_least(0), "an integer from 0", "number the hits of a case from 0, or drop the column"
+        )
+        rank = np.array([-1 if value is None else value for value in given])
+        order = hits[np.lexsort((rank[hits], at.cell[hits]))]
+        wrong = order[rank[order] != at.within(order)]
+        if len(wrong):
+            row = int(wrong.min())
+            rule = "rank must count 0, 1, 2, … within a case, arm and depth"
+            raise cells.error(row, "rank", rule, "number the hits from 0, or drop the column", shown(given[row]))
+        return rank
+    worse = found["l2"] if score == "l2" else -found[_MEASURES[score]]
+    later = np.where(np.isnan(found["s_rerank"]), np.inf, -found["s_rerank"])
+    order = hits[np.lexsort((worse[hits], later[hits], at.cell[hits]))]
+    rank = np.full(cells.size, -1)
+    rank[order] = at.within(order)
+    return rank
+
+
+def _hits(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> Hits:
+    """Hits by (l2, chunk), [Q, A, D, K]."""
+    rank = _ranks(cells, at, found, score)
+    reranked = ~np.isnan(found["s_rerank"])
+    n_reranked = np.bincount(at.cell[reranked], minlength=int(np.prod(at.shape)))
+    late = np.flatnonzero(reranked & (rank >= n_reranked[at.cell]))
+    if len(late):
+        rule = "hits with s_rerank must come before those without"
+        raise cells.error(int(late[0]), "rank", rule, "correct rank or drop the column", f"rank {rank[late[0]]}")
+    hits = np.flatnonzero(at.chunk >= 0)
+    order = hits[np.lexsort((at.chunk[hits], found["l2"][hits], at.cell[hits]))]
+    place = at.within(order)
+    width = int(place.max(initial=0)) + 1
+
+    def laid(of: NDArray[Any], empty: float, kind: type[np.generic]) -> NDArray[Any]:
+        out = np.full((int(np.prod(at.shape)), width), empty, dtype=kind)
+        out[at.cell[order], place] = of[order]
+        return out.reshape(*at.shape, width)
+
+    similarity = {
+        "anchor_sim": "anchor_similarity",
+        "sig_sim": "signature_similarity",
+        "sig_sim_strict": "signature_similarity",
+    }
+    floats = {field: laid(found[similarity.get(field, field)], np.nan, np.float64) for field in FLOAT_FIELDS}
+    counted = n_reranked.astype(np.int32).reshape(at.shape)
+    return Hits(chunk=laid(at.chunk, -1, np.int32), rank=laid(rank, -1, np.int32), n_reranked=counted, **floats)

@@ -1,0 +1,169 @@
+"""Values that every other module speaks in: cases, chunks, the trace and its axes.
+
+Axis letters, used everywhere: `Q` cases, `A` arms, `D` refinement depths, `K` hits, `G` groups,
+`P` policies. `[...]` is any leading batch. Arrays of the algebra are float64; a missing
+measurement is NaN, a missing index is -1, and neither ever passes a gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64] | float
+Ints = NDArray[np.integer[Any]] | int
+Bools = NDArray[np.bool_] | bool
+
+SCHEMA_VERSION = 1
+TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
+
+
+class Status(IntEnum):
+    """The three outcomes of a decision, and of a label (rule S0.1)."""
+
+    ok = 0
+    refuse = 1
+    ambiguous = 2
+
+
+class Chunk(NamedTuple):
+    """One retrievable passage.
+
+    chunk_id: unique in its corpus. source: path of its document; the last part is the file name.
+    page: position of the page in the document, from 1, or None. page_label: as printed.
+    tags: `domain`, `doc_type`, `product`, `vendor`, `version` and any other; blank is missing.
+    entities: names of the entities that its metadata states.
+    """
+
+    chunk_id: str
+    text: str
+    source: str
+    page: int | None = None
+    page_label: str | None = None
+    tags: Mapping[str, str] = {}
+    entities: tuple[str, ...] = ()
+
+    @property
+    def file_name(self) -> str:
+        """The last part of `source`, with either kind of slash."""
+        return PurePosixPath(self.source.replace("\\", "/")).name
+
+
+class Corpus(NamedTuple):
+    """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4)."""
+
+    name: str
+    chunks: tuple[Chunk, ...]
+
+
+class Case(NamedTuple):
+    """A question with its label (rule S6.1).
+
+    expect_status: one of `ok`, `refuse`, `ambiguous`. expect_sources: all must be among the
+    sources, each `file` or `file#page`. expect_sources_any: at least one must be. selected_sources:
+    documents that the user named. extra: any further keys of the record, kept as they came.
+    """
+
+    id: str
+    query: str
+    expect_status: str
+    expect_sources: tuple[str, ...] = ()
+    expect_sources_any: tuple[str, ...] = ()
+    min_sources: int = 0
+    selected_sources: tuple[str, ...] = ()
+    expect_option: int | None = None
+    answer: str | None = None
+    intent: str | None = None
+    doctype: str | None = None
+    split: str | None = None
+    notes: str | None = None
+    extra: Mapping[str, Any] = {}
+
+
+class Hits(NamedTuple):
+    """What retrieval measured, [Q, A, D, K], hits in ascending `l2`, padded at the end.
+
+    chunk: index into the trace's chunks, -1 where there is no hit. rank: place in the arm's final
+    order from 0, -1 where there is no hit. l2: squared L2 distance to the original query. cosine:
+    to the original query. s_hybrid: fused score over its maximum, in [0, 1]. s_rerank: reranker's
+    score in [0, 1], NaN where the hit was not reranked. s_raw: the reranker's raw score. anchor_sim:
+    cosine of the query and the hit's first 800 characters. sig_sim, sig_sim_strict: cosine of the
+    query and the hit's rendered signature. n_reranked [Q, A, D]: hits of rank below it were reranked.
+    """
+
+    chunk: NDArray[np.int32]
+    rank: NDArray[np.int32]
+    l2: NDArray[np.float64]
+    cosine: NDArray[np.float64]
+    s_hybrid: NDArray[np.float64]
+    s_rerank: NDArray[np.float64]
+    s_raw: NDArray[np.float64]
+    anchor_sim: NDArray[np.float64]
+    sig_sim: NDArray[np.float64]
+    sig_sim_strict: NDArray[np.float64]
+    n_reranked: NDArray[np.int32]
+
+
+FLOAT_FIELDS = (
+    "l2",
+    "cosine",
+    "s_hybrid",
+    "s_rerank",
+    "s_raw",
+    "anchor_sim",
+    "sig_sim",
+    "sig_sim_strict",
+)
+
+
+class PatternHits(NamedTuple):
+    """What a policy's patterns hit in queries and chunks (rule S0.6).
+
+    counts: patterns that match, int [Q, 6], columns deny, allow, generic, facet, compare,
+    coverage_generic. query_entities: [Q], in the policy's order. chunk_entities: [C], stated by the
+    metadata or named in the text.
+    """
+
+    patterns_hash: str
+    counts: NDArray[np.int32]
+    query_entities: tuple[tuple[str, ...], ...]
+    chunk_entities: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
+class Trace:
+    """Everything retrieval measured for a set of cases, stored once and replayed ever after.
+
+    cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: [A] names of the
+    retrieval strategies. hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the fingerprint
+    over all of them.
+    """
+
+    cases: tuple[Case, ...]
+    chunks: tuple[Chunk, ...]
+    arms: tuple[str, ...]
+    hits: Hits
+    pattern_hits: PatternHits | None = None
+    meta: Mapping[str, Any] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Count the cases, Q."""
+        return len(self.cases)
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash over corpus, cases, models and parameters."""
+        return str(self.meta["fingerprint"])
+
+    def arm(self, name: str) -> int:
+        """Position of an arm on axis A."""
+        if name not in self.arms:
+            msg = f"arm must be one of {', '.join(self.arms)}, got {name!r}; build the trace with it to replay it."
+            raise ValueError(msg)
+        return self.arms.index(name)

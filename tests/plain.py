@@ -1,0 +1,268 @@
+"""The rules S2.1 to S2.9 and S3 for one case in plain Python, written from the rules alone, to test the arrays against."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from raglab.evidence import matches
+from raglab.policy import Policy
+from raglab.values import Chunk, Trace
+
+
+class Said(NamedTuple):
+    """What a policy says of a case: chunks are numbers of the trace's chunks."""
+
+    status: str
+    stage: str
+    chunks: tuple[int, ...] = ()
+    options: tuple[tuple[int, ...], ...] = ()
+    depth: int = 0
+    confidence: float = 0.0
+
+
+class One(NamedTuple):
+    """One hit with its scores; `place` by l2."""
+
+    place: int
+    number: int
+    chunk: Chunk
+    entities: frozenset[str]
+    rank: int
+    l2: float
+    cosine: float
+    s_hybrid: float
+    s_rerank: float
+    s_raw: float
+    anchor_sim: float
+    sig_sim: float
+    reranked: bool
+
+    @property
+    def file_page(self) -> tuple[str, str]:
+        """File name and page, as sources name them."""
+        page = str(self.chunk.page) if self.chunk.page is not None else self.chunk.page_label or "n/a"
+        return self.chunk.source.rsplit("/", 1)[-1], page
+
+
+def say(trace: Trace, policy: Policy, row: int, arm: int = 0) -> Said:
+    """Decide one case."""
+    query, patterns = trace.cases[row].query, policy.patterns
+    if not query.strip():
+        return Said("refuse", "empty_query")
+    if policy.domain.enabled:
+        if any(matches(pattern, query) for pattern in patterns.deny):
+            return Said("refuse", "deny")
+        if patterns.allow and not any(matches(pattern, query) for pattern in patterns.allow):
+            return Said("refuse", "allow")
+    depths = trace.hits.chunk.shape[2]
+    before = None
+    for depth in range(depths):
+        hits = hits_of(trace, policy, row, arm, depth)
+        said = at_depth(trace, policy, row, hits)._replace(depth=depth, confidence=confidence(policy, hits))
+        if said.status != "refuse" or not (said.stage == "confidence" or policy.refine.refine_on_refusal):
+            return said
+        stable = before is not None and abs(said.confidence - before) < policy.refine.epsilon
+        if stable or depth == policy.refine.max_depth:
+            return said
+        before = said.confidence
+    return said
+
+
+def hits_of(trace: Trace, policy: Policy, row: int, arm: int, depth: int) -> list[One]:
+    """Hits of a case, by l2."""
+    seen, at, aliases = trace.hits, (row, arm, depth), policy.patterns.entities
+    out = []
+    for place, number in enumerate(seen.chunk[at].tolist()):
+        if number < 0:
+            continue
+        chunk = trace.chunks[number]
+        named = {name for name, patterns in aliases.items() if any(matches(p, chunk.text) for p in patterns)}
+        sig = (seen.sig_sim_strict if policy.resolver.strict else seen.sig_sim)[at][place]
+        scores = [float(field[at][place]) for field in (seen.l2, seen.cosine, seen.s_hybrid, seen.s_rerank, seen.s_raw)]
+        rank = int(seen.rank[at][place])
+        out.append(
+            One(
+                place, number, chunk, frozenset(named | set(chunk.entities)), rank, *scores,
+                float(seen.anchor_sim[at][place]), float(sig), rank < int(seen.n_reranked[at]),
+            )
+        )  # fmt: skip
+    return out
+
+
+def confidence(policy: Policy, hits: list[One]) -> float:
+    """Confidence of rule S2.8."""
+    if not hits:
+        return 0.0
+    scored = [hit for hit in hits if hit.reranked]
+    bad = any(not 0.0 <= hit.s_rerank <= 1.0 for hit in scored)
+    flat = len({hit.s_raw for hit in scored}) == 1 and len({hit.chunk.text for hit in scored}) >= 3
+    use_hybrid = not scored or bad or flat
+    blend = policy.confidence.blend
+    top = sorted(hits, key=lambda hit: hit.rank)[: policy.chosen.final_k]
+    finals = [
+        hit.s_hybrid if use_hybrid
+        else hit.s_rerank if blend == 1.0
+        else blend * hit.s_rerank + (1.0 - blend) * hit.s_hybrid
+        for hit in top if use_hybrid or hit.reranked
+    ]  # fmt: skip
+    return 100.0 * max(finals)
+
+
+def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: PLR0911 - a return a gate
+    """Gates from L2 to confidence on one depth's hits."""
+    if not hits:
+        return Said("refuse", "no_hits")
+    cut = float("inf")
+    if policy.l2.enabled:
+        bounds = [b for b in (policy.l2.max_l2, policy.l2.soft_max_l2) if b is not None and hits[0].l2 <= b]
+        if not bounds:
+            return Said("refuse", "l2")
+        cut = bounds[0]
+    relevant = [hit for hit in hits if hit.l2 <= cut]
+    if policy.density.enabled and len(relevant) < policy.density.min_keep:
+        return Said("refuse", "density")
+    said = resolved(trace, policy, row, hits) if unsure(policy, relevant) else None
+    if said is None:
+        said = Said("ok", "gap", tuple(hit.number for hit in in_order(policy, relevant)[: policy.chosen.final_k]))
+    if said.status != "ok":
+        return said
+    query, patterns = trace.cases[row].query, policy.patterns
+    named = entities_of(policy, query)
+    compares = any(matches(p, query) for p in patterns.compare) and len(named) >= 2
+    generic = any(matches(p, query) for p in patterns.coverage_generic) and named
+    carried = {name for hit in hits if hit.number in said.chunks for name in hit.entities}
+    if policy.coverage.enabled and (compares or generic) and not set(named) <= carried:
+        return Said("refuse", "coverage")
+    if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
+        return Said("refuse", "similarity")
+    explicit = bool(trace.cases[row].selected_sources)
+    tau = policy.confidence.tau_explicit if explicit else policy.confidence.tau_default
+    if policy.confidence.enabled and not confidence(policy, hits) >= tau:
+        return Said("refuse", "confidence")
+    return said
+
+
+def entities_of(policy: Policy, query: str) -> list[str]:
+    """Entities that a query names."""
+    return [name for name, patterns in policy.patterns.entities.items() if any(matches(p, query) for p in patterns)]
+
+
+def in_order(policy: Policy, hits: list[One]) -> list[One]:
+    """Hits in the order in which they are chosen."""
+    return sorted(hits, key=lambda hit: hit.rank if policy.chosen.order == "rank" else hit.place)
+
+
+def unsure(policy: Policy, relevant: list[One]) -> bool:
+    """Whether the gap hands over to the resolver."""
+    if not policy.gap.enabled or policy.gap.min_gap is None or len(relevant) < 2:
+        return False
+    one, two = relevant[:2]
+    if abs(two.l2 - one.l2) >= policy.gap.min_gap:
+        return False
+    pages = (one.chunk.page, two.chunk.page)
+    if one.chunk.source == two.chunk.source and None not in pages and abs(pages[0] - pages[1]) <= 2:
+        return False
+    return not (tags(one, strict=False) == tags(two, strict=False) and any(tags(one, strict=False)))
+
+
+def tags(hit: One, *, strict: bool) -> tuple[str, ...]:
+    """Values of a hit's tags."""
+    keys = ("domain", "doc_type", "product", "vendor", "version")[: 5 if strict else 3]
+    return tuple(hit.chunk.tags.get(key, "").strip().lower() for key in keys)
+
+
+def resolved(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
+    """Rules of the resolver in their order."""
+    query, rules = trace.cases[row].query, policy.resolver
+    by_sign: dict[Any, list[One]] = {}
+    for hit in hits:
+        sign = tags(hit, strict=rules.strict)
+        by_sign.setdefault(sign if any(sign) else hit.file_page[0], []).append(hit)
+    groups = list(by_sign.values())
+    named = set(entities_of(policy, query)) if rules.entity_extractor else set()
+
+    def ok(stage: str, group: list[One]) -> Said:
+        return Said("ok", stage, tuple(hit.number for hit in filled(policy, group, hits, named)))
+
+    if len(groups) == 1:
+        return ok("single_group", groups[0])
+    generic = any(matches(p, query) for p in policy.patterns.generic)
+    facet = any(matches(p, query) for p in policy.patterns.facet)
+    if rules.overview and generic and not facet and not (rules.overview_entities_lift and named):
+        return asked(policy, groups, "overview")
+    if rules.entities and named:
+        counted = [(len(set().union(*(hit.entities for hit in group)) & named), group) for group in groups]
+        best = max(count for count, _ in counted)
+        if best and not (rules.require_full_entity_coverage and best < len(named)):
+            tied = [group for count, group in counted if count == best]
+            ranked = sorted(tied, key=lambda group: (standing(group, named), group[0].l2))
+            keys = [(standing(group, named), group[0].l2) for group in ranked]
+            if len(ranked) == 1 or keys[0] != keys[1]:
+                return ok("entities", ranked[0])
+            groups = sorted(ranked, key=lambda group: group[0].l2)
+    if len(groups) > 1:
+        gap = groups[1][0].l2 - groups[0][0].l2
+        if rules.min_group_gap is not None and gap >= rules.min_group_gap:
+            return ok("group_gap", groups[0])
+        for stage, on, score, least, lead in (
+            ("signature_similarity", rules.signature, "sig_sim", rules.min_sig_sim, rules.min_sig_sim_gap),
+            ("anchor_similarity", rules.anchor, "anchor_sim", rules.min_anchor_sim, rules.min_anchor_sim_gap),
+        ):
+            ranked = sorted(groups, key=lambda group, score=score: -getattr(group[0], score))
+            one, two = (getattr(group[0], score) for group in ranked[:2])
+            if on and (least is None or one >= least) and (lead is None or one - two >= lead):
+                return ok(stage, ranked[0])
+    return asked(policy, groups, "options")
+
+
+def standing(group: list[One], named: set[str]) -> tuple[int, int]:
+    """Entity hits of a group's anchor and members with any, negated so that less is better."""
+    return -len(group[0].entities & named), -sum(bool(hit.entities & named) for hit in group)
+
+
+def filled(policy: Policy, group: list[One], hits: list[One], named: set[str]) -> list[One]:
+    """First hits of a winner, with room made for entities they lack."""
+    k = policy.chosen.final_k
+    chosen = in_order(policy, group)[:k]
+    missing = named - {name for hit in chosen for name in hit.entities}
+    if not missing:
+        return chosen
+    if len(chosen) == k:
+        chosen = chosen[: max(1, k - min(k - 1, max(1, len(missing))))]
+        missing = named - {name for hit in chosen for name in hit.entities}
+    for hit in hits:
+        if not missing or len(chosen) >= k:
+            break
+        if hit.file_page not in {other.file_page for other in chosen} and hit.entities & missing:
+            chosen = [*chosen, hit]
+            missing = missing - hit.entities
+    return chosen
+
+
+def asked(policy: Policy, groups: list[list[One]], stage: str) -> Said:
+    """Options; one that is left answers."""
+    shown: list[list[One]] = []
+    for group in groups[: policy.resolver.max_options]:
+        picked = distinct(group, policy.chosen.final_k)
+        if {hit.file_page for hit in picked} not in [{hit.file_page for hit in other} for other in shown]:
+            shown.append(picked)
+    numbers = tuple(tuple(hit.number for hit in picked) for picked in shown)
+    return Said("ok", "single_option", numbers[0]) if len(shown) == 1 else Said("ambiguous", stage, (), numbers)
+
+
+def distinct(group: list[One], k: int) -> list[One]:
+    """Anchor and further members from other pages: new page first, then new file, then any."""
+    anchor = group[0]
+    same = [hit for hit in group[1:] if hit.file_page[0] == anchor.file_page[0]]
+    pool = same + [hit for hit in group[1:] if hit not in same]
+    picked = [anchor]
+    for wanted in ("page", "file", "any"):
+        for hit in pool:
+            new = {
+                "page": hit.file_page[1] not in {other.file_page[1] for other in picked},
+                "file": hit.file_page[0] not in {other.file_page[0] for other in picked},
+                "any": True,
+            }[wanted]
+            if len(picked) < k and new and hit.file_page not in {other.file_page for other in picked}:
+                picked.append(hit)
+    return picked

@@ -1,0 +1,507 @@
+"""Corpora: what each format becomes, and what each broken file is told."""
+
+from __future__ import annotations
+
+import json
+import tracemalloc
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pypdf import PdfWriter
+from pypdf.constants import PageLabelStyle
+from pypdf.generic import DictionaryObject, NameObject, StreamObject
+
+from raglab.store._errors import InputError
+from raglab.store._passages import merged, words
+from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
+from raglab.values import Chunk, Corpus
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder shared/ is not beside the repository")
+
+WORDING = """\
+---
+title: Premier Home
+domain: home
+version: 1.10
+date: 2025-03-01
+note:
+entities: [Acme, Northmark]
+authors: [A, B]
+---
+<!-- page 1 label="i" -->
+Reference PH-1.
+<!-- page 2 label="1" -->
+## Limits
+The limits are these.
+
+| peril | GBP |
+|---|---|
+| wind | 100 |
+
+### Theft
+Theft is covered.
+<!-- page 3 label="2" -->
+Keys too.
+"""
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_records(path: Path, *records: Mapping[str, Any]) -> Path:
+    """Write one JSON object a line."""
+    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def refusal(path: Path, **limits: int) -> str:
+    """Message with which a path is refused."""
+    with pytest.raises(InputError) as caught:
+        load_corpus(path, **limits)
+    return str(caught.value)
+
+
+def told(message: str, *parts: str) -> None:
+    """Check that a message holds all parts."""
+    missing = [part for part in parts if part not in message]
+    assert not missing, f"{missing} not in {message!r}"
+
+
+def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> bytes:
+    """PDF with one line of text a page; an empty text makes an empty page."""
+    writer = PdfWriter()
+    font = DictionaryObject(
+        {
+            NameObject(f"/{k}"): NameObject(f"/{v}")
+            for k, v in (("Type", "Font"), ("Subtype", "Type1"), ("BaseFont", "Helvetica"))
+        }
+    )
+    for text in texts:
+        page = writer.add_blank_page(width=300, height=300)
+        page[NameObject("/Resources")] = DictionaryObject(
+            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(font)})}  # noqa: SLF001 - pypdf has no public way
+        )
+        stream = StreamObject()
+        stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
+        page[NameObject("/Contents")] = writer._add_object(stream)  # noqa: SLF001 - pypdf has no public way
+    if labelled:
+        writer.set_page_label(0, 0, style=PageLabelStyle.LOWERCASE_ROMAN)
+        writer.set_page_label(1, len(texts) - 1, style=PageLabelStyle.DECIMAL)
+    if locked:
+        writer.encrypt("p", algorithm="RC4-128")
+    target = BytesIO()
+    writer.write(target)
+    return target.getvalue()
+
+
+def test_a_section_is_a_chunk_under_its_heading_path(tmp_path: Path) -> None:
+    """Title, section and subsection stand on the first line, and a section goes on over a page's end."""
+    chunks = load_corpus(write(tmp_path / "a.md", WORDING).parent).chunks
+    assert [(c.chunk_id, c.page, c.page_label) for c in chunks] == [
+        ("a.md#1-1", 1, "i"),
+        ("a.md#2-2", 2, "1"),
+        ("a.md#2-3", 2, "1"),
+        ("a.md#3-4", 3, "2"),
+    ]
+    assert chunks[0].text == "Premier Home\nReference PH-1."
+    assert chunks[1].text.startswith("Premier Home > Limits\nThe limits are these.\n\n| peril | GBP |\n")
+    assert chunks[2].text == "Premier Home > Limits > Theft\nTheft is covered."
+    assert chunks[3].text == "Premier Home > Limits > Theft\nKeys too."
+
+
+def test_front_matter_becomes_tags_as_written(tmp_path: Path) -> None:
+    """A version 1.10 stays 1.10, a date stays a date's text, blanks and lists are no tags."""
+    first = load_corpus(write(tmp_path / "a.md", WORDING)).chunks[0]
+    assert first.tags == {"title": "Premier Home", "domain": "home", "version": "1.10", "date": "2025-03-01"}
+    assert first.entities == ("Acme", "Northmark")
+
+
+def test_markdown_without_anything_is_page_one(tmp_path: Path) -> None:
+    """No front matter, no marks, no headings: one chunk, page 1, its text as it is."""
+    chunk = load_corpus(write(tmp_path / "a.md", "\ufeffOne.\r\n\r\nTwo.\r\n")).chunks
+    assert chunk == (Chunk("a.md#1-1", "One.\n\nTwo.", "a.md", 1),)
+
+
+def test_the_only_first_level_heading_is_the_title(tmp_path: Path) -> None:
+    """`# Guide` heads every chunk; two of them are chapters, not titles; closing hashes go, `C#` stays."""
+    assert [
+        c.text for c in load_corpus(write(tmp_path / "a.md", "Zero.\n# Guide\nOne.\n## Two ##\nThree.")).chunks
+    ] == [
+        "Guide\nZero.",
+        "Guide\nOne.",
+        "Guide > Two\nThree.",
+    ]
+    assert [c.text for c in load_corpus(write(tmp_path / "b.md", "# C#\nOne.\n# F\nTwo.\n#### Deep\n#x")).chunks] == [
+        "C#\nOne.",
+        "F\nTwo.\n#### Deep\n#x",
+    ]
+
+
+def test_code_is_no_heading_and_no_page_mark(tmp_path: Path) -> None:
+    """Inside a fence, `## x` and a page mark are code; ```` ```x``` ```` on one line opens none."""
+    text = "```x``` is inline\n\n```sh\n## x\n\n<!-- page 7 -->\n```\n"
+    (chunk,) = load_corpus(write(tmp_path / "a.md", text)).chunks
+    assert chunk.text == text.rstrip("\n")
+    assert chunk.page == 1
+
+
+def test_long_sections_split_at_paragraph_ends_and_never_in_a_table(tmp_path: Path) -> None:
+    """Paragraphs of 3 + 3 words pass a limit of 5 apart; a table of 8 words passes it whole."""
+    table = "| a | b |\n|---|---|\n| c | d |\n| e | f |\n| g | h |"
+    path = write(tmp_path / "a.md", f"## S\none two three\n\nfour five six\n\n{table}\n")
+    assert [c.text for c in load_corpus(path, max_words=5).chunks] == [
+        "S\none two three",
+        "S\nfour five six",
+        f"S\n{table}",
+    ]
+
+
+def test_a_paragraph_over_the_limit_is_cut_at_sentences_then_items_then_words() -> None:
+    """With at most 3 words: two sentences apart, list items apart, and one long sentence after its third word."""
+    assert merged(["One two three. Four five."], 3) == ("One two three.", "Four five.")
+    assert merged(["- one two\n- three four"], 3) == ("- one two", "- three four")
+    assert merged(["one two three four"], 3) == ("one two three", "four")
+    assert merged(["---"], 3) == ()
+
+
+@pytest.mark.parametrize("text", ["a b. " * 400, "word " * 900, "x" * 5000, "- - -\n" * 300 + "end", "a.\n\nb " * 100])
+def test_merging_keeps_every_word_in_order(text: str) -> None:
+    """Cutting and merging loses no word, and no passage passes the limit."""
+    passages = merged(text.split("\n\n"), 50)
+    assert " ".join(passages).split() == text.split()
+    assert all(words(passage) <= 50 for passage in passages)
+
+
+def test_plain_text_merges_paragraphs_and_breaks_pages_at_form_feeds(tmp_path: Path) -> None:
+    """Four one-word paragraphs with at most 2 words, a page break after the third."""
+    path = write(tmp_path / "a.txt", "one\n\ntwo\n \nthree\n\ffour\n")
+    assert [(c.page, c.text) for c in load_corpus(path, max_words=2).chunks] == [
+        (1, "one\n\ntwo"),
+        (1, "three"),
+        (2, "four"),
+    ]
+
+
+def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
+    """Pages i, 1, 2; an empty page makes no chunk; without labels in the file there are none."""
+    write(tmp_path / "a.pdf", pdf_bytes("Cover", "", "Flood limit 500", labelled=True))
+    write(tmp_path / "b.pdf", pdf_bytes("Plain"))
+    assert load_corpus(tmp_path).chunks == (
+        Chunk("a.pdf#1-1", "Cover", "a.pdf", 1, "i"),
+        Chunk("a.pdf#3-2", "Flood limit 500", "a.pdf", 3, "2"),
+        Chunk("b.pdf#1-1", "Plain", "b.pdf", 1, None),
+    )
+
+
+def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path: Path) -> None:
+    """Files of one name in two folders stay apart; hidden and other files are passed over; `documents/` goes first."""
+    for name in ("b/x.md", "a/x.MD", "z.txt", ".git/x.md", "a/.x.md", "a/x.csv"):
+        write(tmp_path / "set" / "documents" / name, name)
+    write(tmp_path / "set" / "README.md", "not a document")
+    corpus = load_corpus(tmp_path / "set")
+    assert corpus.name == "set"
+    assert [c.source for c in corpus.chunks] == ["a/x.MD", "b/x.md", "z.txt"]
+
+
+def test_documents_as_json_lines_are_cut_like_files(tmp_path: Path) -> None:
+    """A source that ends in .md has its headings read, another does not."""
+    page = {"page": 2, "label": "i", "text": "## S\nOne."}
+    path = write_records(
+        tmp_path / "c.jsonl",
+        {"source": "a.md", "tags": {"title": "T", "domain": "home"}, "entities": ["Acme"], "pages": [page]},
+        {"source": "b.txt", "pages": [page]},
+    )
+    assert load_corpus(path).chunks == (
+        Chunk("a.md#2-1", "T > S\nOne.", "a.md", 2, "i", {"title": "T", "domain": "home"}, ("Acme",)),
+        Chunk("b.txt#2-1", "## S\nOne.", "b.txt", 2, "i"),
+    )
+
+
+def test_squad_paragraphs_are_chunks(tmp_path: Path) -> None:
+    """Source is the title (a slash encoded), page the paragraph's number, tag domain the article."""
+    paragraphs = [{"context": "One.", "qas": []}, {"context": "Two.", "qas": []}]
+    path = write(tmp_path / "s.json", json.dumps({"data": [{"title": "AC/DC", "paragraphs": paragraphs}]}))
+    assert load_corpus(path).chunks == (
+        Chunk("AC%2FDC#1-1", "One.", "AC%2FDC", 1, tags={"domain": "AC%2FDC"}),
+        Chunk("AC%2FDC#2-2", "Two.", "AC%2FDC", 2, tags={"domain": "AC%2FDC"}),
+    )
+
+
+def test_beir_documents_are_chunks(tmp_path: Path) -> None:
+    """Title and text under one another; a document without a title, or without both, stays."""
+    records = (
+        {"_id": "7", "title": "T", "text": "X"},
+        {"_id": "8", "text": "Y"},
+        {"_id": "9", "title": "", "text": ""},
+    )
+    path = write_records(tmp_path / "corpus.jsonl", *records)
+    assert load_corpus(tmp_path) == Corpus(
+        tmp_path.name, (Chunk("7", "T\nX", "7"), Chunk("8", "Y", "8"), Chunk("9", "", "9"))
+    )
+    assert load_corpus(path).chunks == load_corpus(tmp_path).chunks
+
+
+def test_saving_and_loading_gives_an_equal_corpus(tmp_path: Path) -> None:
+    """Every field comes back, the name too, and so does the hash; nothing else is left in the folder."""
+    corpus = Corpus(
+        "häuser",
+        (
+            Chunk("a#1-1", "Straße\u2028x", "f/a.md", 1, "i", {"domain": "home", "version": ""}, ("É",)),
+            Chunk("b", "y", "b", None, None),
+        ),
+    )
+    save_corpus(corpus, tmp_path / "c.jsonl")
+    again = load_corpus(tmp_path / "c.jsonl")
+    assert again == corpus
+    assert hash_corpus(again) == hash_corpus(corpus)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+def test_the_hash_sees_every_field_and_no_order_of_tags() -> None:
+    """Changing any field changes the hash; the order of tags does not; it is 64 hex digits."""
+    chunk = Chunk("a", "b", "c", 1, "i", {"x": "1", "y": "2"}, ("e",))
+    changes: tuple[dict[str, Any], ...] = (
+        {"chunk_id": "z"},
+        {"text": "z"},
+        {"source": "z"},
+        {"page": 2},
+        {"page_label": None},
+        {"tags": {"x": "1"}},
+        {"entities": ()},
+    )
+    corpora = [Corpus("n", (chunk,)), Corpus("m", (chunk,)), Corpus("n", (chunk, chunk))]
+    corpora += [Corpus("n", (chunk._replace(**change),)) for change in changes]
+    hashes = {hash_corpus(corpus) for corpus in corpora}
+    assert len(hashes) == len(corpora)
+    assert {len(value) for value in hashes} == {64}
+    assert hash_corpus(Corpus("n", (chunk._replace(tags={"y": "2", "x": "1"}),))) == hash_corpus(corpora[0])
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    """Half a surrogate pair cannot be written: the target keeps its bytes and no other file stays."""
+    path = write(tmp_path / "c.jsonl", "old")
+    with pytest.raises(InputError, match=r"c\.jsonl, line 2: a record must hold JSON values only"):
+        save_corpus(Corpus("n", (Chunk("a", "\ud800", "s"),)), path)
+    with pytest.raises(InputError, match=r"unique in its corpus, got 'a' again"):
+        save_corpus(Corpus("n", (Chunk("a", "x", "s"), Chunk("a", "y", "s"))), path)
+    with pytest.raises(InputError, match=r"must be writable, got .*; make the folder"):
+        save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), tmp_path / "none" / "c.jsonl")
+    with pytest.raises(InputError, match=r"must be writable"):
+        save_corpus(Corpus("n", (Chunk("a", "x", "s"),)), path / "c.jsonl")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+CHUNK = {"id": "a", "source": "s", "text": "t"}
+PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
+
+
+@pytest.mark.parametrize(
+    ("record", "parts"),
+    [
+        ({"id": "a", "text": "t"}, ("line 2, id a: the field source is required", "add source")),
+        ({"source": "s", "text": "t"}, ("line 2: the field id is required", "add id")),
+        ({**CHUNK, "text": 7}, ("text must be a string, got 7", "write text in quotes")),
+        ({**CHUNK, "text": " "}, ("text must not be blank", "fill text")),
+        ({**CHUNK, "id": "first"}, ("id must be unique", "'first' again (first on line 1)", "rename or remove")),
+        ({**CHUNK, "page": "2"}, ("page must be an integer of at least 1, got '2'", "write page as a number")),
+        ({**CHUNK, "page": 2.0}, ("page must be an integer", "write page as a number")),
+        ({**CHUNK, "page": True}, ("page must be an integer", "write page as a number")),
+        ({**CHUNK, "page": 0}, ("page must be an integer of at least 1, got 0", "write page as a number")),
+        ({**CHUNK, "tags": ["x"]}, ("tags must be an object of strings", 'write {"domain"')),
+        ({**CHUNK, "tags": {"version": 2025}}, ("version must be a string, got 2025", "write version in quotes")),
+        ({**CHUNK, "entities": "Acme"}, ("entities must be a list of strings", "square brackets")),
+        ({**CHUNK, "entities": ["Acme", 1]}, ("entities must be a list of strings", "correct or remove the item")),
+        ({**CHUNK, "label": "i"}, ("keys must be among id, source", "got 'label'", "put further facts under tags")),
+    ],
+)
+def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+    """The message has file, line, rule, what came and a remedy."""
+    path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
+    told(refusal(path), str(path), "line 2", *parts)
+
+
+@pytest.mark.parametrize(
+    ("record", "parts"),
+    [
+        ({"source": "b.md"}, ("the field pages is required", "add pages")),
+        ({"source": "b.md", "pages": {}}, ("pages must be a list of objects", "square brackets")),
+        ({"source": "b.md", "pages": ["x"]}, ("pages must be a list of objects", "correct or remove the item")),
+        ({"source": "b.md", "pages": [{"text": "x"}]}, ("the field page is required", "number the pages from 1")),
+        ({"source": "b.md", "pages": [{"page": 1}]}, ("the field text is required", "add text")),
+        ({"source": "b.md", "pages": [{"page": "1", "text": "x"}]}, ("page must be an integer", "as a number")),
+        (
+            {"source": "b.md", "pages": [{"page": n, "text": "x"} for n in (2, 2)]},
+            ("must go up, got 2 after 2", "1, 2, 3"),
+        ),
+        ({"source": "b.md", "pages": []}, ("a document must have text", "fill its pages")),
+        (
+            {"source": "b.md", "pages": [{"page": 1, "text": "```\nx"}]},
+            ("line 2, id b.md: a code fence must be closed", "add a line ```"),
+        ),
+        (PAGED, ("'a.md#1-1' again (first on line 1)", "rename or remove")),
+    ],
+)
+def test_a_wrong_document_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+    """The message has file, line, rule, what came and a remedy."""
+    path = write_records(tmp_path / "c.jsonl", PAGED, record)
+    told(refusal(path), str(path), "line", *parts)
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ("a file must not be empty", "one JSON object a line")),
+        (b"\n \n", ("a file must not be empty", "one JSON object a line")),
+        (b'{"corpus": "n"}\n', ("at least one chunk", "add documents")),
+        (b'{"id": "a"', ("line 1: text must be valid JSON", "at column", "correct or remove it")),
+        (b"[1]\n", ("line 1: a line must be a JSON object, got a list of 1", 'write {"key"')),
+        (b'{"id": NaN}', ("line 1: text must be valid JSON, got NaN", "correct or remove it")),
+        (b'{"id": "a", "id": "b"}', ("line 1: text must be valid JSON, got key 'id' twice", "correct or remove it")),
+        (b'{"id": "\\ud800"}', ("line 1: text must be valid JSON", "surrogates", "correct or remove it")),
+        (b"[" * 100_000, ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it")),
+        (b'\n{"id": "\xe9"}', ("line 2: text must be UTF-8, got byte 0xe9", "save the file as UTF-8")),
+        (
+            b'{"query": "x"}',
+            ("line 1: a record must have pages (a document), text (a chunk) or _id (BEIR)", "add the field"),
+        ),
+        (b'{"_id": 7, "text": ""}', ("line 1: _id must be a string, got 7", "write _id in quotes")),
+        (b'{"_id": "7"}', ("line 1, id 7: the field text is required", "add text")),
+        (
+            b'{"_id": "7", "text": ""}\n{"_id": "7", "text": ""}',
+            ("line 2: a chunk's id must be unique", "first on line 1"),
+        ),
+    ],
+)
+def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, parts: tuple[str, ...]) -> None:
+    """The message has file, line, rule, what came and a remedy."""
+    path = write(tmp_path / "c.jsonl", content)
+    told(refusal(path), str(path), *parts)
+
+
+@pytest.mark.parametrize(
+    ("content", "parts"),
+    [
+        (b"", ("a file must not be empty", "fill it or take it away")),
+        (b"# Only\n## Headings\n", ("a document must have text", "fill it or take it away")),
+        (b"x\ny\xff", ("line 2: text must be UTF-8, got byte 0xff", "save the file as UTF-8")),
+        (b"---\ntitle: x\n", ("line 1: front matter must end with a line ---", "close it")),
+        (b"---\ntitle: a: b\n---\nx", ("line 2: front matter must be valid YAML", "quote values with a colon")),
+        (b"---\na: 1\nb: [x\n---\nx", ("front matter must be valid YAML", "correct it")),
+        (b"---\na: \x07\n---\nx", ("line 1: front matter must be valid YAML", "correct it")),
+        (b"---\n- a\n---\nx", ("line 2: front matter must be keys with values, got a list", "domain: home")),
+        (b"---\na: 1\na: 2\n---\nx", ("line 3: a key must stand once", "got 'a'", "take one away")),
+        (b"---\n[a]: 1\n---\nx", ("line 2: a key of the front matter must be a word, got a list", "write key: value")),
+        (
+            b"---\nentities: Acme\n---\nx",
+            ("line 2: entities must be a list of strings, got 'Acme'", "[Acme, Northmark]"),
+        ),
+        (b"---\nentities: [[x]]\n---\nx", ("line 2: entities must be a list of strings", "[Acme, Northmark]")),
+        (
+            b'---\na: 1\n---\n<!-- page 1 label="i" -->\nx\n<!-- page 1 label="ii" -->',
+            ("line 6: page numbers must go up", "1 after 1", "1, 2, 3"),
+        ),
+        (b"<!-- page 0 -->\nx", ("line 1: page numbers must go up, got 0 after 0", "1, 2, 3")),
+        (
+            b"x\n<!-- page ii -->",
+            ("line 2: a page mark must be a comment with number", "got '<!-- page ii -->'", "alone on its line"),
+        ),
+        (b"<!--page2-->\nx", ("line 1: a page mark must be", "alone on its line")),
+        (b"<!-- page 2 label='1' -->\nx", ("line 1: a page mark must be", "alone on its line")),
+        (b"x <!-- page 2 -->", ("line 1: a page mark must be", "alone on its line")),
+        (b"x\n```\n<!-- page 2 -->", ("line 2: a code fence must be closed", "add a line ```")),
+    ],
+)
+def test_wrong_markdown_is_told_so(tmp_path: Path, content: bytes, parts: tuple[str, ...]) -> None:
+    """The message has file, line, rule, what came and a remedy."""
+    path = write(tmp_path / "a.md", content)
+    told(refusal(tmp_path), str(path), *parts)
+
+
+def test_wrong_pdfs_are_told_so(tmp_path: Path) -> None:
+    """Broken, encrypted and pictures only: three rules, three remedies."""
+    broken, locked, scanned = (tmp_path / name for name in ("broken.pdf", "locked.pdf", "scanned.pdf"))
+    told(refusal(write(broken, b"%PDF-1.4 nothing")), str(broken), "a PDF must be readable", "save it anew")
+    told(refusal(write(broken, pdf_bytes("x")[:-200])), str(broken), "a PDF must be readable", "save it anew")
+    told(
+        refusal(write(locked, pdf_bytes("x", locked=True))), str(locked), "must not be encrypted", "without a password"
+    )
+    told(refusal(write(scanned, pdf_bytes("", ""))), str(scanned), "no text on 2 pages", "needs OCR")
+
+
+def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
+    """No document, no such path, an unknown ending, a JSON that is not SQuAD, a pipe's stand-in."""
+    told(refusal(tmp_path), str(tmp_path), "a folder must hold documents", "add some")
+    told(refusal(tmp_path / "x"), "a path that does not exist", "check the path")
+    told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
+    told(refusal(tmp_path / "x.md"), "the file must be readable", "check path and rights")
+    told(refusal(Path("/dev/null/x.md")), "the file must be readable", "check path and rights")
+    told(refusal(write(tmp_path / "x.csv", "a,b")), "x.csv", "a corpus must be a folder or a file", "check the path")
+    told(refusal(write(tmp_path / "x.json", "{}")), "x.json", "must be SQuAD with the key data", "write JSON lines")
+    told(refusal(write(tmp_path / "x.json", '{"data": []}')), "x.json", "at least one chunk", "add documents")
+    told(refusal(write(tmp_path / "x.json", '{"data":\n[}')), "x.json, line 2: text must be valid JSON", "correct")
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        (7, ("id data: data must be a list of objects", "square brackets")),
+        ([{"paragraphs": []}], ("id data[0]: the field title is required", "add title")),
+        ([{"title": "T"}], ("id data[0]: the field paragraphs is required", "add paragraphs")),
+        (
+            [{"title": "T", "paragraphs": [{}]}],
+            ("id data[0].paragraphs[0]: the field context is required", "add context"),
+        ),
+        ([{"title": "T", "paragraphs": [{"context": "x"}]}] * 2, ("id T#1-1: a chunk's id must be unique", "rename")),
+    ],
+)
+def test_wrong_squad_is_told_so(tmp_path: Path, data: object, parts: tuple[str, ...]) -> None:
+    """The message has file, the way inside the document, rule and remedy."""
+    path = write(tmp_path / "s.json", json.dumps({"data": data}))
+    told(refusal(path), str(path), *parts)
+
+
+def test_a_line_over_the_limit_is_refused_unread(tmp_path: Path) -> None:
+    """A line of 1 GB (a sparse file) is refused with less than 64 MB in memory; at the limit a line passes."""
+    path = tmp_path / "c.jsonl"
+    with path.open("wb") as file:
+        file.truncate(2**30)
+    tracemalloc.start()
+    message = refusal(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    told(message, str(path), "line 1: a line must be at most 16777216 bytes", "raise max_line_bytes")
+    assert peak < 64 * 2**20
+    line = json.dumps(CHUNK)
+    write(path, line + "\r\n")
+    assert len(load_corpus(path, max_line_bytes=len(line)).chunks) == 1
+    told(refusal(path, max_line_bytes=len(line) - 1), "raise max_line_bytes")
+
+
+def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
+    """Files that are read as a whole have a limit too."""
+    path = write(tmp_path / "a.md", "x" * 11)
+    told(refusal(path, max_file_bytes=10), str(path), "a file must be at most 10 bytes", "raise max_file_bytes")
+
+
+def test_max_words_must_be_positive(tmp_path: Path) -> None:
+    """A chunk holds at least one word."""
+    with pytest.raises(ValueError, match="max_words must be at least 1, got 0"):
+        load_corpus(tmp_path, max_words=0)
+
+
+@needs_shared
+def test_the_public_corpora_have_their_published_counts() -> None:
+    """SQuAD's half dev set has 646 paragraphs of 16 articles, SciFact 5,183 abstracts."""
+    squad = load_corpus(SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json")
+    scifact = load_corpus(SHARED / "data" / "beir-scifact")
+    assert (len(squad.chunks), len({chunk.source for chunk in squad.chunks})) == (646, 16)
+    assert (squad.chunks[0].chunk_id, squad.chunks[0].page) == ("Normans#1-1", 1)
+    assert (scifact.name, len(scifact.chunks)) == ("beir-scifact", 5183)

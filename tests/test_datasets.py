@@ -1,0 +1,225 @@
+"""The bundled broker set: what its datasheet promises of documents, labels, splits and policy."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+from numpy.typing import NDArray
+
+from raglab.evidence import matches, words
+from raglab.models import load_encoder
+from raglab.policy import Policy
+from raglab.store.corpus import load_corpus
+from raglab.store.qa import load_cases
+from raglab.values import Case, Chunk, Corpus
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+SPLITS = {"tune": 0.30, "certify": 0.45, "report": 0.25}
+STATUSES = {"ok": 0.50, "refuse": 0.25, "ambiguous": 0.25}
+REFUSALS = {"out_of_domain", "absent", "false_premise"}
+AMBIGUITIES = {"field_type", "date_scope", "page_scope", "implicit_entity", "overview"}
+FRONT_MATTER = {"title", "domain", "doc_type", "product", "vendor", "version", "lang", "date", "page_1_kind"}
+NEAR_JACCARD = 0.5
+NEAR_COSINE = 0.75
+
+
+@cache
+def corpus() -> Corpus:
+    """Load the bundled documents once."""
+    return load_corpus(BROKER)
+
+
+@cache
+def cases() -> tuple[Case, ...]:
+    """Load the bundled questions once."""
+    return load_cases(BROKER)
+
+
+@cache
+def documents() -> dict[str, Chunk]:
+    """File name -> its first chunk, which carries the front matter."""
+    return {chunk.file_name: chunk for chunk in reversed(corpus().chunks)}
+
+
+def with_status(status: str) -> list[Case]:
+    """Cases of one status."""
+    return [case for case in cases() if case.expect_status == status]
+
+
+def kind_of(case: Case) -> str | None:
+    """Kind of a refusal or of an ambiguity; None for `ok`."""
+    return case.extra.get("kind")
+
+
+def expected(case: Case) -> tuple[str, ...]:
+    """List the sources that a label names in either field."""
+    return (*case.expect_sources, *case.expect_sources_any)
+
+
+def across_splits() -> NDArray[np.bool_]:
+    """Whether two cases are of different splits, [Q, Q]."""
+    split = np.array([list(SPLITS).index(str(case.split)) for case in cases()])
+    different: NDArray[np.bool_] = split[:, None] != split[None, :]
+    return different
+
+
+def test_documents_are_as_many_and_as_varied_as_promised() -> None:
+    """Thirty documents, 240 chunks, four insurers, four lines, all five types, both languages."""
+    tags = [chunk.tags for chunk in documents().values()]
+    assert len(tags) >= 30
+    assert len(corpus().chunks) >= 240
+    assert len({tag["vendor"] for tag in tags}) >= 4
+    assert len({tag["domain"] for tag in tags}) >= 4
+    assert {tag["doc_type"] for tag in tags} == {"contract", "schedule", "endorsement", "guide", "claims_procedure"}
+    assert Counter(tag["lang"] for tag in tags)["fr"] >= 5
+
+
+def test_front_matter_is_complete() -> None:
+    """Every document states title, domain, type, product, vendor, version, language, date and kind of first page."""
+    missing = {name: FRONT_MATTER - set(chunk.tags) for name, chunk in documents().items()}
+    assert not {name: keys for name, keys in missing.items() if keys}
+    assert all(re.fullmatch(r"20\d\d-\d\d-\d\d", chunk.tags["date"]) for chunk in documents().values())
+
+
+def test_first_pages_are_of_both_kinds() -> None:
+    """Some documents begin with a cover sheet and some with their body, and the former does not name the insurer."""
+    kinds = Counter(chunk.tags["page_1_kind"] for chunk in documents().values())
+    assert set(kinds) == {"coversheet", "body"}
+    assert min(kinds.values()) >= 10
+    for chunk in corpus().chunks:
+        if chunk.page == 1 and chunk.tags["page_1_kind"] == "coversheet":
+            assert chunk.tags["vendor"] not in chunk.text.partition("\n")[2], chunk.chunk_id
+
+
+def test_pages_of_a_document_count_from_one_without_a_gap() -> None:
+    """A page of a label is the page's position, so the positions must be whole."""
+    pages: dict[str, set[int | None]] = defaultdict(set)
+    for chunk in corpus().chunks:
+        pages[chunk.file_name].add(chunk.page)
+    assert all(found == set(range(1, len(found) + 1)) for found in pages.values())
+
+
+def test_sections_are_of_a_length_that_an_encoder_reads() -> None:
+    """A section is one chunk of 40 to 220 words."""
+    assert all(40 <= len(chunk.text.split()) <= 220 for chunk in corpus().chunks)
+
+
+def test_tables_are_present_and_every_schedule_has_two() -> None:
+    """Tables stand in at least 60 chunks, in a schedule in at least two."""
+    tables = Counter(chunk.file_name for chunk in corpus().chunks if "\n|" in chunk.text)
+    assert tables.total() >= 60
+    assert all(tables[name] >= 2 for name, chunk in documents().items() if chunk.tags["doc_type"] == "schedule")
+
+
+def test_a_telephone_number_belongs_to_one_house() -> None:
+    """No invented number serves two insurers: a question for it would have two answers."""
+    owners: dict[str, set[str]] = defaultdict(set)
+    for chunk in corpus().chunks:
+        for number in re.findall(r"01632 ?960 ?\d{3}", chunk.text):
+            owners[number.replace(" ", "")].add(chunk.tags["vendor"])
+    assert not {number: sorted(names) for number, names in owners.items() if len(names) > 1}
+
+
+def test_statuses_are_half_a_quarter_and_a_quarter() -> None:
+    """At least 330 cases; half are to be answered, a quarter refused, a quarter asked back."""
+    counts = Counter(case.expect_status for case in cases())
+    assert len(cases()) >= 330
+    assert all(abs(counts[status] / len(cases()) - share) <= 0.03 for status, share in STATUSES.items())
+
+
+def test_splits_are_30_45_and_25_per_cent_of_every_status() -> None:
+    """The shares hold within two points overall and within three in each status."""
+    overall = Counter(case.split for case in cases())
+    assert set(overall) == set(SPLITS)
+    assert all(abs(overall[split] / len(cases()) - share) <= 0.02 for split, share in SPLITS.items())
+    for status in STATUSES:
+        found = Counter(case.split for case in with_status(status))
+        assert all(abs(found[split] / found.total() - share) <= 0.03 for split, share in SPLITS.items())
+
+
+@pytest.mark.parametrize(("status", "kinds"), [("refuse", REFUSALS), ("ambiguous", AMBIGUITIES)])
+def test_every_kind_occurs_in_every_split(status: str, kinds: set[str]) -> None:
+    """Each kind of a refusal or an ambiguity has at least 15 cases and at least four in each split."""
+    found = Counter((kind_of(case), case.split) for case in with_status(status))
+    assert {kind for kind, _ in found} == kinds
+    assert all(sum(found[kind, split] for split in SPLITS) >= 15 for kind in kinds)
+    assert all(found[kind, split] >= 4 for kind in kinds for split in SPLITS)
+
+
+def test_cases_to_be_answered_have_an_answer_and_a_source() -> None:
+    """A label `ok` states the gold answer and the page it rests on, and has no kind."""
+    assert all(case.answer and expected(case) and kind_of(case) is None for case in with_status("ok"))
+
+
+def test_cases_to_be_refused_have_neither() -> None:
+    """A label `refuse` names no source and no answer."""
+    assert all(not case.answer and not expected(case) for case in with_status("refuse"))
+
+
+def test_cases_to_be_asked_back_have_candidates() -> None:
+    """A label `ambiguous` names two or more sources between which one would have to choose."""
+    assert all(len(case.expect_sources_any) >= 2 and case.min_sources == 2 for case in with_status("ambiguous"))
+
+
+def test_every_expected_source_is_a_page_with_a_chunk() -> None:
+    """Sources resolve, pinned documents exist, and a pinned case expects nothing from outside of them."""
+    pages = {f"{chunk.file_name}#{chunk.page}" for chunk in corpus().chunks}
+    for case in cases():
+        assert set(expected(case)) <= pages, case.id
+        assert set(case.selected_sources) <= set(documents()), case.id
+        if case.selected_sources:
+            assert {source.partition("#")[0] for source in expected(case)} <= set(case.selected_sources), case.id
+
+
+def test_doctype_is_that_of_an_expected_source() -> None:
+    """Where a case names a type of document, one of its expected sources is of that type."""
+    for case in cases():
+        if case.doctype:
+            types = {documents()[source.partition("#")[0]].tags["doc_type"] for source in expected(case)}
+            assert case.doctype in types, case.id
+
+
+def test_every_case_says_its_language_and_why() -> None:
+    """Both languages occur in every split, and every label has a reason."""
+    found = {(case.extra["lang"], case.split) for case in cases()}
+    assert found == {(lang, split) for lang in ("en", "fr") for split in SPLITS}
+    assert all(case.notes for case in cases())
+
+
+def test_no_two_splits_share_a_near_duplicate_by_words() -> None:
+    """Queries of different splits have a Jaccard index of words below 0.5 (rule S6.5)."""
+    bags = [frozenset(words(case.query)) for case in cases()]
+    jaccard = np.array([[len(one & other) / len(one | other) for other in bags] for one in bags])
+    assert jaccard[across_splits()].max() < NEAR_JACCARD
+
+
+@pytest.mark.slow
+def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
+    """Queries of different splits have a cosine below 0.75 under the bundled encoder (rule S6.5)."""
+    unit = load_encoder().sentences([case.query for case in cases()]).astype(np.float64)
+    assert (unit @ unit.T)[across_splits()].max() < NEAR_COSINE
+
+
+def test_policy_loads_and_keeps_the_published_thresholds() -> None:
+    """The policy file states patterns and notes alone; every threshold and switch is the published one."""
+    stated = yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
+    policy = Policy.from_mapping(stated, where="datasets/broker/policy.yaml")
+    assert set(stated) == {"patterns", "notes"}
+    assert policy.manifest == Policy.from_mapping().manifest
+    assert policy.patterns.deny
+    assert not policy.patterns.allow
+
+
+def test_policy_denies_no_question_of_the_trade_and_not_all_others() -> None:
+    """The deny list meets out-of-domain questions only, and leaves some of them to the gates on evidence."""
+    deny = Policy.from_mapping(yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))).patterns.deny
+    denied = {case.id for case in cases() if any(matches(pattern, case.query) for pattern in deny)}
+    foreign = {case.id for case in cases() if kind_of(case) == "out_of_domain"}
+    assert denied < foreign
+    assert len(foreign - denied) >= 8

@@ -1,0 +1,242 @@
+"""Pattern hits, words, masks and confidence (raglab.evidence)."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.evidence import (
+    BITS,
+    Patterns,
+    bit_masks,
+    confidence,
+    content_words,
+    degenerate_scores,
+    entities_in,
+    matches,
+    pattern_hits,
+    patterns_hash,
+    positions,
+    words,
+)
+from raglab.values import Case, Chunk
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+NAN = np.nan
+
+
+def test_a_pattern_matches_anywhere_in_any_case() -> None:
+    """`excess` occurs in "THE EXCESS", `^the` at its start, `premium` nowhere."""
+    assert [matches(p, "THE EXCESS") for p in ("excess", "^the", "premium")] == [True, True, False]
+
+
+def test_a_list_matches_where_all_its_parts_do() -> None:
+    """A list stands for the look-ahead that the engine lacks, in any order of the words."""
+    assert [matches(["hull", "cargo"], text) for text in ("cargo and hull", "hull")] == [True, False]
+
+
+@pytest.mark.parametrize("pattern", ["(?=a)b", "(?!a)b", "(?<=a)b", "(?<!a)b"])
+def test_look_around_gets_an_error_that_says_so(pattern: str) -> None:
+    """The message names the pattern, the reason and the remedy."""
+    with pytest.raises(ValueError, match="look-around is not linear-time: write a list") as error:
+        matches(pattern, "")
+    assert repr(pattern) in str(error.value)
+
+
+@pytest.mark.parametrize("pattern", ["(", "[a", "a{2,1}", r"(a)\1", "*"])
+def test_a_bad_expression_raises(pattern: str) -> None:
+    """Bad syntax and back-references are refused with the rule, not silently dropped."""
+    with pytest.raises(ValueError, match="must be a linear-time regular expression"):
+        matches(pattern, "text")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "text"),
+    [
+        ("(a+)+$", "a" * 100_000 + "!"),
+        ("(a|aa)+$", "a" * 100_000 + "!"),
+        ("(.*)*x(.*)*y$", "x" * 100_000),
+        ("^(([a-z])+.)+[A-Z]([a-z])+$", "a" * 100_000),
+        ("(x+x+)+y", "x" * 100_000),
+    ],
+)
+def test_a_hostile_pattern_takes_linear_time(pattern: str, text: str) -> None:
+    """What hangs a backtracking engine for centuries takes under a second on 100,000 characters."""
+    started = time.perf_counter()
+    matches(pattern, text)
+    assert time.perf_counter() - started < 1.0
+
+
+def test_entities_come_in_the_order_of_the_policy() -> None:
+    """The query says cargo first, the policy lists hull first."""
+    assert entities_in("cargo versus hull", {"hull": ["hull"], "cargo": ["cargo"], "fleet": []}) == ("hull", "cargo")
+
+
+def test_patterns_are_counted_and_entities_found_in_queries_and_chunks() -> None:
+    """Two deny patterns match; a chunk has the entity of its metadata and the one that its text names, once each."""
+    seen = pattern_hits(
+        [Case("q", "weather in the hull", "refuse")],
+        [Chunk("c", "the cargo and the hull", "a.md", entities=("fleet", "hull"))],
+        Patterns(deny=["weather", "hull"], generic=["overall"], entities={"cargo": ["cargo"], "hull": ["hull"]}),
+    )
+    assert seen.counts.tolist() == [[2, 0, 0, 0, 0, 0]]
+    assert seen.query_entities == (("hull",),)
+    assert seen.chunk_entities == (("fleet", "hull", "cargo"),)
+
+
+def test_the_hash_of_patterns_tells_them_apart() -> None:
+    """Lists and tuples of the same expressions are the same patterns; another expression or another column is not."""
+    base = patterns_hash(Patterns(deny=["a"]))
+    assert base == patterns_hash(Patterns(deny=("a",)))
+    assert (
+        len(
+            {base, patterns_hash(Patterns(deny=["b"])), patterns_hash(Patterns(allow=["a"])), patterns_hash(Patterns())}
+        )
+        == 4
+    )
+
+
+def test_words_keep_accents_and_numbers() -> None:
+    """A composed and a decomposed é are one word; signs part words."""
+    assert words("Prime ANNUELLE: 1,000 e\u0301te\u0301") == ["prime", "annuelle", "1", "000", "été"]
+
+
+def test_content_words_leave_out_function_words_and_repeats() -> None:
+    """English and French function words say nothing about what a question is about."""
+    assert content_words("What is the excess of the fleet? L'excess du fleet?") == ("excess", "fleet")
+    assert content_words("what is the") == ()
+
+
+def test_content_words_stop_at_the_width_of_a_mask() -> None:
+    """A query of 100 words gives 64 bits."""
+    assert len(content_words(" ".join(f"w{n}" for n in range(100)))) == BITS
+
+
+def test_a_bit_is_set_where_the_chunk_has_the_item() -> None:
+    """Hit 0 has the first and second item, hit 1 only the second; there is no hit 2."""
+    found = {"a": np.array([5]), "b": np.array([3, 5]), "z": np.array([4])}
+    masks = bit_masks([["a", "b", "unknown"]], found, np.array([[5, 3, -1]]))
+    assert masks.tolist() == [[0b11, 0b10, 0]]
+    assert masks.dtype == np.uint64
+
+
+def test_more_items_than_bits_raise() -> None:
+    """65 entities in one query are refused with the limit and the count."""
+    with pytest.raises(ValueError, match=r"at most 64 .* got 65"):
+        bit_masks([[str(n) for n in range(65)]], {}, np.array([[0]]))
+
+
+def test_the_last_bit_works() -> None:
+    """The 64th item sets the sign bit and nothing else."""
+    items = [[str(n) for n in range(64)]]
+    assert bit_masks(items, {"63": np.array([0])}, np.array([[0, -1]])).tolist() == [[1 << 63, 0]]
+
+
+def test_positions_list_an_item_once_a_set() -> None:
+    """An item that a set repeats is there once."""
+    found = positions([("a", "a"), (), ("b", "a")])
+    assert {item: places.tolist() for item, places in found.items()} == {"a": [0, 2], "b": [2]}
+
+
+ITEMS = st.lists(st.sampled_from("abcdef"), unique=True, max_size=6)
+
+
+@LAWFUL
+@given(sets=st.lists(ITEMS, min_size=1, max_size=5), queries=st.lists(ITEMS, min_size=1, max_size=3), data=st.data())
+def test_masks_say_what_sets_say(sets: list[list[str]], queries: list[list[str]], data: st.DataObject) -> None:
+    """Bit i of hit j is membership of item i in the set of hit j's chunk, for any hits and -1."""
+    hits = st.lists(st.integers(-1, len(sets) - 1), min_size=3, max_size=3)
+    chunk = np.array([data.draw(hits) for _ in queries])
+    masks = bit_masks(queries, positions(sets), chunk)
+    for row, query in enumerate(queries):
+        for place, number in enumerate(chunk[row].tolist()):
+            bits = {item for bit, item in enumerate(query) if int(masks[row, place]) >> bit & 1}
+            assert bits == (set(query) & set(sets[number]) if number >= 0 else set())
+
+
+def _degenerate(s: list[float], raw: list[float], text: list[int], reranked: list[bool]) -> bool:
+    scores, raws = (np.array(values, dtype=np.float64) for values in (s, raw))
+    return bool(degenerate_scores(scores, raws, np.array(text, dtype=int), np.array(reranked, dtype=bool)))
+
+
+@pytest.mark.parametrize(
+    ("s", "raw", "text", "reranked", "expected", "why"),
+    [
+        ([0.9, 0.1, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], False, "usable scores"),
+        ([NAN, NAN, NAN], [NAN, NAN, NAN], [0, 1, 2], [0, 0, 0], True, "no reranker"),
+        ([0.9, NAN, 0.5], [3, NAN, 2], [0, 1, 2], [1, 1, 1], True, "a reranked score is NaN"),
+        ([0.9, NAN, 0.5], [3, NAN, 2], [0, 1, 2], [1, 0, 1], False, "the NaN was not reranked"),
+        ([1.1, 0.2, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], True, "a score above 1"),
+        ([0.9, -0.1, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], True, "a score below 0"),
+        ([0.0, 1.0, 0.5], [3, 1, 2], [0, 1, 2], [1, 1, 1], False, "the ends of [0, 1] are inside"),
+        ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 2], [1, 1, 1], True, "three equal raw scores, three texts"),
+        ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 1], [1, 1, 1], False, "three equal raw scores, two texts"),
+        ([0.5, 0.5, 0.5], [1, 1, 1], [0, 1, 2], [1, 1, 0], False, "only two of them were reranked"),
+        ([0.5, 0.5, 0.2], [1, 1, 0], [0, 1, 2], [1, 1, 1], False, "ties at the top are not degenerate"),
+        ([0.5, 0.5, 0.5], [1, 1, 2], [0, 1, 2], [1, 1, 1], False, "equal sigmoids of different raw scores"),
+        (
+            [0.01, 0.02, 0.01],
+            [-9, -8, -9],
+            [0, 1, 2],
+            [1, 1, 1],
+            False,
+            "uniformly low scores must fail, not fall back",
+        ),
+    ],
+)
+def test_degenerate_scores(
+    *, s: list[float], raw: list[float], text: list[int], reranked: list[bool], expected: bool, why: str
+) -> None:
+    """Rule S2.8, sentence by sentence."""
+    assert _degenerate(s, raw, text, [bool(flag) for flag in reranked]) is expected, why
+
+
+def test_no_hits_are_degenerate() -> None:
+    """Without a hit nothing was reranked."""
+    assert _degenerate([], [], [], [])
+
+
+def _confidence(rerank: list[float], hybrid: list[float], *, degenerate: bool = False, blend: float = 1.0) -> float:
+    return float(confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend))
+
+
+def test_confidence_is_a_hundred_times_the_best_final_score() -> None:
+    """By blend 1 the reranker's, blend 0 the hybrid's, blend 0.5 their mean: max(0.5, 0.375) of these two hits."""
+    rerank, hybrid = [0.25, 0.5], [0.75, 0.25]
+    assert [_confidence(rerank, hybrid, blend=b) for b in (1.0, 0.0, 0.5)] == [50.0, 75.0, 50.0]
+    assert _confidence(rerank, hybrid, degenerate=True) == 75.0
+
+
+def test_confidence_of_nothing_is_zero() -> None:
+    """No hits at all, or hits that all lack the score, give 0 points."""
+    assert _confidence([], []) == 0.0
+    assert _confidence([NAN, NAN], [NAN, NAN]) == 0.0
+
+
+def test_blend_one_does_not_ask_for_a_hybrid_score() -> None:
+    """NaN times zero is NaN, so the pure reranker must not touch a missing hybrid score."""
+    assert _confidence([0.5], [NAN], blend=1.0) == 50.0
+
+
+UNIT = st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0, NAN])
+
+
+@LAWFUL
+@given(
+    scores=st.lists(st.tuples(UNIT, UNIT), min_size=1, max_size=4),
+    blends=st.lists(st.sampled_from([0.0, 0.25, 0.5, 1.0]), min_size=1, max_size=4),
+    degenerate=st.booleans(),
+)
+def test_confidence_of_many_blends_is_that_of_each(
+    *, scores: list[tuple[float, float]], blends: list[float], degenerate: bool
+) -> None:
+    """A column of blends gives the same bits as each alone, and every value lies in 0 to 100."""
+    rerank, hybrid = np.array(scores).T
+    together = confidence(rerank[:, None], hybrid[:, None], np.array(degenerate), np.array(blends))
+    alone = [_confidence(rerank.tolist(), hybrid.tolist(), degenerate=degenerate, blend=blend) for blend in blends]
+    assert np.broadcast_to(together, len(blends)).tolist() == alone
+    assert all(0.0 <= value <= 100.0 for value in alone)

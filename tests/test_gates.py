@@ -1,0 +1,161 @@
+"""Margins of the gates (raglab.gates)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.gates import (
+    ConfidenceThresholds,
+    DensityThresholds,
+    GapThresholds,
+    L2Thresholds,
+    SimilarityThresholds,
+    SufficiencyThresholds,
+    Verdict,
+    confidence_margins,
+    coverage_margins,
+    density_margins,
+    domain_margins,
+    explain,
+    fires,
+    gap_margins,
+    l2_cut,
+    l2_margins,
+    similarity_margins,
+    sufficiency_margins,
+)
+
+NAN = np.nan
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
+
+
+@pytest.mark.parametrize(
+    ("n_words", "denied", "allowed", "needs", "on", "fired", "check"),
+    [
+        (4, 0, 0, False, True, False, "deny"),
+        (0, 0, 0, False, True, True, "query"),
+        (4, 1, 0, False, True, True, "deny"),
+        (4, 0, 0, True, True, True, "allow"),
+        (4, 0, 1, True, True, False, "deny"),
+        (4, 2, 0, True, False, False, "query"),
+        (0, 0, 0, False, False, True, "query"),
+    ],
+)
+def test_domain(*, n_words: int, denied: int, allowed: int, needs: bool, on: bool, fired: bool, check: str) -> None:
+    """Rule S2.1: deny, then allow; the switch leaves the empty query refused."""
+    verdict = explain(domain_margins(n_words, denied, allowed, needs, on))
+    assert (verdict.fired, verdict.check) == (fired, check)
+
+
+@pytest.mark.parametrize(
+    ("best", "hard", "soft", "cut", "fired"),
+    [
+        (0.5, 0.75, NAN, 0.75, False),
+        (0.75, 0.75, NAN, 0.75, False),
+        (0.8, 0.75, NAN, -np.inf, True),
+        (0.8, 0.75, 1.0, 1.0, False),
+        (1.0, 0.75, 1.0, 1.0, False),
+        (1.1, 0.75, 1.0, -np.inf, True),
+        (0.5, 0.75, 0.25, 0.75, False),
+        (NAN, 0.75, 1.0, -np.inf, True),
+    ],
+)
+def test_l2(*, best: float, hard: float, soft: float, cut: float, fired: bool) -> None:
+    """Rule S2.2: hard, else soft where it is set, else refuse; at the bound passes; nothing retrieved refuses."""
+    thresholds = L2Thresholds(hard, soft)
+    assert float(l2_cut(best, thresholds)) == cut
+    assert bool(fires(l2_margins(best, thresholds))) is fired
+
+
+def test_l2_off_passes_and_cuts_nothing() -> None:
+    """Where the gate is off every hit is relevant."""
+    off = L2Thresholds(0.1, NAN, np.array(False))
+    assert not fires(l2_margins(3.9, off))
+    assert float(l2_cut(3.9, off)) == np.inf
+
+
+def test_density_counts_hits() -> None:
+    """Rule S2.3: two of two pass, one of two is one short."""
+    assert explain(density_margins(2, DensityThresholds(2))) == Verdict(False, "density", 0.0)
+    assert explain(density_margins(1, DensityThresholds(2))) == Verdict(True, "density", -1.0)
+
+
+@pytest.mark.parametrize(
+    ("gap", "n_relevant", "agree", "fired"),
+    [
+        (0.25, 2, False, False),
+        (0.125, 2, False, True),
+        (0.125, 1, False, False),
+        (0.125, 2, True, False),
+        (NAN, 2, False, True),
+    ],
+)
+def test_gap(*, gap: float, n_relevant: int, agree: bool, fired: bool) -> None:
+    """Rule S2.4 at min_gap 0.25: a lone hit and two that agree are confident; an unknown gap is not."""
+    assert bool(fires(gap_margins(gap, n_relevant, agree, GapThresholds(0.25)))) is fired
+
+
+def test_coverage_lacks_nothing_or_fires() -> None:
+    """Rule S2.5: the margin is minus the number of entities missing."""
+    assert explain(coverage_margins(0)) == Verdict(False, "coverage", 0.0)
+    assert explain(coverage_margins(2)) == Verdict(True, "coverage", -2.0)
+
+
+def test_confidence_reads_the_tau_of_the_case() -> None:
+    """Rule S2.8: 34 points pass where the user named documents, and fail where not."""
+    taus = ConfidenceThresholds(40.0, 30.0)
+    assert fires(confidence_margins(34.0, np.array([True, False]), taus)).tolist() == [False, True]
+
+
+def test_the_tightest_check_explains() -> None:
+    """Of several margins the smallest is told, and a missing one before all others."""
+    assert explain(domain_margins(3, 5, 0, True)).check == "deny"
+    margins = domain_margins(3, 1, 0, False)._replace(allow=NAN)
+    verdict = explain(margins)
+    assert verdict.fired
+    assert verdict.check == "allow"
+    assert np.isnan(verdict.margin)
+
+
+@pytest.mark.parametrize("value", [0.1, 0.35, 0.7, 0.8, 1.05, 0.015])
+def test_at_the_threshold_passes_for_any_decimal(value: float) -> None:
+    """No rounding of the subtraction turns equality into a refusal, for scalars and arrays alike."""
+    for top1 in (value, np.float64(value), np.array([value])):
+        assert not np.any(fires(similarity_margins(top1, SimilarityThresholds(value))))
+    assert not fires(l2_margins(value, L2Thresholds(value, NAN)))
+
+
+VALUES = st.sampled_from([-0.25, 0.0, 0.25, 0.35, 0.5, 0.7, 0.75, 1.0, NAN])
+BOUNDS = st.sampled_from([-0.25, 0.0, 0.25, 0.35, 0.5, 0.7, 0.75, 1.0])
+
+
+@LAWFUL
+@given(value=VALUES, bound=BOUNDS, on=st.booleans())
+def test_a_lower_threshold_is_a_comparison(*, value: float, bound: float, on: bool) -> None:
+    """Headroom >= 0 is `value >= threshold`, a missing value fails, and a gate that is off passes."""
+    for margins in (
+        similarity_margins(value, SimilarityThresholds(bound, on)),
+        sufficiency_margins(value, SufficiencyThresholds(bound, on)),
+        confidence_margins(value, False, ConfidenceThresholds(bound, 9.0, on)),
+        density_margins(value, DensityThresholds(bound, on)),
+    ):
+        assert bool(fires(margins)) is (on and not value >= bound)
+
+
+@LAWFUL
+@given(best=VALUES, hard=BOUNDS, soft=VALUES)
+def test_the_l2_gate_passes_where_there_is_a_cut(best: float, hard: float, soft: float) -> None:
+    """The gate and the cut agree: it passes exactly where the best hit is itself within the cut."""
+    thresholds = L2Thresholds(hard, soft)
+    assert bool(fires(l2_margins(best, thresholds))) is not bool(best <= l2_cut(best, thresholds))
+
+
+@LAWFUL
+@given(rows=st.lists(st.tuples(VALUES, VALUES, VALUES), min_size=1, max_size=4))
+def test_fires_unless_every_margin_is_headroom(rows: list[tuple[float, float, float]]) -> None:
+    """A gate of several checks fires where any of them is negative or missing."""
+    stacked = tuple(np.array(rows).T)
+    assert fires(stacked).tolist() == [not all(margin >= 0.0 for margin in row) for row in rows]

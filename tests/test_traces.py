@@ -1,0 +1,318 @@
+"""Traces on disk: what comes back is what was saved, and what was damaged does not come back."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from worlds import PATTERNS, Hit, ask, random_trace, trace_of
+
+from raglab import values
+from raglab.evidence import Patterns, pattern_hits
+from raglab.policy import Policy
+from raglab.replay import decide
+from raglab.store._errors import InputError
+from raglab.store.qa import hash_cases
+from raglab.store.traces import Trace, TraceError, content_hash
+from raglab.values import FLOAT_FIELDS, Case
+
+META = {"fingerprint": "0123456789abcdef", "corpus_hash": "c" * 64, "command": "raglab trace broker --cases qa.jsonl"}
+
+
+def stored(plain: values.Trace, **meta: Any) -> Trace:
+    """Trace with what patterns hit and a meta of its own."""
+    found = pattern_hits(plain.cases, plain.chunks, Patterns(**PATTERNS))
+    told = META | {"cases_hash": hash_cases(plain.cases)} | meta
+    return Trace(plain.cases, plain.chunks, plain.arms, plain.hits, found, told)
+
+
+def world(seed: int = 0) -> Trace:
+    """Trace of six cases, two arms, two depths."""
+    return stored(random_trace(seed, n_cases=6, arms=2, depths=2))
+
+
+def saved(trace: Trace, folder: Path) -> Path:
+    """Save under a name in a folder that is not there yet."""
+    path = folder / "new" / "t.parquet"
+    trace.save(path)
+    return path
+
+
+def refusal(path: Path, **wanted: str) -> str:
+    """Message with which a file is refused."""
+    with pytest.raises(TraceError) as caught:
+        Trace.load(path, **wanted)
+    return str(caught.value)
+
+
+def assert_equal(first: values.Trace, second: values.Trace) -> None:
+    """Check that two traces hold the same, to the bit and the type."""
+    assert first.cases == second.cases
+    assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
+    assert (first.arms, first.meta) == (second.arms, second.meta)
+    for one, other in zip(first.hits, second.hits, strict=True):
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other, equal_nan=one.dtype == np.float64)
+    assert (first.pattern_hits is None) == (second.pattern_hits is None)
+    if first.pattern_hits is not None and second.pattern_hits is not None:
+        assert first.pattern_hits.counts.tolist() == second.pattern_hits.counts.tolist()
+        assert first.pattern_hits._replace(counts=None) == second.pattern_hits._replace(counts=None)  # type: ignore[arg-type]
+
+
+class TestRoundTrip:
+    """What was saved comes back."""
+
+    def test_by_head(self, tmp_path: Path) -> None:
+        """One case with one hit comes back with its text, page, tags, l2 and label."""
+        hit = Hit(0.5, "docs/guide.md", 3, {"domain": "motor"}, ("fleet",), "the excess", page_label="iii")
+        trace = Trace.load(saved(stored(trace_of((ask(notes="n", min_sources=1), [[hit]]))), tmp_path))
+        assert trace.cases == (Case("q", "what is the excess", "ok", min_sources=1, notes="n"),)
+        assert trace.chunks[0] == ("0", "the excess", "docs/guide.md", 3, "iii", {"domain": "motor"}, ("fleet",))
+        assert trace.hits.l2.tolist() == [[[[0.5]]]]
+        assert trace.fingerprint == META["fingerprint"]
+
+    @pytest.mark.parametrize("seed", range(8))
+    def test_everything_comes_back(self, tmp_path: Path, seed: int) -> None:
+        """Cases, chunks, arms, hits, what patterns hit, and meta are equal after a round trip."""
+        trace = world(seed)
+        again = Trace.load(saved(trace, tmp_path))
+        assert_equal(trace, again)
+        assert content_hash(trace) == content_hash(again)
+
+    def test_without_what_patterns_hit(self, tmp_path: Path) -> None:
+        """A trace that measured no patterns comes back without them."""
+        plain = random_trace(1)
+        trace = Trace(plain.cases, plain.chunks, plain.arms, plain.hits, None, META)
+        assert_equal(trace, Trace.load(saved(trace, tmp_path)))
+
+    def test_the_same_trace_gives_the_same_bytes(self, tmp_path: Path) -> None:
+        """A second save, and the save of what was loaded, write the bytes of the first."""
+        trace = world()
+        first = saved(trace, tmp_path / "a").read_bytes()
+        assert saved(trace, tmp_path / "b").read_bytes() == first
+        assert saved(Trace.load(tmp_path / "a" / "new" / "t.parquet"), tmp_path / "c").read_bytes() == first
+
+    def test_float64_where_float32_loses(self, tmp_path: Path) -> None:
+        """0.1 is kept in float64 beside fields of quarters, which take float32."""
+        trace = stored(trace_of((ask(), [[Hit(0.5, cosine=0.1)]])))
+        path = saved(trace, tmp_path)
+        kinds = {name: pq.read_schema(path).field(name).type.value_type for name in FLOAT_FIELDS}
+        assert kinds.pop("cosine") == pa.float64()
+        assert set(kinds.values()) == {pa.float32()}
+        assert Trace.load(path).hits.cosine[0, 0, 0, 0] == 0.1
+
+    @pytest.mark.parametrize("number", [1e300, np.inf, -0.0, 5e-324, np.float64(np.float32(0.35))])
+    def test_any_float_comes_back(self, tmp_path: Path, number: float) -> None:
+        """Large, infinite, signed and denormal numbers keep their bits."""
+        trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(number))]])))
+        again = Trace.load(saved(trace, tmp_path)).hits.s_raw
+        assert again.tobytes() == np.array([number], dtype=np.float64).tobytes()
+
+    def test_any_nan_is_missing(self, tmp_path: Path) -> None:
+        """A NaN with a sign or payload of its own is saved and loads as missing."""
+        odd = np.array([0xFFF8_0000_0000_0001], dtype=np.uint64).view(np.float64)
+        trace = stored(trace_of((ask(), [[Hit(0.5, s_raw=float(odd[0]))]])))
+        trace.hits.s_raw[...] = odd
+        assert np.isnan(Trace.load(saved(trace, tmp_path)).hits.s_raw).all()
+
+    def test_wider_integers_are_the_same_trace(self, tmp_path: Path) -> None:
+        """A trace with int64 chunks hashes and loads as its int32 twin does."""
+        trace = world()
+        hits = trace.hits._replace(chunk=trace.hits.chunk.astype(np.int64))  # type: ignore[arg-type]
+        wide = Trace(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
+        assert content_hash(wide) == content_hash(trace)
+        assert_equal(trace, Trace.load(saved(wide, tmp_path)))
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_a_loaded_trace_decides_alike(self, tmp_path: Path, seed: int) -> None:
+        """Every arm's decisions are those of the trace that was saved."""
+        trace, policy = world(seed), Policy.from_mapping({"confidence": {"enabled": False}})
+        again = Trace.load(saved(trace, tmp_path))
+        for arm in trace.arms:
+            assert decide(trace, policy, arm).frame().equals(decide(again, policy, arm).frame())
+
+
+class TestDamage:
+    """What is not as it was written is refused."""
+
+    def test_truncated(self, tmp_path: Path) -> None:
+        """A file cut anywhere is refused, and the message says how to build one."""
+        path = saved(world(), tmp_path)
+        whole = path.read_bytes()
+        for size in [*range(0, len(whole), 97), len(whole) - 1]:
+            path.write_bytes(whole[:size])
+            assert "raglab trace" in refusal(path)
+
+    def test_one_flipped_byte(self, tmp_path: Path) -> None:
+        """Of 200 flipped bytes each is refused, or stands where nothing is read: then all content is the same."""
+        trace = world()
+        path = saved(trace, tmp_path)
+        whole, rng, n_refused = path.read_bytes(), np.random.default_rng(20261121), 0
+        for position in rng.integers(0, len(whole), 200):
+            flipped = bytearray(whole)
+            flipped[position] ^= int(rng.integers(1, 256))
+            path.write_bytes(flipped)
+            try:
+                again = Trace.load(path)
+            except TraceError:
+                n_refused += 1
+            else:
+                assert_equal(trace, again)
+        assert n_refused >= 150, f"{n_refused} of 200 refused"
+
+    def test_content_that_was_edited(self, tmp_path: Path) -> None:
+        """A well-formed file with another l2, arm or fingerprint inside is refused."""
+        path = saved(world(), tmp_path)
+        table = pq.read_table(path)
+        head = json.loads(table.schema.metadata[b"raglab"])
+        arms, meta = ["x", *head["arms"][1:]], head["meta"] | {"fingerprint": "other"}
+        for change in ({"arms": arms}, {"meta": meta}, {"patterns_hash": "x"}):
+            pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head | change)}), path)
+            assert "altered content" in refusal(path)
+        place = table.schema.get_field_index("l2")
+        old = table["l2"].combine_chunks()
+        new = pa.FixedSizeListArray.from_arrays(pa.array(old.flatten().to_numpy() + np.float32(1)), old.type.list_size)
+        pq.write_table(table.set_column(place, "l2", new), path)
+        assert "altered content" in refusal(path)
+
+    def test_another_schema(self, tmp_path: Path) -> None:
+        """A file of another version is refused with both versions and the command that builds one."""
+        path = saved(world(), tmp_path)
+        table = pq.read_table(path)
+        head = json.loads(table.schema.metadata[b"raglab"]) | {"schema_version": 99}
+        pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), path)
+        message = refusal(path)
+        assert "must be version 1, got version 99" in message
+        assert f"build it again with `{META['command']}`" in message
+
+    def test_files_that_are_no_traces(self, tmp_path: Path) -> None:
+        """Another Parquet file, another file, a folder and no file at all are told apart and refused."""
+        other = tmp_path / "other.parquet"
+        pq.write_table(pa.table({"a": [1]}), other)
+        assert "Parquet file that raglab wrote" in refusal(other)
+        other.write_text("{}", encoding="utf-8")
+        assert "Parquet file that raglab wrote" in refusal(other)
+        assert "got a folder" in refusal(tmp_path)
+        assert "got none there" in refusal(tmp_path / "none.parquet")
+
+    @pytest.mark.parametrize("what", ["corpus", "cases"])
+    def test_made_of_something_else(self, tmp_path: Path, what: str) -> None:
+        """A trace of another corpus or other cases is refused with both hashes and the command."""
+        trace = world()
+        path = saved(trace, tmp_path)
+        there = str(trace.meta[f"{what}_hash"])
+        assert_equal(trace, Trace.load(path, **{f"{what}_hash": there}))  # type: ignore[arg-type]
+        message = refusal(path, **{f"{what}_hash": "f" * 64})
+        assert f"the {what} it is replayed for" in message
+        assert f"{there[:12]}, not ffffffffffff" in message
+        assert f"build it again with `{META['command']}`" in message
+
+
+class TestFailingSave:
+    """A save that fails leaves what was there."""
+
+    @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt(), pa.ArrowInvalid()])
+    def test_nothing_half_written(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException) -> None:
+        """Stopped in the middle of the write, the old file is whole and nothing else is there."""
+        path = saved(world(0), tmp_path)
+        before = path.read_bytes()
+
+        def broken(_: pa.Table, where: Path, **__: object) -> None:
+            where.write_bytes(before[: len(before) // 2])
+            raise error
+
+        monkeypatch.setattr(pq, "write_table", broken)
+        with pytest.raises((type(error), InputError)):
+            world(1).save(path)
+        assert path.read_bytes() == before
+        assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+    def test_a_full_disk_is_told(self, tmp_path: Path) -> None:
+        """A folder that cannot be made is told with path and reason."""
+        (tmp_path / "file").write_text("x", encoding="utf-8")
+        with pytest.raises(InputError, match="the file must be writable, got .*exists"):
+            world().save(tmp_path / "file" / "t.parquet")
+
+    @pytest.mark.parametrize(
+        ("case", "rule"),
+        [
+            (ask(expect_sources=("folder/a.md",)), "file names without folder"),
+            (ask(expect_status="maybe"), "expect_status must be one of"),
+            (ask(id=" "), "id must not be blank"),
+            (ask(query="half a pair \ud800"), "text must be Unicode"),
+        ],
+    )
+    def test_what_would_not_load_is_not_saved(self, tmp_path: Path, case: Case, rule: str) -> None:
+        """A case that the door would refuse on loading is refused on saving, with the rule."""
+        trace = stored(trace_of((ask(), [[Hit(0.5)]])))
+        broken = Trace((case,), trace.chunks, trace.arms, trace.hits, trace.pattern_hits, META)
+        with pytest.raises(InputError, match=rule):
+            broken.save(tmp_path / "t.parquet")
+        assert list(tmp_path.iterdir()) == []
+
+    def test_no_case(self, tmp_path: Path) -> None:
+        """A trace without cases is refused on saving."""
+        with pytest.raises(InputError, match="at least one case"):
+            world().subset([]).save(tmp_path / "t.parquet")
+
+
+class TestParts:
+    """Some of the cases, with all that belongs to them."""
+
+    def test_by_head(self) -> None:
+        """Rows 2 and 0 are the third and the first case with their hits and counts, in that order."""
+        trace = world()
+        part = trace.subset([2, 0])
+        assert [case.id for case in part.cases] == ["q2", "q0"]
+        assert part.chunks == trace.chunks
+        assert np.array_equal(part.hits.l2, trace.hits.l2[[2, 0]], equal_nan=True)
+        assert np.array_equal(part.hits.n_reranked, trace.hits.n_reranked[[2, 0]])
+        assert part.pattern_hits is not None
+        assert trace.pattern_hits is not None
+        assert part.pattern_hits.counts.tolist() == trace.pattern_hits.counts[[2, 0]].tolist()
+        assert part.pattern_hits.query_entities == tuple(trace.pattern_hits.query_entities[row] for row in (2, 0))
+
+    def test_decides_alike(self) -> None:
+        """A case of a part is decided as it is in the whole."""
+        trace, policy = world(3), Policy.from_mapping({"confidence": {"enabled": False}})
+        rows = [5, 1, 4]
+        whole = decide(trace, policy).frame().iloc[rows].reset_index(drop=True)
+        assert decide(trace.subset(np.array(rows)), policy).frame().equals(whole)
+
+    def test_a_part_is_saved_and_comes_back(self, tmp_path: Path) -> None:
+        """Chunks that no case of the part hits come back too, so corpus positions hold."""
+        part = world().subset([1])
+        assert_equal(part, Trace.load(saved(part, tmp_path)))
+
+    def test_a_part_is_not_taken_for_the_whole(self, tmp_path: Path) -> None:
+        """A part's fingerprint and cases hash are its own; all cases in order keep those of the whole."""
+        trace = world()
+        part, path = trace.subset([0, 1]), tmp_path / "t.parquet"
+        assert part.fingerprint != trace.fingerprint
+        assert part.meta["cases_hash"] == hash_cases(part.cases)
+        assert trace.subset(range(len(trace))).meta == trace.meta
+        part.save(path)
+        assert "other cases" in refusal(path, cases_hash=str(trace.meta["cases_hash"]))
+
+    def test_positions_only(self) -> None:
+        """A mask, and positions outside the cases, are refused."""
+        trace = world()
+        with pytest.raises(ValueError, match="got a mask; np.flatnonzero"):
+            trace.subset(np.array([True, False] * 3))
+        for rows in ([0, 6], [-1, 0]):
+            with pytest.raises(ValueError, match=r"positions from 0 to 5, got -?\d to \d"):
+                trace.subset(rows)
+
+    def test_split(self) -> None:
+        """Cases of one split in their order; a split that no case has is told with those there are."""
+        plain = random_trace(0, n_cases=4)
+        cases = tuple(c._replace(split=s) for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True))
+        trace = stored(values.Trace(cases, plain.chunks, plain.arms, plain.hits))
+        assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
+        with pytest.raises(ValueError, match="split must be one of None, report, tune, got 'certify'"):
+            trace.split("certify")
