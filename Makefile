@@ -23,7 +23,7 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
-	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace *.ipynb
+	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -1,10 +1,12 @@
 """How fast a stored trace is replayed: decisions a second of both engines, against one case at a time.
 
-Prints a plain table. All numbers are of one thread; the machine may be shared, so read ratios.
+Prints a plain table. All times are processor time of one thread; a shared machine slows it too: read ratios.
 
     python experiments/bench.py            10,000 cases x 50 hits, 1,000 policies
     python experiments/bench.py --quick    the same path on a small trace, in seconds
 """
+
+# ruff: noqa: E402 - the number of threads is set before NumPy starts
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ from raglab.chain import outcome
 from raglab.policy import Policy, thresholds
 from raglab.values import Case, Chunk, Hits, Trace
 
-WORDS = tuple("premium excess claim theft flood driver garage invoice renewal cover roof glass tow rental lease audit limit broker".split())
+WORDS = ["premium", "excess", "claim", "theft", "flood", "driver", "cover", "roof", "rental", "audit"]
 ENTITIES = ("Alba", "Borea", "Cirrus", "Dorado", "Etna", "Fjord")
 PATTERNS = {"entities": {name: [rf"\b{name}\b"] for name in ENTITIES}}
 N_SIGNATURES = 24
@@ -63,7 +65,9 @@ def synthetic_chunks(n: int, rng: np.random.Generator) -> tuple[Chunk, ...]:
             text=" ".join(rng.choice(WORDS, 12)) + f" {i}",
             source=f"docs/{i % N_SIGNATURES}-{0 if i % N_SIGNATURES in UNTAGGED else i // N_SIGNATURES % 7}.md",
             page=1 + i // N_SIGNATURES % 9,
-            tags={} if i % N_SIGNATURES in UNTAGGED else {"domain": "fleet", "doc_type": "guide", "product": f"p{i % N_SIGNATURES}"},
+            tags={}
+            if i % N_SIGNATURES in UNTAGGED
+            else {"domain": "fleet", "doc_type": "guide", "product": f"p{i % N_SIGNATURES}"},
             entities=(ENTITIES[i % len(ENTITIES)],) if rng.random() < 0.5 else (),
         )
         for i in range(n)
@@ -90,14 +94,19 @@ def synthetic_hits(sizes: Sizes, rng: np.random.Generator) -> Hits:
     s_raw = np.where(reranked, np.take_along_axis(raw, rank, axis=1), np.nan)
     by_sign = rng.uniform(0.05, 0.7, (sizes.cases, N_SIGNATURES))
     sig_sim = np.take_along_axis(by_sign, sign, axis=1)
-    absent = np.arange(sizes.hits) >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
+    absent = (
+        np.arange(sizes.hits)
+        >= np.where(rng.random(sizes.cases) < 0.02, rng.integers(0, sizes.hits, sizes.cases), sizes.hits)[:, None]
+    )
 
     def kept(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return stored(np.where(absent, np.nan, values))
 
     return Hits(
         chunk=np.where(absent, -1, chunk).astype(np.int32)[:, None, None, :],
-        rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[:, None, None, :],
+        rank=np.where(absent, -1, np.where(absent, sizes.hits, rank).argsort(axis=1).argsort(axis=1)).astype(np.int32)[
+            :, None, None, :
+        ],
         l2=kept(l2),
         cosine=kept(1.0 - l2 / 2.0),
         s_hybrid=kept(np.sort(rng.random(shape), axis=1)[:, ::-1] * rng.uniform(0.2, 1.0, (sizes.cases, 1))),
@@ -139,7 +148,9 @@ def synthetic_trace(sizes: Sizes, seed: int = 7) -> Trace:
     rng = np.random.default_rng(seed)
     chunks = synthetic_chunks(sizes.chunks, rng)
     hits = synthetic_hits(sizes, rng)
-    return Trace(synthetic_cases(hits, chunks, rng), chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}"})
+    return Trace(
+        synthetic_cases(hits, chunks, rng), chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}"}
+    )
 
 
 def random_policies(n: int, seed: int = 8) -> list[Policy]:
@@ -175,12 +186,12 @@ def random_policies(n: int, seed: int = 8) -> list[Policy]:
 
 
 def seconds(run: Callable[[], Any], repeats: int) -> float:
-    """Median time of some runs."""
+    """Median time of some runs on the processor: of one thread, so that what else runs here does not count."""
     times = []
     for _ in range(repeats):
-        start = time.perf_counter()
+        start = time.process_time()
         run()
-        times.append(time.perf_counter() - start)
+        times.append(time.process_time() - start)
     return statistics.median(times)
 
 
@@ -188,7 +199,11 @@ def of_case(found: Any, row: int) -> Any:  # noqa: ANN401 - evidence or a part o
     """Evidence of one case."""
     parts = {name: getattr(found, name) for name in found._fields}
     one = {
-        name: of_case(part, row) if isinstance(part, tuple) else part[..., row : row + 1] if isinstance(part, np.ndarray) else part
+        name: of_case(part, row)
+        if isinstance(part, tuple)
+        else part[..., row : row + 1]
+        if isinstance(part, np.ndarray)
+        else part
         for name, part in parts.items()
     }
     return type(found)(**one)
@@ -224,7 +239,7 @@ def engines() -> list[str]:
 def line(what: str, value: str, target: str = "", *, met: bool | None = None) -> None:
     """Print one row of the table."""
     mark = "" if met is None else "met" if met else "NOT MET"
-    print(f"{what:<58}{value:>18}  {target:<22}{mark}", flush=True)  # noqa: T201
+    print(f"{what:<58}{value:>18}  {target:<22}{mark}", flush=True)
 
 
 def rates(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> float:
@@ -233,11 +248,15 @@ def rates(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -
     return len(trace) * len(policies) / seconds(lambda: replay.tally(trace, policies, engine=engine), sizes.repeats)
 
 
+def _first(values: Any, n: int) -> Any:  # noqa: ANN401 - hits
+    return type(values)(*(field[:n] for field in values))
+
+
 def linearity(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> None:
     """Print the time of one decision at three sizes, of cases and of policies."""
     for part in (0.25, 0.5, 1.0):
         n = int(part * len(trace))
-        fewer = Trace(trace.cases[:n], trace.chunks, trace.arms, Hits(*(field[:n] for field in trace.hits)), meta=trace.meta)
+        fewer = Trace(trace.cases[:n], trace.chunks, trace.arms, _first(trace.hits, n), meta=trace.meta)
         speed = rates(fewer, policies, sizes, engine)
         line(f"{engine}: {n:,} cases x {len(policies):,} policies", f"{1e9 / speed:,.1f} ns/decision")
     for part in (0.25, 0.5, 1.0):
@@ -249,27 +268,36 @@ def linearity(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: st
 def main() -> None:
     """Measure and print."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("--quick", action="store_true", help="a smoke test on a small trace")
+    options.add_argument("--quick", action="store_true", help="a smoke test on a small trace, without targets")
     sizes = QUICK if options.parse_args().quick else FULL
+
+    def against(what: str, value: str, target: str, *, met: bool) -> None:
+        line(what, value, target, met=met) if sizes is FULL else line(what, value)
+
     trace, policies = synthetic_trace(sizes), random_policies(sizes.policies)
     line(f"{sizes.cases:,} cases x {sizes.hits} hits, {sizes.policies:,} policies, one thread", "measured", "target")
-    hits_of = replay.patterns_of(trace, policies[0])
-    structure = policies[0].structure
-    line("measure the tables", f"{seconds(lambda: tables(trace, 'hybrid', hits_of, structure, needs_allowed=False), 3):,.2f} s")
+    hits_of, structure = replay.patterns_of(trace, policies[0]), policies[0].structure
+    taken = seconds(lambda: tables(trace, "hybrid", hits_of, structure, needs_allowed=False), sizes.repeats)
+    line("measure the tables", f"{taken:,.2f} s")
+    line("read the thresholds of the policies", f"{seconds(lambda: thresholds(policies), sizes.repeats):,.3f} s")
     found = replay.tables_of(trace, policies[0]).evidence
     speed = {}
     for engine in engines():
-        start = time.perf_counter()
-        replay.tally(trace, policies[:1], engine=engine)
-        line(f"{engine}: first call", f"{time.perf_counter() - start:,.2f} s")
+        taken = seconds(lambda engine=engine: replay.tally(trace, policies[:1], engine=engine), 1)  # type: ignore[misc]
+        line(f"{engine}: first call", f"{taken:,.2f} s")
         speed[engine] = rates(trace, policies, sizes, engine)
-        line(f"{engine}: sweep", f"{speed[engine] / 1e6:,.2f} M decisions/s", f">= {TARGETS[engine] / 1e6:,.0f} M", met=speed[engine] >= TARGETS[engine])
-    line("peak memory so far", f"{peak_megabytes():,.0f} MB", f"< {TARGETS['memory']:,.0f} MB", met=peak_megabytes() < TARGETS["memory"])
+        least = TARGETS[engine]
+        shown = f"{speed[engine] / 1e6:,.2f} M decisions/s"
+        against(f"{engine}: sweep", shown, f">= {least / 1e6:,.0f} M", met=speed[engine] >= least)
+    most, held = TARGETS["memory"], peak_megabytes()
+    against("peak memory so far", f"{held:,.0f} MB", f"< {most:,.0f} MB", met=held < most)
     n_cases, n_policies = sizes.single
-    single = one_by_one(found, policies[:n_policies], range(0, sizes.cases, max(1, sizes.cases // n_cases)), sizes.repeats)
+    rows = range(0, sizes.cases, max(1, sizes.cases // n_cases))
+    single = one_by_one(found, policies[:n_policies], rows, sizes.repeats)
     line("one case and one policy at a time", f"{single:,.0f} decisions/s")
     for engine, value in speed.items():
-        line(f"{engine}: against one at a time", f"{value / single:,.0f} x", f">= {TARGETS['times']:,.0f} x", met=value / single >= TARGETS["times"])
+        times, least = value / single, TARGETS["times"]
+        against(f"{engine}: against one at a time", f"{times:,.0f} x", f">= {least:,.0f} x", met=times >= least)
     for engine in speed:
         linearity(trace, policies, sizes, engine)
 

@@ -34,7 +34,7 @@ _HOME = {
     "flips": "raglab.replay",
     "tune": "raglab.lab.study",
     "TuneResult": "raglab.lab.study",
-    "Goal": "raglab.lab.study",
+    "Goal": "raglab.lab.goal",
     "track": "raglab.lab.tracking",
     "ranking": "raglab.lab.ranking",
     "write_report": "raglab.lab.report",
@@ -43,9 +43,9 @@ __all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names, all of them strings
 
 if TYPE_CHECKING:
     from raglab.lab.build import build_trace as build_trace
+    from raglab.lab.goal import Goal as Goal
     from raglab.lab.ranking import ranking as ranking
     from raglab.lab.report import write_report as write_report
-    from raglab.lab.study import Goal as Goal
     from raglab.lab.study import TuneResult as TuneResult
     from raglab.lab.study import tune as tune
     from raglab.lab.tracking import track as track

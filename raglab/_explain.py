@@ -1,80 +1,191 @@
-"""One case in words: every check of the chain, read from the margins that decided it."""
+"""One case in words: every check of the chain, with the margin that decided it; nothing is compared here."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from raglab import chain, gates, resolver
-from raglab.values import Status
+from raglab.values import Floats, Status
 
 if TYPE_CHECKING:
-    from raglab.decisions import Check, Decisions
+    from raglab.decisions import Decisions
+
+
+class Check(NamedTuple):
+    """One gate or rule of one case: what it measured, the threshold it met, its headroom (>= 0 passes), and in words."""
+
+    gate: str
+    rule: str
+    value: float
+    threshold: float
+    margin: float
+    passes: bool
+    text: str
+
+
+def checks(said: Decisions, row: int) -> list[Check]:
+    """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
+    found = [*_domain(said, row)]
+    stage = said.stage(row)
+    if stage in {"empty_query", "deny", "allow"}:
+        return found
+    found += _retrieval(said, row)
+    if stage in {"no_hits", "l2", "density"}:
+        return found
+    if not found[-1].passes:
+        found += _rules(said, row)
+    return found if said.status[row] == Status.ambiguous else [*found, *_chosen(said, row)]
+
+
+def reason(said: Decisions, row: int) -> str:
+    """One line: which gate or rule decided, with its numbers."""
+    stage, depth = said.stage(row), int(said.outcome.depth[row])
+    groups = int(said.tables.evidence.n_groups[depth, row])
+    plain = {
+        "empty_query": "empty query",
+        "deny": "out of domain: a deny pattern matches",
+        "allow": "out of domain: no allow pattern matches",
+        "no_hits": "no hits were retrieved",
+        "overview": f"an overview question over {groups} groups of documents",
+        "single_group": "all hits are of one group",
+        "entities": "one group has the query's entities",
+        "single_option": "one option is left",
+    }
+    if stage in plain:
+        return plain[stage]
+    rows = checks(said, row)
+    if stage == "options":
+        thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
+        return "no rule picks one of the groups: " + "; ".join(c.text for c in rows if c.rule in thresholded)
+    named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
+    text = next((check.text for check in named if not check.passes), named[-1].text)
+    return f"{text} after {_counted(depth, 'refinement')}" if stage == "confidence" and depth else text
+
+
+def _check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
+    headroom = _n(margin)
+    return Check(gate, rule, _n(value), _n(threshold), headroom, not bool(gates.fires((headroom,))), text)
+
+
+def _domain(said: Decisions, row: int) -> Iterator[Check]:
+    found, limits = said.tables.evidence, said.limits
+    words, denied, allowed = (int(counts[row]) for counts in (found.words, found.denied, found.allowed))
+    margins = gates.domain_margins(words, denied, allowed, found.needs_allowed, limits.domain)
+    off = "" if _n(limits.domain) else " (gate off)"
+    yield _check("domain", "S2.1", words, 1, margins.query, f"{_counted(words, 'word')} in the query")
+    yield _check("domain", "S2.1", denied, 0, margins.deny, f"{_counted(denied, 'deny pattern')} matched{off}")
+    if found.needs_allowed:
+        yield _check("domain", "S2.1", allowed, 1, margins.allow, f"{_counted(allowed, 'allow pattern')} matched{off}")
+
+
+def _retrieval(said: Decisions, row: int) -> Iterator[Check]:
+    found, limits = said.tables.evidence, said.limits
+    depth = int(said.outcome.depth[row])
+    hits = int(found.n_hits[depth, row])
+    yield _check("l2", "S2.2", hits, 1, hits - 1.0, f"{_counted(hits, 'hit')} retrieved")
+    best = float(found.best_l2[depth, row])
+    margin = gates.l2_margins(best, limits.l2).l2
+    hard = gates.l2_margins(best, limits.l2._replace(soft_max_l2=np.nan)).l2
+    by_soft = bool(gates.fires((hard,))) and not bool(gates.fires((margin,)))
+    name = "soft_max_l2" if by_soft else "max_l2"
+    bound = _n(getattr(limits.l2, name))
+    text = _told("l2 of the nearest hit", best, name, bound, margin, limits.l2.on, upper=True)
+    soft = _n(limits.l2.soft_max_l2)
+    both = "" if by_soft or np.isnan(soft) or not bool(gates.fires((margin,))) else f" and soft_max_l2 {soft:g}"
+    yield _check("l2", "S2.2", best, bound, margin, text + both)
+    cut = gates.l2_cut(best, limits.l2)
+    count = int(_n(chain.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
+    least, margin = _n(limits.density.min_keep), gates.density_margins(count, limits.density).density
+    text = f"{_counted(count, 'relevant hit')} within l2 {_n(cut):g}, min_keep {least:g}{_off(limits.density.on)}"
+    yield _check("density", "S2.3", count, least, margin, text)
+    gap, agree = float(found.gap[depth, row]), bool(found.agree[depth, row])
+    least, margin = _n(limits.gap.min_gap), gates.gap_margins(gap, count, agree, limits.gap).gap
+    text = _told("gap of the first two hits", gap, "min_gap", least, margin, limits.gap.on)
+    if count <= 1:
+        text = "no second relevant hit to be apart from"
+    elif agree:
+        text = "the first two hits agree: one document, near pages, or one signature"
+    yield _check("gap", "S2.4", gap, least, margin, text)
+
+
+def _rules(said: Decisions, row: int) -> Iterator[Check]:
+    found, limits = said.tables.evidence, said.limits
+    depth, shape = int(said.outcome.depth[row]), (1, len(said))
+    groups = int(found.n_groups[depth, row])
+    overview = bool(np.broadcast_to(chain.is_overview(found, limits), shape)[0, row])
+    tied = bool(np.broadcast_to(chain.uses_tied(found, limits, depth), shape)[0, row])
+    winner = tied and bool(found.has_winner[depth, row])
+    told = "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
+    yield _rule("single_group", groups == 1, f"{_counted(groups, 'group')} of hits")
+    yield _rule("overview", overview, "an overview question" if overview else "no overview question")
+    yield _rule("entities", winner, f"entities of the query: {told}")
+    seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
+    rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
+    least = _n(rules.min_group_gap)
+    text = f"gap of the first two groups {float(seen.group_gap):.4g}, min_group_gap {_set(least)}"
+    yield _check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
+    for name, what, best, lead, least_best, least_lead in (
+        ("signature_similarity", "signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
+        ("anchor_similarity", "anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
+    ):  # fmt: skip
+        text = f"best {what} {float(best):.4g} (at least {_set(_n(least_best))}), lead {float(lead):.4g} (at least {_set(_n(least_lead))})"
+        yield _check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
+
+
+def _rule(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a verdict
+    return _check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
+
+
+def _chosen(said: Decisions, row: int) -> Iterator[Check]:
+    found, limits = said.tables.evidence, said.limits
+    depth, slot = int(said.outcome.depth[row]), int(said.outcome.slot[row])
+    missing = int(found.missing[depth, slot, row])
+    margin = gates.coverage_margins(missing, limits.coverage).coverage
+    text = "missing document coverage for: " + ", ".join(said.lacking(row)) if missing else "every entity that must be covered is"
+    yield _check("coverage", "S2.5", missing, 0, margin, text + _off(limits.coverage))
+    top1, least = float(found.top1[depth, row]), limits.similarity.min_similarity
+    margin = gates.similarity_margins(top1, limits.similarity).similarity
+    text = _told("top-1 similarity", top1, "min_similarity", _n(least), margin, limits.similarity.on)
+    yield _check("similarity", "S2.6", top1, least, margin, text)
+    share, least = float(found.share[depth, slot, row]), limits.sufficiency.min_keyword_share
+    margin = gates.sufficiency_margins(share, limits.sufficiency).sufficiency
+    text = _told("keyword share", share, "min_keyword_share", _n(least), margin, limits.sufficiency.on)
+    yield _check("sufficiency", "S2.7", share, least, margin, text)
+    value, explicit = float(said.confidence()[row]), bool(found.explicit[row])
+    name = "tau_explicit" if explicit else "tau_default"
+    least = getattr(limits.confidence, name)
+    margin = gates.confidence_margins(value, explicit, limits.confidence).confidence
+    yield _check("confidence", "S2.8", value, least, margin, _told("confidence", value, name, _n(least), margin, limits.confidence.on))
+
+
+def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]
+    """Sentence of a check, its relation read from the margin."""
+    if not _n(on):
+        return f"{what} {_digits(value, np.nan)}{_off(on)}"
+    if np.isnan(value):
+        return f"{what} is missing, {name} {_set(threshold)}"
+    fails = bool(gates.fires((_n(margin),)))
+    relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
+    return f"{what} {_digits(value, threshold)} is {relation} {name} {_set(threshold)}"
+
+
+def _off(on: Any) -> str:  # noqa: ANN401 - bool or [1, 1]
+    return "" if _n(on) else " (gate off)"
+
+
+def _set(threshold: float) -> str:
+    return f"{threshold:g}" if np.isfinite(threshold) else "not set"
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(np.squeeze(value))
-
-
-def _one(values: Any, depth: int, row: int) -> float:  # noqa: ANN401 - [D, Q]
-    return float(values[depth, row])
-
-
-def checks(said: Decisions, row: int) -> list[Check]:
-    """Checks of one case at the depth that decided, in the order of the chain; those after a decision included."""
-    from raglab.decisions import Check
-
-    found, limits = said.tables.evidence, said.limits
-    depth = int(said.outcome.depth[row])
-    out: list[Check] = []
-
-    def add(gate: str, rule: str, value: float, threshold: float, margin: Any, text: str) -> None:  # noqa: ANN401
-        headroom = _n(margin)
-        out.append(Check(gate, rule, value, threshold, headroom, headroom >= 0.0, text))
-
-    words, denied, allowed = (int(counts[row]) for counts in (found.words, found.denied, found.allowed))
-    text = gates.domain_margins(words, denied, allowed, found.needs_allowed, limits.domain)
-    add("domain", "S2.1", words, 1, text.query, f"{words} words in the query")
-    add("domain", "S2.1", denied, 0, text.deny, f"{denied} deny patterns match")
-    if found.needs_allowed:
-        add("domain", "S2.1", allowed, 1, text.allow, f"{allowed} allow patterns match")
-    best = _one(found.best_l2, depth, row)
-    cut = gates.l2_cut(best, limits.l2)
-    soft = "" if np.isnan(_n(limits.l2.soft_max_l2)) else f" (soft {_n(limits.l2.soft_max_l2):g})"
-    margin = gates.l2_margins(best, limits.l2).l2
-    add("l2", "S2.2", best, _n(limits.l2.max_l2), margin, _against("nearest hit l2", best, "max_l2", _n(limits.l2.max_l2), above=True) + soft)
-    count = int(_n(chain.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
-    least = _n(limits.density.min_keep)
-    add("density", "S2.3", count, least, gates.density_margins(count, limits.density).density, f"{count} relevant hits within l2 {_n(cut):g}, min_keep {least:g}")
-    gap, agree = _one(found.gap, depth, row), bool(found.agree[depth, row])
-    margin = gates.gap_margins(gap, count, agree, limits.gap).gap
-    why = " (fewer than two relevant hits)" if count < 2 else " (the two hits agree)" if agree else ""
-    add("gap", "S2.4", gap, _n(limits.gap.min_gap), margin, _against("gap of the first two hits", gap, "min_gap", _n(limits.gap.min_gap)) + why)
-    if _n(margin) < 0.0 or np.isnan(_n(margin)):
-        _rules(said, row, depth, add)
-    if said.status[row] == Status.ambiguous:
-        return out
-    slot = int(said.outcome.slot[row])
-    missing = int(found.missing[depth, slot, row])
-    add("coverage", "S2.5", missing, 0, gates.coverage_margins(missing, limits.coverage).coverage, _coverage(said, row, missing))
-    top1, least = _one(found.top1, depth, row), _n(limits.similarity.min_similarity)
-    add("similarity", "S2.6", top1, least, gates.similarity_margins(top1, limits.similarity).similarity, _against("top-1 similarity", top1, "min_similarity", least))
-    share, least = float(found.share[depth, slot, row]), _n(limits.sufficiency.min_keyword_share)
-    add("sufficiency", "S2.7", share, least, gates.sufficiency_margins(share, limits.sufficiency).sufficiency, _against("keyword share", share, "min_keyword_share", least))
-    value, explicit = float(said.confidence()[row]), bool(found.explicit[row])
-    name = "tau_explicit" if explicit else "tau_default"
-    least = _n(getattr(limits.confidence, name))
-    add("confidence", "S2.8", value, least, gates.confidence_margins(value, explicit, limits.confidence).confidence, _against("confidence", value, name, least))
-    return out
-
-
-def _against(what: str, value: float, name: str, threshold: float, *, above: bool = False) -> str:
-    if np.isnan(value):
-        return f"{what} is missing, {name} {threshold:g}"
-    fails = value > threshold if above else value < threshold
-    relation = ("above" if above else "below") if fails else ("within" if above else "at or above")
-    return f"{what} {_digits(value, threshold)} is {relation} {name} {threshold:g}"
 
 
 def _digits(value: float, threshold: float) -> str:
@@ -84,56 +195,3 @@ def _digits(value: float, threshold: float) -> str:
         if float(text) != threshold or value == threshold:
             return text
     return repr(value)
-
-
-def _rules(said: Decisions, row: int, depth: int, add: Any) -> None:  # noqa: ANN401 - a function
-    found, limits = said.tables.evidence, said.limits
-    groups = int(found.n_groups[depth, row])
-    add("resolver", "S3.3 single_group", groups, 1, 0.0 if groups == 1 else -1.0, f"{groups} groups of hits")
-    overview = bool(np.broadcast_to(chain.is_overview(found, limits), (1, len(said)))[0, row])
-    add("resolver", "S3.3 overview", float(overview), 0, -1.0 if overview else 0.0, "an overview question" if overview else "no overview question")
-    tied = bool(np.broadcast_to(chain.uses_tied(found, limits, depth), (1, len(said)))[0, row])
-    winner = tied and bool(found.has_winner[depth, row])
-    told = "one group has the query's entities" if winner else "groups tie on the query's entities" if tied else "no entity of the query decides"
-    add("resolver", "S3.3 entities", float(winner), 1, 0.0 if winner else -1.0, told)
-    seen = resolver.Contest(*(field[depth, row] for field in (found.tied if tied else found.all)))
-    margins = resolver.rule_margins(seen, limits.rules)
-    rules = limits.rules
-    add("resolver", "S3.3 group_gap", float(seen.group_gap), _n(rules.min_group_gap), margins.group_gap, f"gap of the first two groups {float(seen.group_gap):.4g}, min_group_gap {_n(rules.min_group_gap):g}")
-    for name, best, gap, least, lead in (
-        ("signature_similarity", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
-        ("anchor_similarity", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
-    ):
-        text = f"best {float(best):.4g} (at least {_n(least):g}), lead {float(gap):.4g} (at least {_n(lead):g})"
-        add("resolver", f"S3.3 {name}", float(best), _n(least), getattr(margins, name), text)
-
-
-def _coverage(said: Decisions, row: int, missing: int) -> str:
-    if not missing:
-        return "every entity that must be covered is"
-    return "missing document coverage for: " + ", ".join(said.lacking(row))
-
-
-def reason(said: Decisions, row: int) -> str:
-    """One line: which gate or rule decided, with its numbers."""
-    stage = chain.STAGES[int(said.outcome.stage[row])][0]
-    plain = {
-        "empty_query": "empty query",
-        "deny": "out of domain: a deny pattern matches",
-        "allow": "out of domain: no allow pattern matches",
-        "no_hits": "no hits were retrieved",
-        "overview": f"an overview question over {int(said.tables.evidence.n_groups[int(said.outcome.depth[row]), row])} groups of documents",
-        "single_group": "all hits are of one group",
-        "entities": "one group has the query's entities",
-        "single_option": "one option is left",
-    }
-    if stage in plain:
-        return plain[stage]
-    rows = checks(said, row)
-    if stage == "options":
-        return "no rule picks one of the groups: " + "; ".join(check.text for check in rows if check.rule.startswith(("S3.3 group", "S3.3 sig", "S3.3 anch")))
-    if stage in {"group_gap", "signature_similarity", "anchor_similarity"}:
-        return next(check.text for check in rows if check.rule == f"S3.3 {stage}")
-    text = next(check.text for check in rows if check.gate == stage)
-    depth = int(said.outcome.depth[row])
-    return f"{text} after {depth} refinements" if stage == "confidence" and depth else text

@@ -7,7 +7,8 @@ Cases and policies come as records: what one decision reads lies together.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import numpy as np
 from numba import njit
@@ -20,25 +21,42 @@ from raglab.chain import SLOT_TABLE, STAGE, STAGES, STATUS_OF
 from raglab.policy import Thresholds
 
 EMPTY_QUERY, DENY, ALLOW, NO_HITS = (STAGE[name] for name in ("empty_query", "deny", "allow", "no_hits"))
-L2, DENSITY, COVERAGE, SIMILARITY, CONFIDENCE = (STAGE[name] for name in ("l2", "density", "coverage", "similarity", "confidence"))
-OVERVIEW, OPTIONS, GAP, SINGLE_GROUP, ENTITIES = (STAGE[name] for name in ("overview", "options", "gap", "single_group", "entities"))
+L2, DENSITY, COVERAGE, SIMILARITY, CONFIDENCE = (
+    STAGE[name] for name in ("l2", "density", "coverage", "similarity", "confidence")
+)
+OVERVIEW, OPTIONS, GAP, SINGLE_GROUP, ENTITIES = (
+    STAGE[name] for name in ("overview", "options", "gap", "single_group", "entities")
+)
 GROUP_GAP, SIGNATURE, ANCHOR = (STAGE[name] for name in ("group_gap", "signature_similarity", "anchor_similarity"))
 SINGLE_OPTION = STAGE["single_option"]
 N_CODES = len(STAGES) * 6
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 
 
-@njit(cache=True, inline="always")
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+def _compiled(inline: str = "never") -> Callable[[Function], Function]:
+    """Decorator that compiles a function once and keeps it on disk; exact arithmetic, no fast-math."""
+    decorator: Callable[[Function], Function] = njit(cache=True, inline=inline)
+    return decorator
+
+
+@_compiled(inline="always")
 def _rule(case: Any, policy: Any, tied: int) -> int:  # noqa: ANN401 - records
     """First of the rules with a threshold that picks a group, else `options`; all three without a branch."""
     near = case.group_gap[tied] - policy.rules_min_group_gap >= 0.0
-    signature = (case.best_signature[tied] - policy.rules_min_sig_sim >= 0.0) & (case.gap_signature[tied] - policy.rules_min_sig_sim_gap >= 0.0)
-    anchor = (case.best_anchor[tied] - policy.rules_min_anchor_sim >= 0.0) & (case.gap_anchor[tied] - policy.rules_min_anchor_sim_gap >= 0.0)
+    signature = (case.best_signature[tied] - policy.rules_min_sig_sim >= 0.0) & (
+        case.gap_signature[tied] - policy.rules_min_sig_sim_gap >= 0.0
+    )
+    anchor = (case.best_anchor[tied] - policy.rules_min_anchor_sim >= 0.0) & (
+        case.gap_anchor[tied] - policy.rules_min_anchor_sim_gap >= 0.0
+    )
     last = SINGLE_OPTION if case.n_options[tied] == 1 else OPTIONS
     return GROUP_GAP if near else SIGNATURE if signature else ANCHOR if anchor else last
 
 
-@njit(cache=True, inline="always")
+@_compiled(inline="always")
 def _resolved(case: Any, policy: Any) -> tuple[int, int]:  # noqa: ANN401 - records
     """Stage of the resolver, and whether rule `entities` speaks."""
     if case.n_groups == 1:
@@ -50,20 +68,20 @@ def _resolved(case: Any, policy: Any) -> tuple[int, int]:  # noqa: ANN401 - reco
     return _rule(case, policy, 0), 0
 
 
-@njit(cache=True, inline="always")
+@_compiled(inline="always")
 def _confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
     """Confidence of the first hits' blended scores, as `evidence.confidence` has it."""
     if case.degenerate or blend == 1.0:
-        return case.unblended
+        return float(case.unblended)
     if case.n_front == 0:
         return 0.0
     best = blend * rerank[0] + (1.0 - blend) * hybrid[0]
     for k in range(1, case.n_front):
         best = max(best, blend * rerank[k] + (1.0 - blend) * hybrid[k])
-    return 100.0 * best
+    return float(100.0 * best)
 
 
-@njit(cache=True)
+@_compiled()
 def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     """Move the hits that can be the best for some blend to the front; says how many, [Q].
 
@@ -83,7 +101,7 @@ def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     return n_front
 
 
-@njit(cache=True, inline="always")
+@_compiled(inline="always")
 def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     """Hits within the cut, by halving steps without a branch."""
     count, step = 0, 1 << 15
@@ -96,7 +114,7 @@ def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     return count
 
 
-@njit(cache=True, inline="always")
+@_compiled(inline="always")
 def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> tuple[int, int]:  # noqa: ANN401, C901, PLR0911, PLR0912
     """Stage and slot of one case under one policy; the slot is 0 where nothing was chosen."""
     if case.words < 1:
@@ -129,17 +147,15 @@ def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing:
         return COVERAGE, slot
     if policy.similarity_on and not case.top1 - policy.similarity_min_similarity >= 0.0:
         return SIMILARITY, slot
-    if policy.confidence_on:
-        tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
-        if not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
-            return CONFIDENCE, slot
-    return stage, slot
+    tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
+    unsure = policy.confidence_on & (not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0)
+    return CONFIDENCE if unsure else stage, slot
 
 
-@njit(cache=True)
-def _seen(cases: Any, policies: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any, right: Any) -> Any:  # noqa: ANN401, PLR0913, PLR0917
+@_compiled()
+def _seen(right: Any, policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
-    seen = np.zeros((len(policies), N_CODES), dtype=np.int32)
+    seen = np.zeros((len(policies), N_CODES), dtype=np.int64)
     for first in range(0, len(policies), TILE):
         for q in range(len(cases)):
             for p in range(first, min(first + TILE, len(policies))):
@@ -148,8 +164,8 @@ def _seen(cases: Any, policies: Any, l2: Any, rerank: Any, hybrid: Any, missing:
     return seen
 
 
-@njit(cache=True)
-def _stages(cases: Any, policies: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401, PLR0913, PLR0917
+@_compiled()
+def _stages(policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
     for q in range(len(cases)):
@@ -168,32 +184,56 @@ def _records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
     return out
 
 
+def _fields(values: Any) -> Any:  # noqa: ANN401 - a named tuple
+    return values._asdict().items()
+
+
 def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
     """A record a policy; a threshold of a gate is named `<gate>_<threshold>`."""
     least = np.asarray(limits.density.min_keep).astype(np.int64)
     limits = limits._replace(density=limits.density._replace(min_keep=least))
     columns: dict[str, Any] = {}
-    for name, value in limits._asdict().items():
-        parts = {f"{name}_{part}": column for part, column in value._asdict().items()} if isinstance(value, tuple) else {name: value}
+    for name, value in _fields(limits):
+        parts = {name: value} if not isinstance(value, tuple) else {f"{name}_{part}": of for part, of in _fields(value)}
         columns |= {part: np.broadcast_to(column, (n, 1))[:, 0] for part, column in parts.items()}
     return _records(columns, n)
 
 
 def _inputs(found: Evidence) -> tuple[NDArray[Any], ...]:
-    """Records of the cases, and for each l2 [Q, K] with NaN last, scores of its first hits [Q, k] twice, entities missing [Q, S]."""
+    """Records of the cases; of each l2 [Q, K], NaN last, its first hits' scores [Q, k] twice, and missing [Q, S]."""
     n = len(found.label)
-    single = ("n_hits", "best_l2", "top1", "gap", "agree", "degenerate", "n_groups", "has_winner", "skips_entities", "full_entities")
-    columns: dict[str, Any] = {name: getattr(found, name) for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")}
+    single = (
+        "n_hits",
+        "best_l2",
+        "top1",
+        "gap",
+        "agree",
+        "degenerate",
+        "n_groups",
+        "has_winner",
+        "skips_entities",
+        "full_entities",
+    )
+    columns: dict[str, Any] = {
+        name: getattr(found, name)
+        for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
+    }
     columns |= {name: getattr(found, name)[0] for name in single}
     for name in ("group_gap", "best_signature", "gap_signature", "best_anchor", "gap_anchor"):
         columns[name] = np.stack([getattr(found.all, name)[0], getattr(found.tied, name)[0]], axis=1)
     columns["n_options"] = np.stack([found.n_options_all[0], found.n_options_tied[0]], axis=1)
     columns["needs_allowed"] = np.full(n, found.needs_allowed)
     columns["most_slots"] = np.full(n, found.l2.shape[1] if found.rank_order else found.final_k)
-    rerank, hybrid = (np.ascontiguousarray(scores[:, 0].T) for scores in (found.top_rerank, found.top_hybrid))
+    rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = measure.confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _to_front(rerank, hybrid)
-    return _records(columns, n), np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T)
+    return (
+        _records(columns, n),
+        np.sort(found.l2[0].T, axis=1),
+        rerank,
+        hybrid,
+        np.ascontiguousarray(found.missing[0].T),
+    )
 
 
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -202,16 +242,15 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
     Args:
       found: measurements of one depth. limits: thresholds, [P, 1].
     """
-    cases, *measured = _inputs(found)
     policies = _policies(limits, n_policies)
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
     seen = np.empty((n_policies, N_CODES), dtype=np.int64)
-    seen[order] = _seen(cases, policies[order], *measured, np.ascontiguousarray(found.right[0].T))
-    return seen @ metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS)), seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
+    seen[order] = _seen(np.ascontiguousarray(found.right[0].T), policies[order], *_inputs(found))
+    counts = seen @ metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
+    return counts, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
 
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
-    cases, *measured = _inputs(found)
-    stage, slot = _stages(cases, _policies(limits, n_policies), *measured)
+    stage, slot = _stages(_policies(limits, n_policies), *_inputs(found))
     return stage, slot

@@ -84,7 +84,9 @@ def _measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDA
     return np.stack([getattr(found.all, name)[depth], getattr(found.tied, name)[depth]])
 
 
-def codes_by_piece(found: Evidence, limits: Thresholds, path: str, codes_of: CodesOf) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def codes_by_piece(
+    found: Evidence, limits: Thresholds, path: str, codes_of: CodesOf
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q].
 
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
@@ -96,7 +98,9 @@ def codes_by_piece(found: Evidence, limits: Thresholds, path: str, codes_of: Cod
     low, high = np.full((1, size), swept.low), np.full((1, size), swept.high)
     if swept.side == "ceiling":
         below = np.nextafter(values[:1], -np.inf) if len(values) else low
-        trial = np.concatenate([np.where(np.isnan(below), low, np.maximum(below, swept.low)), np.where(np.isnan(values), high, values)])
+        trial = np.concatenate(
+            [np.where(np.isnan(below), low, np.maximum(below, swept.low)), np.where(np.isnan(values), high, values)]
+        )
     else:
         trial = np.concatenate([np.where(np.isnan(values), high, values), high])
     return values, codes_of(put(limits, path, trial), (len(trial), size))

@@ -37,6 +37,7 @@ STAGES: tuple[tuple[str, Status], ...] = (
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 FIRST_OK = STAGE["gap"]
+AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 
 
 def _slot_table() -> NDArray[np.int16]:
@@ -82,11 +83,12 @@ def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]
 
     The bounds are rounded down, so that every float32 distance compares with them as before.
     """
-    l2, best = found.l2.astype(np.float32), found.best_l2.astype(np.float32)
+    l2: Any = found.l2.astype(np.float32)
+    best: Any = found.best_l2.astype(np.float32)
     if not (np.array_equal(l2, found.l2, equal_nan=True) and np.array_equal(best, found.best_l2, equal_nan=True)):
         return found, limits
 
-    def down(bound: Any) -> NDArray[np.float32]:  # noqa: ANN401 - scalar or array
+    def down(bound: Any) -> Any:  # noqa: ANN401 - scalar or array
         near = np.asarray(bound, dtype=np.float32)
         return np.where(near > bound, np.nextafter(near, np.float32(-np.inf)), near)
 
@@ -104,15 +106,17 @@ def n_relevant(l2: NDArray[np.floating[Any]], cut: NDArray[np.floating[Any]]) ->
     """
     count = np.empty(cut.shape, dtype=np.int16)
     narrow = np.uint8 if len(l2) < np.iinfo(np.uint8).max else np.uint16
-    for row, bound in enumerate(cut):
-        count[row] = np.add.reduce((l2 <= bound).view(np.uint8), axis=0, dtype=narrow)
+    step = max(1, AT_ONCE // max(1, l2.size))
+    for start in range(0, len(cut), step):
+        rows = slice(start, start + step)
+        count[rows] = np.add.reduce((l2[:, None] <= cut[rows]).view(np.uint8), axis=0, dtype=narrow)
     return count
 
 
 def n_judged(found: Evidence, limits: Thresholds) -> int:
     """How many of the nearest hits a count must look at: in L2 order no more than are chosen or must be kept."""
     if found.rank_order:
-        return found.l2.shape[1]
+        return int(found.l2.shape[1])
     return int(max(found.final_k, 2, np.max(limits.density.min_keep)))
 
 
@@ -121,14 +125,19 @@ def domain(found: Evidence, limits: Thresholds) -> gates.DomainMargins:
     return gates.domain_margins(found.words, found.denied, found.allowed, found.needs_allowed, limits.domain)
 
 
+def _if(switch: Any, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:  # noqa: ANN401 - bool or array
+    """A mask where a switch is on; on bytes, since NumPy broadcasts bools four times as slowly."""
+    return np.bitwise_and(np.asarray(switch).view(np.uint8), mask.view(np.uint8)).view(np.bool_)
+
+
 def is_overview(found: Evidence, limits: Thresholds) -> Any:  # noqa: ANN401 - bool or array
     """Whether rule `overview` ends the resolver."""
-    return limits.overview & found.overview & ~(limits.overview_entities_lift & found.names_entity)
+    return _if(limits.overview, found.overview) & ~_if(limits.overview_entities_lift, found.names_entity)
 
 
 def uses_tied(found: Evidence, limits: Thresholds, depth: int) -> Any:  # noqa: ANN401 - bool or array
     """Whether rule `entities` speaks: it is on, some group has a hit, and full coverage where it is asked for."""
-    return limits.entities & ~found.skips_entities[depth] & (found.full_entities[depth] | ~limits.require_full)
+    return _if(limits.entities, ~found.skips_entities[depth]) & ~_if(limits.require_full, ~found.full_entities[depth])
 
 
 def confidence_of(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
@@ -146,7 +155,9 @@ def _put(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - 
     np.add(into, where * (value - into), out=into)
 
 
-def _resolved(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
+def _resolved(
+    found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
+) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot if the case goes to the resolver, [P, Q]."""
     single, overview = found.n_groups[depth] == 1, is_overview(found, limits)
     tied = uses_tied(found, limits, depth) & ~(single | overview)
@@ -203,7 +214,9 @@ def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int,
 
 def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
     """Whether another try is made after a depth: its confidence is too low, or it refuses and that counts as such."""
-    return (STATUS_OF[seen.stage] == Status.refuse) & (np.equal(seen.stage, STAGE["confidence"]) | limits.refine_on_refusal)
+    return (STATUS_OF[seen.stage] == Status.refuse) & (
+        np.equal(seen.stage, STAGE["confidence"]) | limits.refine_on_refusal
+    )
 
 
 def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:

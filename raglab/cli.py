@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -29,9 +29,12 @@ app = typer.Typer(
 )
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
-PolicyPath = Annotated[Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")]
+PolicyPath = Annotated[
+    Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")
+]
 Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
 Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
+Sampler = Literal["nsga2", "nsga3", "tpe", "random"]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -68,7 +71,11 @@ def _print(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a
         else:
             typer.echo(value.to_string(index=False))
     else:
-        typer.echo(json.dumps(value, ensure_ascii=False, indent=2) if as_json else "\n".join(f"{key}: {item}" for key, item in value.items()))
+        typer.echo(
+            json.dumps(value, ensure_ascii=False, indent=2)
+            if as_json
+            else "\n".join(f"{key}: {item}" for key, item in value.items())
+        )
 
 
 def _written(table: pd.DataFrame, out: Path | None) -> None:
@@ -82,12 +89,18 @@ def _written(table: pd.DataFrame, out: Path | None) -> None:
 def trace(
     corpus: Annotated[Path, typer.Argument(help="Folder of Markdown, text or PDF; JSONL; SQuAD 2.0; BEIR folder.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
-    cases: Annotated[Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")] = None,
+    cases: Annotated[
+        Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
+    ] = None,
     policy: PolicyPath = None,
     arm: Annotated[list[str] | None, typer.Option(help="Strategy: hybrid, dense, bm25; repeat for several.")] = None,
-    encoder: Annotated[str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")] = None,
-    reranker: Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")] = None,
-    index: Annotated[str, typer.Option(help="FAISS index: flat, hnsw or ivf.")] = "flat",
+    encoder: Annotated[
+        str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
+    ] = None,
+    reranker: Annotated[
+        str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")
+    ] = None,
+    index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
     fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
@@ -104,7 +117,10 @@ def trace(
             arms=tuple(arm or ["hybrid"]), encoder=encoder, reranker=reranker, index=index, fetch_k=fetch_k, rerank_k=rerank_k,
             command=" ".join(["raglab", *sys.argv[1:]]),
         )  # fmt: skip
-        _print({"trace": str(out), "cases": len(made), "chunks": made.meta["n_chunks"], "fingerprint": made.fingerprint}, as_json=as_json)
+        _print(
+            {"trace": str(out), "cases": len(made), "chunks": made.meta["n_chunks"], "fingerprint": made.fingerprint},
+            as_json=as_json,
+        )
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
@@ -129,16 +145,25 @@ def decide(
         if case is None:
             table = said.frame()
             _written(table, out)
-            _print(table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]], as_json=as_json)
+            _print(
+                table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
+                as_json=as_json,
+            )
             return
         row = said.frame().iloc[said.row_of(case)]
         checks = pd.DataFrame(said.explain(case))
         near = flips(of, chosen, case, arm)
         if as_json:
-            parts = {"decision": json.loads(row.to_json(force_ascii=False)), "checks": checks.to_dict("records"), "flips": near.to_dict("records")}
+            parts = {
+                "decision": json.loads(row.to_json(force_ascii=False)),
+                "checks": checks.to_dict("records"),
+                "flips": near.to_dict("records"),
+            }
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
             return
-        typer.echo(f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
+        typer.echo(
+            f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n"
+        )
         typer.echo(checks[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
         typer.echo("\nthe smallest change of one threshold that would flip it:\n" + near.to_string(index=False))
 
@@ -147,7 +172,9 @@ def decide(
 def sweep(
     path: TracePath,
     policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, a row each.")] = None,
-    threshold: Annotated[str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")] = None,
+    threshold: Annotated[
+        str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
+    ] = None,
     policy: PolicyPath = None,
     arm: Arm = None,
     split: Split = None,
@@ -174,13 +201,17 @@ def sweep(
         _print(table if as_json else table[[*lead, *RATES]], as_json=as_json)
 
 
-@app.command(epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker")
+@app.command(
+    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker"
+)
 def tune(
     path: TracePath,
     policy: PolicyPath = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")] = Path("out/tune"),
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")
+    ] = Path("out/tune"),
     trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
-    sampler: Annotated[str, typer.Option(help="nsga2, nsga3, tpe, qmc or random.")] = "nsga2",
+    sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     arm: Arm = None,
     mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
@@ -193,7 +224,14 @@ def tune(
 
     with _refusals():
         result = tuned(
-            _trace(path), policy=_policy(policy), arm=arm, trials=trials, sampler=sampler, seed=seed, resume=out / "study", progress=not quiet  # type: ignore[arg-type]
+            _trace(path),
+            policy=_policy(policy),
+            arm=arm,
+            trials=trials,
+            sampler=sampler,
+            seed=seed,
+            resume=out / "study",
+            progress=not quiet,
         )
         _finished(result, out, mlruns if track else None, as_json=as_json)
 
@@ -208,13 +246,21 @@ def _finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bo
     run = None if mlruns is None else track(result, mlruns, report=page)
     if as_json:
         rows = json.loads(result.comparison.to_json(orient="records"))
-        parts = {"policy_id": result.policy.policy_id, "policy": str(out / "tuned.yaml"), "report": str(page), "notes": result.notes, "comparison": rows}
+        parts = {
+            "policy_id": result.policy.policy_id,
+            "policy": str(out / "tuned.yaml"),
+            "report": str(page),
+            "notes": result.notes,
+            "comparison": rows,
+        }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         return
     typer.echo(f"\nJudged on {len(result.judged_on)} cases that the study did not see (rate [95 % interval] k/n):\n")
     typer.echo(table_of(result).to_string(index=False))
     test = result.paired["pass"]
-    typer.echo(f"\ntuned against defaults: {test.only_second} cases only tuned has right, {test.only_first} only the defaults; exact p = {test.p:.3g}")
+    typer.echo(
+        f"\ntuned against defaults: {test.only_second} cases only tuned has right, {test.only_first} only the defaults; exact p = {test.p:.3g}"
+    )
     for note in result.notes:
         typer.echo(f"note: {note}")
     typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
@@ -222,12 +268,21 @@ def _finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bo
         typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")
 
 
-@app.command(epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html")
+@app.command(
+    epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html"
+)
 def report(
     path: TracePath,
     policy: PolicyPath = None,
-    incumbent: Annotated[Path | None, typer.Option(help="Policy to compare with; the published thresholds with the policy's patterns where not given.")] = None,
-    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write; PNG figures go beside it.")] = Path("out/report.html"),
+    incumbent: Annotated[
+        Path | None,
+        typer.Option(
+            help="Policy to compare with; the published thresholds with the policy's patterns where not given."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write; PNG figures go beside it.")] = Path(
+        "out/report.html"
+    ),
     arm: Arm = None,
     split: Split = None,
     as_json: AsJson = False,
@@ -259,7 +314,10 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
         if as_json:
             typer.echo(json.dumps({"policy_id": shown.policy_id, **rows}, ensure_ascii=False, indent=2))
         else:
-            typer.echo(f"# policy_id {shown.policy_id}\n" + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120))
+            typer.echo(
+                f"# policy_id {shown.policy_id}\n"
+                + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
+            )
 
 
 @app.command(epilog="Run it from a clone of the project; it needs datasets/broker.")
@@ -278,7 +336,14 @@ def demo(
     with _refusals():
         start = _policy(data / "policy.yaml")
         typer.echo(f"1/3 trace: retrieve once for the questions of {data}")
-        made = build_trace(load_corpus(data), load_cases(data), out=out / "trace.parquet", policy=start, progress=True, command="raglab demo")
+        made = build_trace(
+            load_corpus(data),
+            load_cases(data),
+            out=out / "trace.parquet",
+            policy=start,
+            progress=True,
+            command="raglab demo",
+        )
         typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
         result = tuned(made, policy=start, trials=trials, progress=True)
         typer.echo("3/3 report")

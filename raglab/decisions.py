@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import chain, gates, resolver
+from raglab._explain import Check, checks, reason
 from raglab._tables import Tables, page_of
 from raglab.policy import Policy, Thresholds
 from raglab.values import Status, Trace
@@ -30,18 +31,6 @@ GATE_OF = {
     "anchor_similarity": "resolver",
     "single_option": "resolver",
 }
-
-
-class Check(NamedTuple):
-    """One gate or rule of one case: what it measured, the threshold it met, its headroom (>= 0 passes)."""
-
-    gate: str
-    rule: str
-    value: float
-    threshold: float
-    margin: float
-    passes: bool
-    text: str
 
 
 class OptionShown(NamedTuple):
@@ -93,9 +82,18 @@ class Decisions:
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
+        return self._confidence
+
+    @cached_property
+    def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         depths = self.tables.evidence.l2.shape[0]
         every = np.concatenate([chain.confidence_of(self.tables.evidence, self.limits, d) for d in range(depths)])
         return every[self.outcome.depth, np.arange(len(self))]
+
+    def stage(self, row: int) -> str:
+        """Name of what decided a case, one of `chain.STAGES`."""
+        return chain.STAGES[int(self.outcome.stage[row])][0]
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -141,7 +139,10 @@ class Decisions:
         names = self.tables.chosen.sources
         return tuple(
             OptionShown(
-                found.option_id, tuple(self._chunk(row, place) for place in found.places), tuple(names[key] for key in found.sources), found.best_l2
+                found.option_id,
+                tuple(self._chunk(row, place) for place in found.places),
+                tuple(names[key] for key in found.sources),
+                found.best_l2,
             )
             for found in self._found(row)
         )
@@ -160,21 +161,20 @@ class Decisions:
             share = float(found.share[depth, int(self.outcome.slot[row]), row])
             limit = self.limits.sufficiency
             if bool(np.squeeze(gates.fires(gates.sufficiency_margins(share, limit)))):
-                out.append(f"keyword share {share:.2f} is below min_keyword_share {_number(limit.min_keyword_share):.2f}")
-        if bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
+                out.append(
+                    f"keyword share {share:.2f} is below min_keyword_share {_number(limit.min_keyword_share):.2f}"
+                )
+        gate_on = bool(np.squeeze(self.limits.confidence.on))
+        if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
         return out
 
     def explain(self, case_id: str) -> list[Check]:
         """Every gate and rule of one case in the order of the chain, with the numbers that decided."""
-        from raglab._explain import checks
-
         return checks(self, self.row_of(case_id))
 
     def reason(self, row: int) -> str:
         """Why the case came out as it did, in one line with the numbers."""
-        from raglab._explain import reason
-
         return reason(self, row)
 
     def frame(self) -> pd.DataFrame:
@@ -184,7 +184,7 @@ class Decisions:
         confidence = self.confidence()
         rows = []
         for row, case in enumerate(self.trace.cases):
-            stage = chain.STAGES[int(self.outcome.stage[row])][0]
+            stage = self.stage(row)
             sources = dict.fromkeys(_source(self.trace.chunks[chunk]) for chunk in self.chosen(row))
             rows.append(
                 {

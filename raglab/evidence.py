@@ -19,16 +19,16 @@ from numpy.typing import NDArray
 from raglab.values import Case, Chunk, PatternHits
 
 BITS = 64
-Pattern = str | list[str]
+Pattern = str | Sequence[str]
 
 # Function words of English and French: they say nothing about what a question is about (rule S2.7).
 STOP_WORDS = frozenset(
-    """a an the of to in on at by for from with without and or not no is are was were be been being do does did has have had
-    will would can could should may might must shall i you he she it we they me him her us them my your his its our their this
-    that these those what which who whom whose when where why how there here as if than then so such about into over under
-    le la les un une des du de d l et ou ne pas est sont a ont été être avoir dans sur sous par pour avec sans ce cet cette ces
-    qui que quoi dont où quand comment pourquoi quel quelle quels quelles je tu il elle nous vous ils elles mon ma mes ton ta
-    tes son sa ses notre votre nos vos leur leurs au aux en y se s n j m t c qu il""".split()
+    """a an the of to in on at by for from with without and or not no is are was were be been being do does did has have
+    had will would can could should may might must shall i you he she it we they me him her us them my your his its our
+    their this that these those what which who whom whose when where why how there here as if than then so such about
+    into over under le la les un une des du de d l et ou ne pas est sont a ont été être avoir dans sur sous par pour avec
+    sans ce cet cette ces qui que quoi dont où quand comment pourquoi quel quelle quels quelles je tu il elle nous vous
+    ils elles mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs au aux en y se s n j m t c qu""".split()  # noqa: SIM905
 )
 
 
@@ -52,7 +52,7 @@ COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 
 def patterns_hash(patterns: Patterns) -> str:
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
-    rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": dict(patterns.entities)}
+    rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
     text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -139,7 +139,9 @@ def content_words(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(w for w in words(text) if w not in STOP_WORDS))[:BITS]
 
 
-def bit_masks(items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+def bit_masks(
+    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+) -> NDArray[np.uint64]:
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
@@ -175,7 +177,10 @@ def positions(sets: Sequence[Sequence[str]]) -> dict[str, NDArray[np.intp]]:
 
 
 def degenerate_scores(
-    s_rerank: NDArray[np.float64], s_raw: NDArray[np.float64], text: NDArray[np.integer[Any]], reranked: NDArray[np.bool_]
+    s_rerank: NDArray[np.float64],
+    s_raw: NDArray[np.float64],
+    text: NDArray[np.integer[Any]],
+    reranked: NDArray[np.bool_],
 ) -> NDArray[np.bool_]:
     """Whether a reranker's output says nothing, so that the hybrid score stands in for the whole query.
 
@@ -196,7 +201,10 @@ def degenerate_scores(
 
 
 def confidence(
-    s_rerank: NDArray[np.float64], s_hybrid: NDArray[np.float64], degenerate: NDArray[np.bool_], blend: NDArray[np.float64] | float
+    s_rerank: NDArray[np.float64],
+    s_hybrid: NDArray[np.float64],
+    degenerate: NDArray[np.bool_],
+    blend: NDArray[np.float64] | float,
 ) -> NDArray[np.float64]:
     """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
 

@@ -120,12 +120,14 @@ class Verdict(NamedTuple):
     margin: float
 
 
-def _headroom(value: Floats, threshold: Floats, on: Bools = True) -> Floats:
+def _headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
     margin = np.subtract(value, threshold)
     return margin if np.all(on) else np.where(on, margin, np.inf)
 
 
-def domain_margins(n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True) -> DomainMargins:
+def domain_margins(
+    n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True
+) -> DomainMargins:
     """Headroom of the query's text: words in it, no deny pattern, an allow pattern where there are any.
 
     Args:

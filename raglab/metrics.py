@@ -158,6 +158,9 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
       >>> ndcg(np.array([[False, True]]), np.array([1]))
       0.6309297535714575
     """
+    if (relevant.sum(axis=1) > n_relevant).any():
+        msg = "relevant must not hold more hits than n_relevant documents; count a document once, at its first hit."
+        raise ValueError(msg)
     width = min(k, relevant.shape[1])
     discount = 1.0 / np.log2(np.arange(2, k + 2))
     gain = (relevant[:, :width] * discount[:width]).sum(axis=1)
@@ -204,6 +207,9 @@ def reliability_bins(score: NDArray[np.float64], right: NDArray[np.bool_], edges
     Args:
       score: [Q], no NaN. right: [Q]. edges: ascending.
     """
+    if len(score) and not (edges[0] <= score.min() and score.max() <= edges[-1]):
+        msg = f"scores must be in [{edges[0]}, {edges[-1]}], got {score.min()} to {score.max()}; widen the edges."
+        raise ValueError(msg)
     bins = np.clip(np.searchsorted(np.asarray(edges)[1:-1], score, side="right"), 0, len(edges) - 2)
     n = np.bincount(bins, minlength=len(edges) - 1)
     k = np.bincount(bins, weights=right, minlength=len(edges) - 1).astype(np.int64)
@@ -249,5 +255,11 @@ def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: fl
     order = (0, 1, 2, 3, 4, 5)
     for place, name in zip(order, RATES, strict=True):
         low, high = clopper_pearson(counts[..., place], n[..., place], level)
-        columns |= {name: value[..., place], f"{name}_k": counts[..., place], f"{name}_n": n[..., place], f"{name}_low": low, f"{name}_high": high}
+        columns |= {
+            name: value[..., place],
+            f"{name}_k": counts[..., place],
+            f"{name}_n": n[..., place],
+            f"{name}_low": low,
+            f"{name}_high": high,
+        }
     return columns

@@ -159,6 +159,18 @@ def load_cross_encoder(name: str) -> CrossEncoder:
     return CrossEncoder(identifier, model)
 
 
+def identifier_of(name: str | None = None) -> str:
+    """Identifier that a model will carry, without loading it: name and content, as fingerprints need it.
+
+    Args:
+      name: None for the bundled encoder; else a folder, or a name that is in the local model cache.
+
+    Raises:
+      ValueError: the name must be found on this machine.
+    """
+    return (_bundled() if name is None else _located(name))[0]
+
+
 def _bundled() -> tuple[str, Path]:
     """Identifier and folder of the model that is installed as a package."""
     from importlib.metadata import version

@@ -5,140 +5,38 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from raglab.evidence import Pattern, Patterns, matches, patterns_hash
-from raglab.gates import ConfidenceThresholds, DensityThresholds, GapThresholds, L2Thresholds, SimilarityThresholds, SufficiencyThresholds
+from raglab._sections import (
+    L2,
+    Chosen,
+    Confidence,
+    Density,
+    Gap,
+    PatternLists,
+    Refine,
+    Resolver,
+    Similarity,
+    Sufficiency,
+    Switch,
+)
+from raglab.evidence import Patterns, patterns_hash
+from raglab.gates import (
+    ConfidenceThresholds,
+    DensityThresholds,
+    GapThresholds,
+    L2Thresholds,
+    SimilarityThresholds,
+    SufficiencyThresholds,
+)
 from raglab.resolver import RuleThresholds
 from raglab.values import Bools, Floats
-
-SquaredL2 = Annotated[float, Field(ge=0.0, le=4.0, allow_inf_nan=False, description="a squared L2 distance of unit vectors")]
-Cosine = Annotated[float, Field(ge=-1.0, le=1.0, description="a cosine, not a percentage")]
-Lead = Annotated[float, Field(ge=0.0, le=2.0, description="a difference of two cosines")]
-Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from 0 to 100")]
-Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
-Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
-
-
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Chosen(_Section):
-    """Which hits go to the answer (rules S1.2, S1.3)."""
-
-    final_k: Count
-    order: Literal["rank", "l2"]
-
-
-class Switch(_Section):
-    """A gate without a threshold (rules S2.1, S2.5)."""
-
-    enabled: bool
-
-
-class L2(_Section):
-    """Rule S2.2."""
-
-    enabled: bool
-    max_l2: SquaredL2
-    soft_max_l2: SquaredL2 | None
-
-
-class Density(_Section):
-    """Rule S2.3."""
-
-    enabled: bool
-    min_keep: Count
-
-
-class Gap(_Section):
-    """Rule S2.4."""
-
-    enabled: bool
-    min_gap: SquaredL2 | None
-
-
-class Similarity(_Section):
-    """Rule S2.6."""
-
-    enabled: bool
-    min_similarity: Cosine
-
-
-class Sufficiency(_Section):
-    """Rule S2.7."""
-
-    enabled: bool
-    min_keyword_share: Share
-
-
-class Confidence(_Section):
-    """Rule S2.8."""
-
-    enabled: bool
-    tau_default: Points
-    tau_explicit: Points
-    blend: Share
-
-
-class Refine(_Section):
-    """Rule S2.9."""
-
-    max_depth: Annotated[int, Field(ge=0, le=100)]
-    epsilon: Points
-    refine_on_refusal: bool
-
-
-class Resolver(_Section):
-    """Rules S3.1 to S3.5."""
-
-    strict: bool
-    overview: bool
-    overview_entities_lift: bool
-    entity_extractor: bool
-    entities: bool
-    require_full_entity_coverage: bool
-    min_group_gap: SquaredL2 | None
-    signature: bool
-    min_sig_sim: Cosine | None
-    min_sig_sim_gap: Lead | None
-    anchor: bool
-    min_anchor_sim: Cosine | None
-    min_anchor_sim_gap: Lead | None
-    max_options: Count
-
-
-class PatternLists(_Section):
-    """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
-
-    deny: tuple[Pattern, ...]
-    allow: tuple[Pattern, ...]
-    generic: tuple[Pattern, ...]
-    facet: tuple[Pattern, ...]
-    compare: tuple[Pattern, ...]
-    coverage_generic: tuple[Pattern, ...]
-    entities: dict[str, tuple[Pattern, ...]]
-
-    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
-    @classmethod
-    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
-        for pattern in patterns:
-            matches(pattern, "")
-        return patterns
-
-    @field_validator("entities")
-    @classmethod
-    def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
-        for aliases in entities.values():
-            cls._compile(aliases)
-        return entities
 
 
 class Structure(NamedTuple):
@@ -174,7 +72,7 @@ class Policy(BaseModel):
     notes: str | None = None
 
     @classmethod
-    def from_mapping(cls, stated: Mapping[str, Any] | None = None, where: str = "policy") -> Self:
+    def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
         """Policy of what a file states, the rest filled in from the published defaults.
 
         Args:
@@ -194,9 +92,13 @@ class Policy(BaseModel):
 
         Raises:
           ValueError: an odd number of arguments, an unknown path, or a value out of range.
+
+        A change of any threshold, switch or pattern drops the certificate.
         """
         if len(changes) % 2:
-            msg = f"replace takes pairs of path and value, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
+            msg = (
+                f"replace takes pairs of path and value, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
+            )
             raise ValueError(msg)
         touched: dict[str, dict[str, Any]] = {}
         whole: dict[str, Any] = {}
@@ -207,19 +109,22 @@ class Policy(BaseModel):
                 touched.setdefault(name, getattr(self, name).model_dump())[key] = value
             else:
                 whole[name] = value
+        keeps = touched.keys() | whole.keys() <= {"certificate", "notes"}
+        certificate = {} if keeps or "certificate" in whole else {"certificate": None}  # it is for what it was earned with
         if whole:
-            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched
+            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
             return _validated(lambda: type(self).model_validate(rows), "replace")
         sections = {
-            name: _validated(lambda n=name, r=rows: type(getattr(self, n)).model_validate(r), "replace", name) for name, rows in touched.items()
+            name: _validated(partial(type(getattr(self, name)).model_validate, rows), "replace", name)
+            for name, rows in touched.items()
         }
-        return self.model_copy(update=sections)
+        return self.model_copy(update=sections | certificate)
 
     def value(self, path: str) -> Any:  # noqa: ANN401 - values of any field
         """Value at a path such as `l2.max_l2`."""
         found: Any = self
         for part in path.split("."):
-            if part not in type(found).model_fields:
+            if part not in getattr(type(found), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
             found = getattr(found, part)
         return found
@@ -228,6 +133,7 @@ class Policy(BaseModel):
     def policy_id(self) -> str:
         """First 12 hex digits of the SHA-256 of the canonical JSON, without certificate and notes."""
         rows = self.model_dump(mode="json", exclude={"certificate", "notes"})
+        rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
         text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
@@ -241,7 +147,12 @@ class Policy(BaseModel):
         """What the measured tables depend on."""
         chosen, resolver = self.chosen, self.resolver
         return Structure(
-            patterns_hash(self.pattern_lists), chosen.final_k, chosen.order, resolver.strict, resolver.entity_extractor, resolver.max_options
+            patterns_hash(self.pattern_lists),
+            chosen.final_k,
+            chosen.order,
+            resolver.strict,
+            resolver.entity_extractor,
+            resolver.max_options,
         )
 
     @property
@@ -252,7 +163,9 @@ class Policy(BaseModel):
             path: value
             for section, content in rows.items()
             for path, value in (
-                [(f"{section}.{key}", item) for key, item in content.items()] if isinstance(content, dict) else [(section, content)]
+                [(f"{section}.{key}", item) for key, item in content.items()]
+                if isinstance(content, dict)
+                else [(section, content)]
             )
         }
 
@@ -299,7 +212,9 @@ def thresholds(policies: Sequence[Policy]) -> Thresholds:
         coverage=of("coverage.enabled"),
         similarity=SimilarityThresholds(of("similarity.min_similarity"), of("similarity.enabled")),
         sufficiency=SufficiencyThresholds(of("sufficiency.min_keyword_share"), of("sufficiency.enabled")),
-        confidence=ConfidenceThresholds(of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")),
+        confidence=ConfidenceThresholds(
+            of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")
+        ),
         blend=of("confidence.blend"),
         overview=of("resolver.overview"),
         overview_entities_lift=of("resolver.overview_entities_lift"),
@@ -365,5 +280,7 @@ def _unit(location: Iterable[Any]) -> str:
     info = fields.get(str(rest[0])) if rest else None
     if info is None:
         return ""
-    text = info.description or next((m.description for m in getattr(info.annotation, "__metadata__", ()) if m.description), None)
+    text = info.description or next(
+        (m.description for m in getattr(info.annotation, "__metadata__", ()) if m.description), None
+    )
     return f"; it is {text}" if text else ""

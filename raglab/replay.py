@@ -16,14 +16,15 @@ from raglab.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed, outcome
 from raglab.decisions import Decisions
 from raglab.evidence import pattern_hits, patterns_hash
 from raglab.policy import Policy, Thresholds, thresholds
-from raglab.values import PatternHits, Status, Trace
+from raglab.values import PatternHits, Status, Trace, each
 
 if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["SWEPT", "Tally", "decide", "flips", "steps", "sweep", "tally"]
 
-BLOCK = 16_384  # decisions a block: its arrays stay in the cache of one core
+CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
+BLOCK = 65_536  # decisions of a part that are made at once
 KEPT = 8  # measured tables kept for each trace
 
 _measured: WeakKeyDictionary[Trace, dict[Any, Any]] = WeakKeyDictionary()
@@ -109,14 +110,13 @@ def _tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDAr
     width = len(STAGES) * 6
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrowed(found, limits)
-    for cases in _spans(len(found.label), BLOCK):
+    for cases in _spans(len(found.label), CASES):
         part = _cases(found, cases)
         n_cases = len(part.label)
         for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
             some = _rows(limits, rows)
             codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
-            for row, of_policy in zip(seen[rows], codes, strict=True):
-                row += np.bincount(of_policy, minlength=width)
+            seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
     return seen @ _CONTRIBUTIONS, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
 
 
@@ -290,7 +290,7 @@ def _one_case(trace: Trace, row: int) -> Trace:
     found = trace.pattern_hits
     if found is not None:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
-    hits = type(trace.hits)(*(field[[row]] for field in trace.hits))
+    hits = each(trace.hits, lambda field: field[[row]])
     return Trace((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta)
 
 

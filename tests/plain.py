@@ -1,4 +1,4 @@
-"""The rules S2.1 to S2.9 and S3 for one case in plain Python, written from the rules alone, to test the arrays against."""
+"""The rules S2.1 to S2.9 and S3 for one case in plain Python, from the rules alone: what the arrays must agree with."""
 
 from __future__ import annotations
 

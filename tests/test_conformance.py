@@ -1,4 +1,4 @@
-"""Rules S2.1 to S2.5 and S3 against decisions taken elsewhere: 1,506 random scenarios, and our own by hand (rule S3.8)."""
+"""Rules S2.1 to S2.5 and S3: 1,506 random scenarios decided elsewhere, and our own, decided by hand (rule S3.8)."""
 
 from __future__ import annotations
 

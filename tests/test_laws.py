@@ -21,8 +21,8 @@ from raglab.values import Hits, Status, Trace
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
 NAN = np.nan
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
-CHAIN = settings(deadline=None, derandomize=True, max_examples=20)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+CHAIN = settings(deadline=None, derandomize=True, max_examples=12)
 SEEDS = st.integers(0, 100_000)
 
 # Every margin function of a measurement x, a threshold t and a switch, each with another measurement drawn beside it.
@@ -205,6 +205,7 @@ def test_nothing_is_written_into_a_trace_or_its_tables(seed: int) -> None:
     assert chosen.model_dump() == dumped
 
 
+HARD_ONLY = {"gap__enabled": False, "l2__soft_max_l2": None}
 ANCHORS = {
     "coverage__enabled": False, "gap__enabled": True, "gap__min_gap": 0.5, "density__enabled": False,
     "resolver__overview": False, "resolver__entities": False, "resolver__min_group_gap": None,
@@ -220,8 +221,8 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
     ("similarity.min_similarity", (0.0, 0.25, 0.5, 0.75), {}, 3),
     ("density.min_keep", (1, 2, 3, 4), {}, 1),
     ("density.min_keep", (1, 2, 3, 4), {"gap__enabled": False}, 3),
-    ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), {"gap__enabled": False, "l2__soft_max_l2": None, "chosen__order": "l2"}, 3),
-    ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), {"gap__enabled": False, "l2__soft_max_l2": None, "coverage__enabled": False}, 3),
+    ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), HARD_ONLY | {"chosen__order": "l2"}, 3),
+    ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), HARD_ONLY | {"coverage__enabled": False}, 3),
     ("l2.soft_max_l2", (1.25, 1.0, 0.75, 0.5, None), {"gap__enabled": False, "chosen__order": "l2"}, 3),
     ("l2.soft_max_l2", (1.25, 1.0, 0.75, 0.5, None), {"gap__enabled": False, "coverage__enabled": False}, 3),
     ("gap.min_gap", (None, 0.0, 0.25, 0.5), {"coverage__enabled": False}, 3),
@@ -233,9 +234,9 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
 
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
 def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int) -> None:
-    """Tau and min_similarity always; min_keep without refinement or without the gap; L2, gap and rules as stated there."""
+    """Tau and min_similarity always; min_keep without refinement or without the gap; the rest as stated above."""
     moved = 0
-    for seed in range(12):
+    for seed in range(9):
         trace = random_trace(seed, n_cases=16, depths=1 + seed % depths)
         for chosen in random_policies(seed, 2, **fixed):
             found = [_answered(trace, chosen.replace(path, value)) for value in values]
@@ -267,7 +268,7 @@ def test_a_tighter_l2_may_answer_more_through_the_soft_bound() -> None:
 
 
 def test_a_tighter_l2_may_answer_more_by_another_chosen_set() -> None:
-    """In rank order: the hit ranked first does not carry the entity; tightened away, it leaves its place to one that does."""
+    """In rank order: the first hit does not carry the entity; tightened away, it leaves its place to one that does."""
     hits = [Hit(0.25, entities=("hull",), rank=1), Hit(0.5, page=2, rank=0)]
     sections = {"gap": {"enabled": False}, "chosen": {"final_k": 1, "order": "rank"}, "l2": {"soft_max_l2": None}}
     assert _moves(hits, "explain hull", "l2.max_l2", 0.75, 0.25, **sections) == ["coverage", "gap"]

@@ -59,7 +59,7 @@ def test_what_a_decision_adds_to_the_counts(*, said: Status, label: Status, righ
 
 
 def test_rates_of_ten_cases() -> None:
-    """5 ok, 3 refuse, 2 ambiguous: 1 of 5 refused, 2 of 4 answered wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10."""
+    """Of 5 ok, 3 refuse, 2 ambiguous: 1 of 5 refused, 2 of 4 wrong, 1 of 2 missed, 2 of 8 over-asked, 4 and 5 of 10."""
     counts, labels = np.array([1, 2, 1, 2, 4, 5]), np.array([5, 3, 2])
     found = dict(zip(RATES, rates(counts, labels).tolist(), strict=True))
     assert found == {

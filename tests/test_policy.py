@@ -25,7 +25,8 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
         "refine.refine_on_refusal": True, "resolver.overview_entities_lift": True,
         "resolver.require_full_entity_coverage": False, "resolver.min_group_gap": 0.05, "resolver.min_sig_sim": 0.30,
         "resolver.min_sig_sim_gap": 0.015, "resolver.min_anchor_sim": 0.30, "resolver.min_anchor_sim_gap": 0.01,
-        "resolver.max_options": 3, "refusal_message": "This information cannot be verified from the provided documents.",
+        "resolver.max_options": 3,
+        "refusal_message": "This information cannot be verified from the provided documents.",
     }  # fmt: skip
     policy = Policy.from_mapping()
     assert {path: policy.value(path) for path in published} == published

@@ -21,6 +21,7 @@ from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trac
 
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=25)
 CONFIDENT: dict[str, Any] = {"confidence": {"enabled": True}}
+SIMILAR: dict[str, Any] = {"similarity": {"enabled": True}}
 TWO_GROUPS = [Hit(0.5, "x/a.md", 1, {"product": "hull"}), Hit(0.5, "x/b.md", 2, {"product": "cargo"})]
 UNDECIDED: dict[str, Any] = {"resolver": {"signature": False, "anchor": False, "min_group_gap": 0.25}}
 
@@ -50,12 +51,12 @@ def test_a_near_hit_answers() -> None:
         ([Hit(0.25)], ask("weather"), {"patterns": {"deny": ["weather"]}}, "deny", "out of domain"),
         ([Hit(0.25)], ask("weather"), {"patterns": {"allow": ["excess"]}}, "allow", "out of domain"),
         ([], ask(), {}, "no_hits", "no hits"),
-        ([Hit(1.06)], ask(), {}, "l2", "1.06 is above max_l2 0.8 (soft 1.05)"),
-        ([Hit(0.25), Hit(0.81)], ask(), {"density": {"min_keep": 2}}, "density", "1 relevant hits within l2 0.8, min_keep 2"),
+        ([Hit(1.06)], ask(), {}, "l2", "1.06 is above max_l2 0.8"),
+        ([Hit(0.25), Hit(0.81)], ask(), {"density": {"min_keep": 2}}, "density", "min_keep 2"),
         ([Hit(0.25)], ask("explain hull"), {"patterns": PATTERNS}, "coverage", "missing document coverage for: hull"),
-        ([Hit(0.25, cosine=0.62)], ask(), {"similarity": {"enabled": True}}, "similarity", "top-1 similarity 0.62 is below min_similarity 0.7"),
+        ([Hit(0.25, cosine=0.62)], ask(), SIMILAR, "similarity", "0.62 is below min_similarity 0.7"),
         ([Hit(0.25, s_hybrid=0.27)], ask(), CONFIDENT, "confidence", "confidence 27 is below tau_default 40"),
-        ([Hit(0.25, s_hybrid=0.27)], ask(selected_sources=("a.md",)), CONFIDENT, "confidence", "27 is below tau_explicit 30"),
+        ([Hit(0.25, s_hybrid=0.27)], ask(selected_sources=("a",)), CONFIDENT, "confidence", "below tau_explicit 30"),
     ],
 )  # fmt: skip
 def test_a_refusal_names_its_gate_and_numbers(
@@ -187,7 +188,7 @@ def test_an_answered_case_has_no_options_to_select() -> None:
     [(True, True, "entities"), (False, True, "overview"), (True, False, "overview")],
 )
 def test_an_entity_lifts_an_overview(*, lift: bool, extractor: bool, stage: str) -> None:
-    """ "overall hull" names an entity that one group has: it is no overview, unless the switch says so or nobody looks."""
+    """One group has the entity of "overall hull": no overview, unless the switch says so or nobody looks."""
     rules = UNDECIDED["resolver"] | {"overview_entities_lift": lift, "entity_extractor": extractor}
     hits = [Hit(0.5, "a.md", tags={"product": "x"}, entities=("hull",)), Hit(0.5, "b.md", tags={"product": "y"})]
     assert _stage(_decide(hits, ask("overall hull"), resolver=rules, patterns=PATTERNS)) == stage
@@ -230,7 +231,7 @@ def test_refinement_stops_where_it_is_confident_stable_or_deep(points: list[floa
 
 
 def test_the_reason_counts_refinements() -> None:
-    """ "after 3 refinements" is part of the refusal."""
+    """The refusal says how many there were."""
     depths = [[Hit(0.25, s_hybrid=value)] for value in (0.1, 0.15, 0.2, 0.27)]
     said = _decide(depths, confidence={"enabled": True})
     assert said.reason(0) == "confidence 27 is below tau_default 40 after 3 refinements"
@@ -383,7 +384,7 @@ def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
 @given(seed=st.integers(0, 100_000))
 def test_an_explanation_agrees_with_the_decision(seed: int) -> None:
     """The first check that fails is the gate that refused; where none fails the case is answered or asked."""
-    trace = random_trace(seed, n_cases=5, depths=1 + seed % 2)
+    trace = random_trace(seed, n_cases=4, depths=1 + seed % 2)
     for chosen in random_policies(seed, 2):
         said = decide(trace, chosen)
         for row, case in enumerate(trace.cases):
@@ -432,7 +433,7 @@ def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
 def test_the_engines_agree() -> None:
     """The compiled twin counts the same, policy by policy and stage by stage."""
     pytest.importorskip("raglab._kernel")
-    for seed in range(20):
+    for seed in range(8):
         trace, policies = random_trace(seed, n_cases=8), random_policies(seed, 12)
         one, two = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
         assert (one.counts == two.counts).all()

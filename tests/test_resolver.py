@@ -331,7 +331,7 @@ def test_the_entity_rule_is_the_ranking_of_the_rules(hits: list[tuple[int, int, 
 def test_fill_never_adds_what_is_not_missing(
     hits: list[tuple[int, int, float]], k: int, wanted: int, data: st.DataObject
 ) -> None:
-    """The filled hits are distinct, keep the first chosen one and never cover less of what is wanted by a free place."""
+    """The filled hits are distinct and keep the first one; with a place free they cover no less of what is wanted."""
     mask = np.array([[hit[1] for hit in hits]], dtype=np.uint64)
     pages = np.array([data.draw(st.lists(st.integers(0, 3), min_size=len(hits), max_size=len(hits)))])
     n = data.draw(st.integers(1, min(k, len(hits))))

@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 
 from raglab import values
 from raglab.evidence import Patterns, pattern_hits
@@ -20,6 +19,7 @@ from raglab.store._errors import InputError
 from raglab.store.qa import hash_cases
 from raglab.store.traces import Trace, TraceError, content_hash
 from raglab.values import FLOAT_FIELDS, Case
+from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 
 META = {"fingerprint": "0123456789abcdef", "corpus_hash": "c" * 64, "command": "raglab trace broker --cases qa.jsonl"}
 
@@ -55,7 +55,8 @@ def assert_equal(first: values.Trace, second: values.Trace) -> None:
     assert first.cases == second.cases
     assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
     assert (first.arms, first.meta) == (second.arms, second.meta)
-    for one, other in zip(first.hits, second.hits, strict=True):
+    pairs: list[tuple[Any, Any]] = list(zip(first.hits, second.hits, strict=True))
+    for one, other in pairs:
         assert one.dtype == other.dtype
         assert np.array_equal(one, other, equal_nan=one.dtype == np.float64)
     assert (first.pattern_hits is None) == (second.pattern_hits is None)
@@ -123,7 +124,7 @@ class TestRoundTrip:
     def test_wider_integers_are_the_same_trace(self, tmp_path: Path) -> None:
         """A trace with int64 chunks hashes and loads as its int32 twin does."""
         trace = world()
-        hits = trace.hits._replace(chunk=trace.hits.chunk.astype(np.int64))  # type: ignore[arg-type]
+        hits = trace.hits._replace(chunk=trace.hits.chunk.astype(np.int64))
         wide = Trace(trace.cases, trace.chunks, trace.arms, hits, trace.pattern_hits, trace.meta)
         assert content_hash(wide) == content_hash(trace)
         assert_equal(trace, Trace.load(saved(wide, tmp_path)))
@@ -206,7 +207,7 @@ class TestDamage:
         trace = world()
         path = saved(trace, tmp_path)
         there = str(trace.meta[f"{what}_hash"])
-        assert_equal(trace, Trace.load(path, **{f"{what}_hash": there}))  # type: ignore[arg-type]
+        assert_equal(trace, Trace.load(path, **{f"{what}_hash": there}))
         message = refusal(path, **{f"{what}_hash": "f" * 64})
         assert f"the {what} it is replayed for" in message
         assert f"{there[:12]}, not ffffffffffff" in message
@@ -235,7 +236,7 @@ class TestFailingSave:
     def test_a_full_disk_is_told(self, tmp_path: Path) -> None:
         """A folder that cannot be made is told with path and reason."""
         (tmp_path / "file").write_text("x", encoding="utf-8")
-        with pytest.raises(InputError, match="the file must be writable, got .*exists"):
+        with pytest.raises(InputError, match=r"the file must be writable, got .*exists"):
             world().save(tmp_path / "file" / "t.parquet")
 
     @pytest.mark.parametrize(
@@ -302,7 +303,7 @@ class TestParts:
     def test_positions_only(self) -> None:
         """A mask, and positions outside the cases, are refused."""
         trace = world()
-        with pytest.raises(ValueError, match="got a mask; np.flatnonzero"):
+        with pytest.raises(ValueError, match="got a mask"):
             trace.subset(np.array([True, False] * 3))
         for rows in ([0, 6], [-1, 0]):
             with pytest.raises(ValueError, match=r"positions from 0 to 5, got -?\d to \d"):

@@ -153,7 +153,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
     }  # fmt: skip
     floats = {name: np.full(shape, np.nan) for name in grids}
     for at in np.ndindex(shape[:3]):
-        n = int(rng.choice([0, 1, 2, width, width, width, width]))
+        n = int(min(width, rng.choice([0, 1, 2, width, width, width, width])))
         chunk[at][:n] = rng.choice(n_chunks, size=n, replace=False)
         rank[at][:n] = rng.permutation(n)
         n_reranked[at] = rng.choice([0, n, n, max(0, n - 1)])

@@ -12,7 +12,7 @@ from raglab import chain, metrics, replay
 from raglab.decisions import Decisions
 from raglab.lab.space import always_answer
 from raglab.metrics import TARGETS, RiskCoverage
-from raglab.policy import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, Trace
 
 if TYPE_CHECKING:
@@ -50,7 +50,12 @@ def answered(trace: Trace, policy: Policy, arm: str | None = None) -> Answered:
         "-best l2": -found.best_l2[0],
         "gap": found.gap[0],
     }
-    return Answered({name: np.where(can, value, np.nan) for name, value in signals.items()}, said.right & can, found.label, bool(found.explicit.any()))
+    return Answered(
+        {name: np.where(can, value, np.nan) for name, value in signals.items()},
+        said.right & can,
+        found.label,
+        bool(found.explicit.any()),
+    )
 
 
 class Reach(NamedTuple):
@@ -85,10 +90,7 @@ def reaches(seen: Answered, signal: str) -> list[Reach]:
 
 
 def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
-    """Lowest hallucination rate within the false-refusal target, and lowest false-refusal rate within the hallucination target.
-
-    Example: of 4 answerable cases, scores 4, 3, 2, 1, only the last answered wrongly, no threshold meets 10 % and 1 %.
-    """
+    """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
     rows = reaches(seen, signal)
     none = Reach(signal, float("nan"), 0, 0, 0, 0)
     few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
@@ -99,11 +101,17 @@ def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS)
     )
 
 
-def reachable(seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None, targets: Mapping[str, float] = TARGETS) -> bool:
+def reachable(
+    seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None, targets: Mapping[str, float] = TARGETS
+) -> bool:
     """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
-    one_signal = any(nearest(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"] for signal in seen.score)
+    one_signal = any(
+        nearest(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"] for signal in seen.score
+    )
     tables = [table] if trials is None else [table, trials]
-    return one_signal or any(bool((frame[list(targets)] <= list(targets.values())).all(axis=1).any()) for frame in tables)
+    return one_signal or any(
+        bool((frame[list(targets)] <= list(targets.values())).all(axis=1).any()) for frame in tables
+    )
 
 
 class Verdict(NamedTuple):
@@ -154,6 +162,16 @@ def cases_needed(target: float, delta: float = DELTA) -> int:
     return int(np.ceil(np.log(delta) / np.log1p(-target)))
 
 
+def certifiable(n: int, targets: Sequence[float] = (0.01, 0.02, 0.05, 0.10, 0.20), delta: float = DELTA) -> float:
+    """Lowest of some targets that n answered cases certify with errors at half the target's rate; NaN for none.
+
+    Example:
+      >>> certifiable(83), certifiable(2000)
+      (0.1, 0.01)
+    """
+    return next((t for t in targets if upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
+
+
 def upper_bound(k: int, n: int, delta: float = DELTA) -> float:
     """Exact one-sided upper bound of a rate; NaN where n is 0."""
     return float(metrics.clopper_pearson(k, n, 1.0 - 2.0 * delta).high)
@@ -162,7 +180,9 @@ def upper_bound(k: int, n: int, delta: float = DELTA) -> float:
 def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
     rows = [row for signal in seen.score for row in reaches(seen, signal)]
-    bounds = metrics.clopper_pearson(np.array([row.wrong for row in rows]), np.array([row.answered for row in rows]), 1.0 - 2.0 * delta).high
+    bounds = metrics.clopper_pearson(
+        np.array([row.wrong for row in rows]), np.array([row.answered for row in rows]), 1.0 - 2.0 * delta
+    ).high
     if not rows:
         return Reach("-", float("nan"), 0, 0, 0, 0), float("nan")
     best = int(np.argmin(bounds))
@@ -183,7 +203,9 @@ def reliability(seen: Answered) -> metrics.Reliability:
 def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
     """Cases by label and confidence, counts between `FINE_EDGES`."""
     score = seen.score["confidence"]
-    return {status.name: np.histogram(score[(seen.label == status) & ~np.isnan(score)], FINE_EDGES)[0] for status in Status}
+    return {
+        status.name: np.histogram(score[(seen.label == status) & ~np.isnan(score)], FINE_EDGES)[0] for status in Status
+    }
 
 
 def label_by_decision(said: Decisions) -> NDArray[np.int64]:
@@ -194,7 +216,7 @@ def label_by_decision(said: Decisions) -> NDArray[np.int64]:
 
 
 def stage_by_label(said: Decisions) -> dict[str, NDArray[np.int64]]:
-    """Gate or rule that decided -> cases by label, [3]; in the order of the chain, those that decided nothing left out."""
+    """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain."""
     counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
     np.add.at(counts, (said.outcome.stage.astype(int), said.tables.evidence.label.astype(int)), 1)
     return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
@@ -233,7 +255,7 @@ def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
 
 
 class Swept(NamedTuple):
-    """One threshold over its range: `steps` of `replay.steps`, values that policies have there, on whose other thresholds."""
+    """One threshold over its range: frame of `replay.steps`, policy -> its value, and whose the others are."""
 
     path: str
     steps: pd.DataFrame
@@ -241,18 +263,20 @@ class Swept(NamedTuple):
     base: str
 
 
-def swept(trace: Trace, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None) -> tuple[list[Swept], list[str]]:
-    """Step functions of every threshold, on the first of the bases under which it matters; and the paths that matter under none.
+def swept(
+    trace: Trace, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+) -> tuple[list[Swept], list[str]]:
+    """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
     Args:
-      bases: names of policies, the one of most interest first.
+      bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
     """
     shown, idle = [], []
     for path in replay.SWEPT:
-        for base in bases:
+        for place, base in enumerate(bases):
             frame = replay.steps(trace, policies[base], path, arm)
             if len(frame) > 1:
-                values = {name: policies[name].value(path) for name in reversed(bases)}
+                values = {name: policies[name].value(path) for name in reversed(bases[place:])}
                 marks = {name: float(value) for name, value in values.items() if value is not None}
                 shown.append(Swept(path, frame, marks, base))
                 break

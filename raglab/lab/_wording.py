@@ -11,7 +11,7 @@ import numpy as np
 from raglab import metrics
 from raglab.lab import _findings as findings
 from raglab.lab._findings import Reach, Verdict
-from raglab.policy import Policy
+from raglab.store.policies import Policy
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -106,19 +106,30 @@ def rates_table(table: pd.DataFrame) -> Table:
     for name, row in table.iterrows():
         cells = [share_of(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
         rows.append([Cell(cut(str(name)), str(row["policy_id"])), *cells])
-    return Table("Rates of every policy: value, count of cases, exact 95 % interval. A dash is 0 of 0: it meets no target.", ["policy", *metrics.RATES], rows)
+    return Table(
+        "Rates of every policy: value, count of cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
+        ["policy", *metrics.RATES],
+        rows,
+    )
 
 
 def frame_table(caption: str, frame: pd.DataFrame) -> Table:
     """Any frame as it is."""
-    rows = [[Cell(number(value), mark="number" if isinstance(value, int | float | np.number) else "") for value in row] for row in frame.itertuples(index=False)]
+    rows = [
+        [Cell(number(value), mark="number" if isinstance(value, int | float | np.number) else "") for value in row]
+        for row in frame.itertuples(index=False)
+    ]
     return Table(caption, [cut(str(column)) for column in frame.columns], rows)
 
 
 def verdict_table(found: Sequence[Verdict]) -> Table:
     """Verdict on every target."""
     rows = [
-        [Cell(f"{one.name} ≤ {100 * one.target:g} %"), Cell(one.says, mark="good" if one.says == "met" else "bad"), share_of(one.k, one.n)]
+        [
+            Cell(f"{one.name} ≤ {100 * one.target:g} %"),
+            Cell(one.says, mark="good" if one.says == "met" else "bad"),
+            share_of(one.k, one.n),
+        ]
         for one in found
     ]
     return Table("Targets, on the cases of this page.", ["target", "verdict", "observed (95 % interval)"], rows)
@@ -127,7 +138,9 @@ def verdict_table(found: Sequence[Verdict]) -> Table:
 def verdict_sentence(name: str, found: Sequence[Verdict], *, can: bool) -> str:
     """What the verdicts come to, in words."""
     missed = [one for one in found if one.says != "met"]
-    lead = f"{cut(name)} meets " + ("every target." if not missed else f"{len(found) - len(missed)} of {len(found)} targets.")
+    lead = f"{cut(name)} meets " + (
+        "every target." if not missed else f"{len(found) - len(missed)} of {len(found)} targets."
+    )
     if any(one.n == 0 for one in missed):
         lead += " A rate over 0 cases meets nothing."
     if not missed:
@@ -139,11 +152,16 @@ def verdict_sentence(name: str, found: Sequence[Verdict], *, can: bool) -> str:
 
 def nearest_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> Table:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
-    rows = [[Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs]
+    rows = [
+        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
+    ]
     refusal, wrong = (f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate"))
     head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
     head += [f"lowest false_refusal_rate at hallucination ≤ {wrong}", "there, hallucination", "threshold"]
-    caption = "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask; exact over all thresholds, chosen on these very cases."
+    caption = (
+        "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask; exact over all "
+        "thresholds, chosen on these very cases."
+    )
     return Table(caption, head, rows)
 
 
@@ -154,42 +172,39 @@ def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
     return [*(rates[::-1] if refusal else rates), Cell(number(one.threshold), mark="number")]
 
 
-def certifiable_sentences(n_ok: int, wrong: int, n_answered: int, best: tuple[Reach, float], targets: Mapping[str, float]) -> list[str]:
+def certifiable_sentences(
+    n_ok: int, wrong: int, n_answered: int, best: tuple[Reach, float], targets: Mapping[str, float]
+) -> list[str]:
     """What a set of this size could certify at all, at confidence 1 − delta."""
     target = targets["hallucination_rate"]
     sure = f"{100 * (1 - findings.DELTA):g} %"
     size = (
-        f"A hallucination rate of {100 * target:g} % needs {findings.cases_needed(target)} answered cases without an error to be certified at {sure} confidence; "
-        f"10 % needs {findings.cases_needed(0.10)}. You have {n_answered} answered, {wrong} of them wrongly"
+        f"A hallucination rate of {100 * target:g} % needs {findings.cases_needed(target)} answered cases without an "
+        f"error to be certified at {sure} confidence; "
+        f"10 % needs {findings.cases_needed(0.10)}. You have {n_answered} answered"
     )
-    size += "." if not n_answered else f": exact {sure} upper bound {percent(findings.upper_bound(wrong, n_answered))}."
+    if n_answered:
+        size += (
+            f": even without an error they would certify about {percent(findings.least_certifiable(n_answered))}; with "
+            f"{wrong} wrong the exact upper bound is {percent(findings.upper_bound(wrong, n_answered))}"
+        )
+    size += "."
     if not n_ok:
         return [size, "No case here is labelled ok, so nothing can be certified."]
     reach, bound = best
     at_most = (
-        f"The set holds {n_ok} answerable cases: were they all answered rightly and nothing else answered, the best target certifiable here would be about "
+        f"The set holds {n_ok} answerable cases: were they all answered rightly and nothing else answered, the best "
+        "target certifiable here would be about "
         f"{percent(findings.least_certifiable(n_ok))}."
     )
     if np.isnan(bound):
         return [size, at_most]
     with_signals = (
-        f"With these signals it is about {percent(bound)} at best: {reach.signal} at or above {number(reach.threshold)} answers {reach.answered} cases, "
+        f"With these signals it is about {percent(bound)} at best: {reach.signal} at or above "
+        f"{number(reach.threshold)} answers {reach.answered} cases, "
         f"{reach.wrong} wrongly (the threshold is chosen on these cases, so the bound flatters)."
     )
     return [size, f"{at_most} {with_signals}"]
-
-
-def paired_table(first: str, second: str, paired: Mapping[str, metrics.Paired]) -> Table:
-    """Paired tests of two policies on the same cases."""
-    rows = [[Cell(cut(name)), Cell(str(one.only_first), mark="number"), Cell(str(one.only_second), mark="number"), Cell(f"{one.p:.3g}", mark="number")] for name, one in paired.items()]
-    return Table("McNemar's exact test, two-sided: the same cases decided by both.", ["judged by", f"only {cut(first)} right", f"only {cut(second)} right", "p"], rows)
-
-
-def changes_table(first: str, second: str, incumbent: Policy, tuned: Policy) -> Table | None:
-    """Thresholds and switches that differ; None where none does."""
-    one, two = incumbent.manifest, tuned.manifest
-    rows = [[Cell(path), Cell(number(one[path]), mark="number"), Cell(number(two[path]), mark="number")] for path in one if one[path] != two[path]]
-    return Table(f"Thresholds and switches that {cut(second)} changes.", ["path", cut(first), cut(second)], rows) if rows else None
 
 
 @cache
@@ -200,4 +215,4 @@ def unit_of(path: str) -> str:
     field = schema["$defs"][schema["properties"][section]["$ref"].rsplit("/", 1)[1]]["properties"][key]
     described = [field, *field.get("anyOf", ())]
     text = str(next((one["description"] for one in described if "description" in one), "count"))
-    return text.split(",")[0].removeprefix("a ")
+    return text.split(",", maxsplit=1)[0].removeprefix("a ")

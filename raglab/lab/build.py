@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from zipfile import BadZipFile
@@ -20,7 +20,7 @@ from tqdm.auto import tqdm
 from raglab import policy as policies
 from raglab import resolver, values
 from raglab.evidence import pattern_hits
-from raglab.models import Encoder, load_cross_encoder, load_encoder
+from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.retrieval.embed import EmbeddingCache, default_cache, embed
 from raglab.retrieval.rerank import CrossEncoderReranker, Reranked, Reranker
 from raglab.retrieval.strategies import ARMS, Indexes, Queries, Signatures, build_indexes, embed_queries, retrieve
@@ -66,9 +66,14 @@ def build_trace(
     same bytes, whatever the size of the batches; a file of the same fingerprint is read instead of built.
 
     Args:
-      out: Parquet file of the trace. policy: whose patterns are measured at once (others later, on replay).
-      cache: of embeddings, by content. batch_size: cases a batch, at least 1. command: named in errors as the way to
-        build it.
+      corpus: what is searched.
+      cases: questions.
+      out: Parquet file of the trace.
+      policy: whose patterns are measured at once (others later, on replay).
+      cache: of embeddings, by content.
+      batch_size: cases a batch, at least 1.
+      progress: whether bars count batches and texts.
+      command: named in errors as the way to build it.
       settings: fields of `Settings`.
 
     Raises:
@@ -86,32 +91,38 @@ def build_trace(
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
         raise ValueError(msg)
     allowed = _scopes(corpus.chunks, cases)
-    encoder = load_encoder(wanted.encoder)
-    reranker = None if wanted.reranker is None else _OneByOne(CrossEncoderReranker(load_cross_encoder(wanted.reranker)))
-    meta = _meta(corpus, cases, wanted, encoder, reranker, command)
+    meta = _meta(corpus, cases, wanted, command)
     place = None if out is None else Path(out)
     known = _existing(place, meta["fingerprint"])
     if known is not None:
         return known
     store = default_cache() if cache == "default" else cache
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
-    embedded: list[tuple[Indexes, Queries]] = []  # by the first batch that is not there yet
+
+    @functools.cache
+    def made_ready() -> tuple[Indexes, Queries, Reranker | None]:
+        """Return models and indexes, by the first batch that is not there yet.
+
+        All queries are embedded at once: what is encoded beside a text moves its last bits.
+        """
+        encoder = load_encoder(wanted.encoder)
+        indexes = _indexes(corpus, encoder, store, wanted, progress=progress)
+        texts = [case.query for case in cases]
+        queries = embed_queries(texts, encoder, store, tokens=_needs_tokens(wanted), progress=progress)
+        if wanted.reranker is None:
+            return indexes, queries, None
+        return indexes, queries, _OneByOne(CrossEncoderReranker(load_cross_encoder(wanted.reranker)))
 
     def one_batch(rows: slice) -> Hits:
-        if not embedded:  # all queries at once: what is encoded beside a text moves its last bits
-            indexes = _indexes(corpus, encoder, store, wanted, progress=progress)
-            texts = [case.query for case in cases]
-            queries = embed_queries(texts, encoder, store, tokens=_needs_tokens(wanted), progress=progress)
-            embedded.append((indexes, queries))
-        indexes, queries = embedded[0]
-        sizes = partial(retrieve, fetch_k=wanted.fetch_k, rerank_k=wanted.rerank_k, rrf_k=wanted.rrf_k)
-        found = partial(sizes, indexes, _some(queries, rows), reranker=reranker, allowed=allowed[rows])
+        indexes, queries, reranker = made_ready()
+        sizes = functools.partial(retrieve, fetch_k=wanted.fetch_k, rerank_k=wanted.rerank_k, rrf_k=wanted.rrf_k)
+        found = functools.partial(sizes, indexes, _some(queries, rows), reranker=reranker, allowed=allowed[rows])
         by_arm = [found(arm) for arm in wanted.arms]
         return Hits._make(np.concatenate(fields, axis=1) for fields in zip(*by_arm, strict=True))
 
     starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
-    batches = [_resumed(parts, rows, partial(one_batch, rows)) for rows in slices]
+    batches = [_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
     hits = Hits._make(np.concatenate(fields) for fields in zip(*batches, strict=True))
     trace = _trace(corpus.chunks, cases, wanted.arms, hits, policy or policies.Policy.from_mapping(), meta)
     if place is not None:
@@ -143,18 +154,11 @@ def _settings(given: Mapping[str, Any]) -> Settings:
     return wanted
 
 
-def _meta(
-    corpus: Corpus,
-    cases: Sequence[Case],
-    wanted: Settings,
-    encoder: Encoder,
-    reranker: Reranker | None,
-    command: str | None,
-) -> dict[str, Any]:
+def _meta(corpus: Corpus, cases: Sequence[Case], wanted: Settings, command: str | None) -> dict[str, Any]:
     parameters = wanted._asdict() | {
         "arms": list(wanted.arms),
-        "encoder": encoder.name,
-        "reranker": LATE_INTERACTION if reranker is None else reranker.name,
+        "encoder": identifier_of(wanted.encoder),
+        "reranker": LATE_INTERACTION if wanted.reranker is None else identifier_of(wanted.reranker),
     }
     made_of = {
         "schema_version": SCHEMA_VERSION,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab._steps import Steps
 from raglab.replay import SWEPT, stepped, tally
 from raglab.store.policies import Policy
 from raglab.values import Trace
@@ -30,7 +31,12 @@ class Plateau(NamedTuple):
 
 
 def polish(
-    trace: Trace, starts: Sequence[Policy], paths: Sequence[str], score: Score, published: Policy, arm: str | None = None
+    trace: Trace,
+    starts: Sequence[Policy],
+    paths: Sequence[str],
+    score: Score,
+    published: Policy,
+    arm: str | None = None,
 ) -> tuple[Policy, pd.DataFrame]:
     """Best policy that coordinate-wise exact search reaches from any of the starts, and its plateaus.
 
@@ -82,7 +88,7 @@ def _descend(
                 found = stepped(trace, policy, path, arm)
                 scores = score(found.counts, labels)
                 if scores.min() < value - LEAST_GAIN:
-                    low, high = _widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN)
+                    low, high = _observed(found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN))
                     policy = policy.replace(path, _typed(path, _inside(path, low, high)))
                     value = float(score(tally(trace, [policy], arm).counts, labels)[0])
         if value >= before - LEAST_GAIN:
@@ -112,7 +118,16 @@ def plateau(
     low, high = float(found.low[first]), float(found.high[last])
     if published is not None and first <= _step_of(found.low, found.high, float(published), path) <= last:
         return Plateau(path, float(published), low, high)
-    return Plateau(path, _inside(path, low, high), low, high)
+    return Plateau(path, _inside(path, *_observed(found, low, high)), low, high)
+
+
+def _observed(found: Steps, low: float, high: float) -> tuple[float, float]:
+    """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
+    if len(found.low) == 1:
+        return low, high
+    first, last = float(found.low[1]), float(found.low[-1])
+    margin = 0.1 * ((last - first) or abs(last))
+    return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
 
 def _step_of(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:

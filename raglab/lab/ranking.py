@@ -54,7 +54,9 @@ def _orders(trace: Trace) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
         hit = chunk.astype(np.int64)
         yield name, FINAL, order_of_arm(trace.hits.rank[:, at, 0], hit)
         if (trace.hits.n_reranked[:, at, 0] > 0).any():
-            fused = np.where((chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf)
+            fused = np.where(
+                (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf
+            )
             yield name, FUSED, np.lexsort((chunk, fused))
 
 

@@ -11,12 +11,12 @@ from jinja2 import Environment, StrictUndefined
 
 from raglab import replay
 from raglab.lab import _findings as findings
-from raglab.lab import _sections as parts
-from raglab.lab._sections import Judged
+from raglab.lab import _parts as parts
+from raglab.lab._parts import Judged
 from raglab.lab._wording import Picture, Section, cut
 from raglab.metrics import TARGETS, Paired
-from raglab.policy import Policy
 from raglab.store._files import write_text
+from raglab.store.policies import Policy
 from raglab.values import Trace
 
 if TYPE_CHECKING:
@@ -93,12 +93,15 @@ def _rendered(title: str, sections: Sequence[Section]) -> str:
     return environment.from_string(source).render(title=title, sections=sections)
 
 
-def _judged(trace: Trace, policies: Mapping[str, Policy], arm: str | None, tuned: str, incumbent: str, split: str) -> Judged:
+def _judged(
+    trace: Trace, policies: Mapping[str, Policy], arm: str | None, tuned: str, incumbent: str, split: str
+) -> Judged:
     if not len(trace):
         msg = "a report needs at least one case, got none; check the split."
         raise ValueError(msg)
     if incumbent not in policies:
-        msg = f"policies must hold the incumbent, got {', '.join(policies) or 'none'} and incumbent={incumbent!r}; give its name as incumbent."
+        got = ", ".join(policies) or "none"
+        msg = f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its name as incumbent."
         raise ValueError(msg)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
@@ -110,7 +113,6 @@ def _judged(trace: Trace, policies: Mapping[str, Policy], arm: str | None, tuned
 def _check_trials(trials: pd.DataFrame | None) -> None:
     missing = [] if trials is None else [name for name in TARGETS if name not in trials.columns]
     if missing:
-        msg = f"trials must have the columns {', '.join(TARGETS)}, got none named {missing[0]}; pass the trials of a study."
+        rule = f"trials must have the columns {', '.join(TARGETS)}"
+        msg = f"{rule}, got none named {missing[0]}; pass the trials of a study."
         raise ValueError(msg)
-
-

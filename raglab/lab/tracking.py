@@ -41,7 +41,9 @@ class Tracked(NamedTuple):
         return f"http://127.0.0.1:5000/#/experiments/{self.experiment_id}/runs"
 
 
-def track(result: TuneResult, folder: str | Path = "mlruns", *, experiment: str = "tune", report: str | Path | None = None) -> Tracked:
+def track(
+    result: TuneResult, folder: str | Path = "mlruns", *, experiment: str = "tune", report: str | Path | None = None
+) -> Tracked:
     """Log a study as one MLflow run.
 
     Parameters (settings and the tuned policy), metrics (rates of every policy, best score and objectives by
@@ -63,7 +65,9 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, experiment: str 
     client = mlflow.MlflowClient(tracking_uri=uri)
     known = client.get_experiment_by_name(experiment)
     place = (root / "artifacts" / experiment).as_uri()
-    experiment_id = known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
+    experiment_id = (
+        known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
+    )
     tags = {
         "policy_id": result.policy.policy_id,
         "incumbent_id": result.incumbent.policy_id,
@@ -75,11 +79,18 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, experiment: str 
     run_id = run.info.run_id
     ended = "FAILED"
     try:
-        parameters = {**_plain(result.settings), **{f"tuned.{path}": value for path, value in result.policy.manifest.items()}}
-        client.log_batch(run_id, params=[Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in parameters.items()])
+        parameters = {
+            **_plain(result.settings),
+            **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
+        }
+        client.log_batch(
+            run_id, params=[Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in parameters.items()]
+        )
         series = _metrics(result)
         for start in range(0, len(series), 1000):
-            client.log_batch(run_id, metrics=[Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]])
+            client.log_batch(
+                run_id, metrics=[Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]]
+            )
         with tempfile.TemporaryDirectory() as scratch:
             _files(result, Path(scratch))
             client.log_artifacts(run_id, scratch)
@@ -103,7 +114,7 @@ def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
         (f"{row['policy']}.{name}", float(row[name]), 0)
         for row in result.comparison.to_dict("records")
         for name in RATES
-        if row[name] == row[name]  # noqa: PLR0124 - NaN is no metric
+        if row[name] == row[name]
     ]
     best = result.trials["score"].cummin()
     step = max(1, len(best) // 500)
@@ -127,11 +138,11 @@ def _report(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an 
         client.log_artifacts(run_id, str(figures), "figures")
 
 
-def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[str, Any], kinds: tuple[Any, Any, Any]) -> None:  # noqa: ANN401
+def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any], kinds: tuple[Any, Any, Any]) -> None:  # noqa: ANN401
     metric, param, tag = kinds
     run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
     values = {key: value for key, value in row.items() if "." in key}
-    scores = {key: float(row[key]) for key in (*RATES, "score") if row[key] == row[key]}  # noqa: PLR0124 - NaN is no metric
+    scores = {key: float(row[key]) for key in (*RATES, "score") if row[key] == row[key]}
     client.log_batch(
         run.info.run_id,
         metrics=[metric(key, value, 0, 0) for key, value in scores.items()],
@@ -145,7 +156,7 @@ def table_of(result: TuneResult) -> pd.DataFrame:
     """Policies × rates as text: value, interval and count."""
     import pandas as pd
 
-    def cell(row: Mapping[str, Any], name: str) -> str:
+    def cell(row: Mapping[Any, Any], name: str) -> str:
         k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
         if n == 0:
             return "- (0 of 0)"

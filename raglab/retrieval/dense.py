@@ -93,7 +93,7 @@ def dense_index(
     Raises:
       ValueError: the kind must be known, the vectors 2-dimensional.
     """
-    if vectors.ndim != 2:  # noqa: PLR2004
+    if vectors.ndim != 2:
         msg = f"vectors must have shape [N, dim], got {list(vectors.shape)}; stack one row a text."
         raise ValueError(msg)
     rows = np.ascontiguousarray(vectors, np.float32)

@@ -30,7 +30,7 @@ class Cells(NamedTuple):
 
     def of(self, column: str) -> Sequence[Any]:
         """Values of a column, all None where the frame has none."""
-        return self.columns.get(column) or [None] * self.size
+        return self.columns[column] if column in self.columns else [None] * self.size
 
     def error(self, row: int, column: str, rule: str, remedy: str, came: str | None = None) -> InputError:
         """Error about one cell; rows count from 0, as `frame.iloc` does."""
@@ -38,6 +38,8 @@ class Cells(NamedTuple):
 
     def typed(self, column: str, of: Callable[[Any], Any], rule: str, remedy: str) -> list[Any]:
         """Values of a column as `of` turns them, None where missing; `of` gives None for what breaks the rule."""
+        if not self.has(column):
+            return [None] * self.size
         out = []
         for row, value in enumerate(self.of(column)):
             found = None if value is None else of(value)
@@ -46,13 +48,13 @@ class Cells(NamedTuple):
             out.append(found)
         return out
 
-    def same(self, column: str, values: Sequence[Any], groups: Sequence[Any], of_what: str, remedy: str) -> None:
-        """Stop where rows of one group (None is no group) differ in a column."""
-        first: dict[Any, int] = {}
-        for row, (group, value) in enumerate(zip(groups, values, strict=True)):
-            if group is not None and values[first.setdefault(group, row)] != value:
-                before = f"{shown(values[first[group]])} in row {first[group]}"
-                came = f"{shown(value)} for {of_what} {shown(group)}, after {before}"
+    def same(self, column: str, values: Sequence[Any], first: Sequence[int], of_what: str, remedy: str) -> None:
+        """Stop where a row differs in a column from the first row of its group, `first`."""
+        if not self.has(column):
+            return
+        for row, (start, value) in enumerate(zip(first, values, strict=True)):
+            if values[start] != value:
+                came = f"{shown(value)} after {shown(values[start])} in row {start}"
                 raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
 
 
@@ -62,7 +64,7 @@ def cells_of(frame: pd.DataFrame, name: str) -> Cells:
     Raises:
       InputError: no DataFrame, no row, or two columns of one name.
     """
-    import pandas as pd  # noqa: PLC0415 - slow, and whoever calls this has it loaded
+    import pandas as pd
 
     where = Where(name)
     if not isinstance(frame, pd.DataFrame):

@@ -53,11 +53,12 @@ def cases_of(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     for column in TEXTS:
         stated[column] = cells.typed(column, text, "a string", _AS_TEXT)
     remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
+    first = _first_rows(rows)
     for column, found in stated.items():
-        cells.same(column, found, [keys[number] for number in rows], "a case", remedy)
+        cells.same(column, found, [first[number] for number in rows], "a case", remedy)
     stated["expect_status"] = stated.pop(label)
     cases = []
-    for number, row in enumerate(_first_rows(rows)):
+    for number, row in enumerate(first):
         record = {column: found[row] for column, found in stated.items() if found[row] is not None}
         record |= {column: list(record[column]) for column in LISTS if column in record}
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
@@ -69,12 +70,15 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
     """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
 
     Args:
+      cells: of the frame.
       of_hit: columns that must be empty in a row without a passage.
     """
     ids = names(cells, "hit_id")
-    for column in of_hit:
-        for row, (hit, value) in enumerate(zip(ids, cells.of(column), strict=True)):
-            if hit is None and value is not None:
+    nothing = [row for row, hit in enumerate(ids) if hit is None]
+    for column in filter(cells.has, of_hit):
+        for row in nothing:
+            value = cells.of(column)[row]
+            if value is not None:
                 rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
                 raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown(value))
     columns: dict[str, Sequence[Any]] = {
@@ -84,12 +88,14 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
     }
     for column in ("text", "page_label", *TAG_KEYS):
         columns[column] = cells.typed(column, text, "a string", _AS_TEXT)
-    for column, found in columns.items():
-        cells.same(column, found, ids, "a hit_id", "correct it, or name the passages apart")
     number: dict[str, int] = {}
     rows = [-1 if hit is None else number.setdefault(hit, len(number)) for hit in ids]
+    first = _first_rows(rows)
+    of_row = [first[place] if place >= 0 else row for row, place in enumerate(rows)]
+    for column, found in columns.items():
+        cells.same(column, found, of_row, "a hit_id", "correct it, or name the passages apart")
     chunks = []
-    for hit, row in zip(number, _first_rows(rows), strict=True):
+    for hit, row in zip(number, first, strict=True):
         of = {column: found[row] for column, found in columns.items()}
         tags = {key: of[key] for key in TAG_KEYS if of[key] is not None}
         source, said = of["source"] or flat_name(hit), of["text"] or ""

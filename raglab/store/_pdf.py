@@ -32,7 +32,7 @@ def pdf_pages(path: Path, max_file_bytes: int) -> tuple[Page, ...]:
 
 
 def _pages(raw: bytes, where: Where) -> tuple[Page, ...]:
-    from pypdf import PdfReader  # noqa: PLC0415 - slow, and few corpora have PDFs
+    from pypdf import PdfReader
 
     reader = PdfReader(BytesIO(raw))
     if reader.is_encrypted:

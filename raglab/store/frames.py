@@ -68,7 +68,9 @@ def trace_from_frame(
       `expect_option`, `answer`, `intent`, `doctype`, `split`, `notes`: of the case, the same in each of its rows.
 
     Args:
-      score: what the column `score` holds. policy: whose patterns are measured at once (others later, on replay).
+      frame: one row a hit.
+      score: what the column `score` holds.
+      policy: whose patterns are measured at once (others later, on replay).
       name: of the collection, of the arm where there is no such column, and of the frame in errors.
 
     Returns: Q cases and C chunks in the order of their first rows; K hits, as many as the longest case has, by
@@ -231,7 +233,8 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
         )
         rank = np.array([-1 if value is None else value for value in given])
         order = hits[np.lexsort((rank[hits], at.cell[hits]))]
-        wrong = order[rank[order] != at.within(order)]
+        wrong = hits[rank[hits] < 0]
+        wrong = wrong if len(wrong) else order[rank[order] != at.within(order)]
         if len(wrong):
             row = int(wrong.min())
             rule = "rank must count 0, 1, 2, … within a case, arm and depth"

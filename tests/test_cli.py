@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from raglab.cli import app
+
+COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")
+PAGES = {
+    "home.md": ("home", "The excess under the home policy is 350 pounds for each claim."),
+    "fleet.md": ("motor_fleet", "The excess under the fleet policy is 1,000 pounds for each vehicle."),
+    "cargo.md": ("marine_cargo", "Cargo is insured from warehouse to warehouse."),
+}
+CASES = [
+    {"id": "q1", "query": "what is the excess under the home policy", "expect_status": "ok", "expect_sources": ["home.md#1"]},
+    {"id": "q2", "query": "from where to where is cargo insured", "expect_status": "ok", "expect_sources": ["cargo.md#1"]},
+    {"id": "q3", "query": "how do I bake bread", "expect_status": "refuse"},
+    {"id": "q4", "query": "what is the excess", "expect_status": "ambiguous"},
+]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with three documents, eight cases in two splits, and their trace."""
+    folder = tmp_path_factory.mktemp("cli")
+    (folder / "documents").mkdir()
+    for name, (domain, text) in PAGES.items():
+        (folder / "documents" / name).write_text(f"---\ntitle: {domain}\ndomain: {domain}\n---\n{text}\n", encoding="utf-8")
+    rows = [{**case, "id": f"{split}-{case['id']}", "split": split} for split in ("tune", "report") for case in CASES]
+    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(folder / "t.parquet"), "--quiet", "--json"])
+    assert done.exit_code == 0, done.output
+    return folder
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_an_example(command: str) -> None:
+    """Each command says what it does and how it is called."""
+    shown = CliRunner().invoke(app, [command, "--help"])
+    assert shown.exit_code == 0
+    assert "Example: raglab" in shown.output or command == "demo"
+
+
+def test_no_command_shows_the_help() -> None:
+    """The exit codes stand there too."""
+    assert "Exit codes" in CliRunner().invoke(app, []).output
+
+
+def test_the_published_policy_is_printed_with_its_id() -> None:
+    """`raglab policy` is a policy file that can be edited."""
+    shown = json.loads(CliRunner().invoke(app, ["policy", "--json"]).output)
+    assert shown["l2"]["max_l2"] == 0.8
+    assert len(shown["policy_id"]) == 12
+
+
+def test_what_is_refused_is_one_line_and_exit_code_1(tmp_path: Path) -> None:
+    """No stack for a user's mistake."""
+    bad = tmp_path / "p.yaml"
+    bad.write_text("similarity: {min_similarity: 70}\n", encoding="utf-8")
+    for call in (["policy", "-p", str(bad)], ["decide", str(tmp_path / "none.parquet")]):
+        done = CliRunner().invoke(app, call)
+        assert done.exit_code == 1
+        assert done.stderr.startswith("raglab: ")
+        assert done.stderr.count("\n") == 1
+    assert "min_similarity" in CliRunner().invoke(app, ["policy", "-p", str(bad)]).stderr
+
+
+def test_wrong_usage_is_exit_code_2() -> None:
+    """As everywhere."""
+    assert CliRunner().invoke(app, ["decide"]).exit_code == 2
+
+
+@pytest.mark.slow
+def test_decide_prints_every_case(world: Path) -> None:
+    """A row a case in JSON, as a table, and as CSV."""
+    out = world / "decisions.csv"
+    call = ["decide", str(world / "t.parquet"), "--out", str(out)]
+    rows = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    assert [row["case_id"] for row in rows] == [f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES]
+    assert "confidence" in CliRunner().invoke(app, call).stdout
+    assert len(out.read_text(encoding="utf-8").splitlines()) == 9
+
+
+@pytest.mark.slow
+def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
+    """Gate by gate, and the smallest change of one threshold."""
+    call = ["decide", str(world / "t.parquet"), "--case", "tune-q1"]
+    shown = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    assert shown["checks"][0]["gate"] == "domain"
+    assert shown["flips"]
+    assert "would flip it" in CliRunner().invoke(app, call).stdout
+    assert CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "none"]).exit_code == 1
+
+
+@pytest.mark.slow
+def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
+    """Neither and both are refused."""
+    trace = str(world / "t.parquet")
+    steps = json.loads(CliRunner().invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"]).stdout)
+    assert (steps[0]["low"], steps[-1]["high"]) == (-1.0, 1.0)
+    (world / "p.yaml").write_text("similarity: {enabled: false}\n", encoding="utf-8")
+    rows = json.loads(CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout)
+    assert rows[0]["false_refusal_rate_n"] == 4
+    assert CliRunner().invoke(app, ["sweep", trace]).exit_code == 1
+
+
+@pytest.mark.slow
+def test_tune_and_report_write_what_they_name(world: Path) -> None:
+    """Policy, report and batches; the policy loads and is reported again."""
+    trace, out = str(world / "t.parquet"), world / "tuned"
+    done = CliRunner().invoke(app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"])
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert {row["policy"] for row in told["comparison"]} >= {"defaults", "tuned", "always-answer", "always-refuse"}
+    assert Path(told["report"]).is_file()
+    page = world / "again.html"
+    done = CliRunner().invoke(app, ["report", trace, "-p", told["policy"], "--split", "report", "-o", str(page)])
+    assert done.exit_code == 0, done.output
+    assert page.is_file()

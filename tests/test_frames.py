@@ -1,0 +1,461 @@
+"""Traces from DataFrames: worked examples first, then what each wrong cell is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raglab.policy import Policy
+from raglab.replay import decide
+from raglab.store._errors import InputError
+from raglab.store.frames import Score, trace_from_frame
+from raglab.store.traces import Trace
+from raglab.values import FLOAT_FIELDS, Case, Chunk
+from worlds import ENTITIES, random_trace
+
+NAN = float("nan")
+EXCESS, CUP = "the excess?", "who won the cup?"
+UNSURE = Policy.from_mapping({"confidence": {"enabled": False}})
+
+
+def frame_of(*rows: Sequence[Any], columns: str = "query hit_id score label", **more: Any) -> pd.DataFrame:
+    """Frame of rows, with further columns."""
+    return pd.DataFrame(rows, columns=columns.split()).assign(**{key: list(more[key]) for key in more})
+
+
+def three(**more: Any) -> pd.DataFrame:
+    """Frame of two questions: the first has hits a and b, the second b."""
+    return frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), (CUP, "b", 0.1, "refuse"), **more)
+
+
+def refusal(frame: pd.DataFrame, score: Any = "cosine") -> str:
+    """Message with which a frame is refused."""
+    with pytest.raises(InputError) as caught:
+        trace_from_frame(frame, score=score)
+    return str(caught.value)
+
+
+def told(message: str, *parts: str) -> None:
+    """Check that a message holds all parts."""
+    missing = [part for part in parts if part not in message]
+    assert not missing, f"{missing} not in {message!r}"
+
+
+def row_of(trace: Trace, name: str, case: int = 0, arm: int = 0, depth: int = 0) -> list[Any]:
+    """Values of one field of the hits of a case."""
+    values: list[Any] = getattr(trace.hits, name)[case, arm, depth].tolist()
+    return values
+
+
+class TestByHead:
+    """Frames that can be followed by head."""
+
+    def test_two_questions(self) -> None:
+        """Cosines 0.9 and 0.6 are squared distances 0.2 and 0.8; the second question has one hit and is padded."""
+        trace = trace_from_frame(three())
+        assert trace.cases == (Case("q1", EXCESS, "ok"), Case("q2", CUP, "refuse"))
+        assert trace.chunks == (Chunk("a", "", "a"), Chunk("b", "", "b"))
+        assert trace.arms == ("frame",)
+        assert trace.hits.chunk.tolist() == [[[[0, 1]]], [[[1, -1]]]]
+        assert trace.hits.rank.tolist() == [[[[0, 1]]], [[[0, -1]]]]
+        assert row_of(trace, "cosine") == [0.9, 0.6]
+        assert row_of(trace, "l2") == [2 - 2 * 0.9, 2 - 2 * 0.6]
+        assert trace.hits.n_reranked.tolist() == [[[0]], [[0]]]
+        assert np.isnan([getattr(trace.hits, name)[1, 0, 0, 1] for name in FLOAT_FIELDS]).all()
+
+    def test_two_decisions(self) -> None:
+        """The published thresholds without the gate of confidence answer the first and refuse the second by l2 1.8."""
+        said = decide(trace_from_frame(three()), UNSURE).frame()
+        assert said["status"].tolist() == ["ok", "refuse"]
+        assert said["stage"].tolist() == ["gap", "l2"]
+        assert said["sources"].tolist() == [["a#n/a", "b#n/a"], []]
+        assert said["passes"].tolist() == [True, True]
+
+    def test_without_a_probability_confidence_is_zero(self) -> None:
+        """A frame of cosines alone says nothing about confidence, and missing never passes."""
+        said = decide(trace_from_frame(three()), Policy.from_mapping()).frame()
+        assert said["stage"].tolist() == ["confidence", "l2"]
+        probable = trace_from_frame(three(s_rerank=[0.8, 0.2, 0.1]))
+        assert decide(probable, Policy.from_mapping()).frame()["confidence"].tolist() == [80.0, 10.0]
+
+    def test_distances(self) -> None:
+        """With score l2, 0.2 is cosine 0.9, and the smallest distance ranks first."""
+        trace = trace_from_frame(frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", 0.25, "ok")), score="l2")
+        assert row_of(trace, "l2") == [0.25, 0.5]
+        assert row_of(trace, "cosine") == [0.875, 0.75]
+        assert row_of(trace, "chunk") == [1, 0]
+        assert row_of(trace, "rank") == [0, 1]
+
+    def test_probabilities(self) -> None:
+        """With score probability the hits are reranked, ranked by it, and laid out by the cosine beside it."""
+        rows = ((EXCESS, "a", 0.2, "ok"), (EXCESS, "b", 0.7, "ok"), (EXCESS, "c", 0.5, "ok"))
+        trace = trace_from_frame(frame_of(*rows, cosine=[0.75, 0.5, 0.625]), score="probability")
+        assert row_of(trace, "chunk") == [0, 2, 1]
+        assert row_of(trace, "s_rerank") == [0.2, 0.5, 0.7]
+        assert row_of(trace, "rank") == [2, 1, 0]
+        assert row_of(trace, "l2") == [0.5, 0.75, 1.0]
+        assert trace.hits.n_reranked.tolist() == [[[3]]]
+        assert decide(trace, Policy.from_mapping()).frame()["confidence"].tolist() == [70.0]
+
+    def test_probabilities_alone(self) -> None:
+        """Without distances their measurements are missing and their gate refuses."""
+        trace = trace_from_frame(frame_of((EXCESS, "a", 0.9, "ok")), score="probability")
+        assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
+        assert decide(trace, Policy.from_mapping()).frame()["stage"].tolist() == ["l2"]
+
+    def test_a_case_without_hits(self) -> None:
+        """A row without hit_id is a case that found nothing, and is refused as such."""
+        frame = frame_of((EXCESS, "a", 0.9, "ok"), (CUP, None, None, "refuse"))
+        trace = trace_from_frame(frame)
+        assert trace.hits.chunk.tolist() == [[[[0]]], [[[-1]]]]
+        assert decide(trace, UNSURE).frame()["stage"].tolist() == ["gap", "no_hits"]
+
+    def test_only_cases_without_hits(self) -> None:
+        """A frame that found nothing at all has K = 1, empty, and is decided."""
+        trace = trace_from_frame(frame_of((EXCESS, None, None, "ok"), (CUP, NAN, NAN, "refuse")))
+        assert trace.hits.chunk.shape == (2, 1, 1, 1)
+        assert decide(trace, UNSURE).frame()["stage"].tolist() == ["no_hits", "no_hits"]
+
+    def test_ties(self) -> None:
+        """Equal scores rank in the order of the rows and are laid out in the order of the chunks."""
+        first = [("p", "x", 0.5, "ok"), ("p", "y", 0.5, "ok"), ("p", "z", 0.75, "ok")]
+        second = [("q", "z", 0.5, "ok"), ("q", "y", 0.5, "ok"), ("q", "x", 0.5, "ok")]
+        trace = trace_from_frame(frame_of(*first, *second))
+        assert row_of(trace, "chunk", 0) == [2, 0, 1]
+        assert row_of(trace, "rank", 0) == [0, 1, 2]
+        assert row_of(trace, "chunk", 1) == [0, 1, 2]
+        assert row_of(trace, "rank", 1) == [2, 1, 0]
+
+    def test_a_reranked_head(self) -> None:
+        """Hits with s_rerank come first by it, the rest follows by score."""
+        rows = [("q", name, score, "ok") for name, score in zip("abcd", (0.9, 0.8, 0.7, 0.95), strict=True)]
+        trace = trace_from_frame(frame_of(*rows, s_rerank=[0.25, 0.5, NAN, NAN], s_raw=[-1.0, 0.0, NAN, NAN]))
+        assert row_of(trace, "chunk") == [3, 0, 1, 2]
+        assert row_of(trace, "rank") == [2, 1, 0, 3]
+        assert trace.hits.n_reranked.tolist() == [[[2]]]
+
+    def test_a_given_rank(self) -> None:
+        """A rank of its own is kept, and the chosen hits follow it."""
+        rows = [("q", name, 0.9 - n / 10, "ok") for n, name in enumerate("abc")]
+        trace = trace_from_frame(frame_of(*rows, rank=[2, 0, 1]))
+        assert row_of(trace, "rank") == [2, 0, 1]
+        policy = Policy.from_mapping({"chosen": {"final_k": 1}, "confidence": {"enabled": False}})
+        assert decide(trace, policy).frame()["sources"].tolist() == [["b#n/a"]]
+
+    def test_passages_and_cases_in_full(self) -> None:
+        """Every column lands in its field; tags that are missing are left out."""
+        frame = frame_of(
+            ("k7", EXCESS, 12, 0.75, "ambiguous", "The excess is 5.", "docs/a.md", 3, "iii", "motor", None, ["fleet"]),
+            ("k7", EXCESS, 34, 0.5, "ambiguous", "Nothing.", "docs/b.md", None, None, None, "2", None),
+            columns="case_id query hit_id score expect_status text source page page_label domain version entities",
+            expect_sources=[["a.md#3"]] * 2,
+            expect_sources_any=[("b.md",)] * 2,
+            selected_sources=[np.array(["a.md"])] * 2,
+            min_sources=[1, 1],
+            expect_option=[2, 2],
+            answer=["5", "5"],
+            intent=["lookup", "lookup"],
+            doctype=["contract", "contract"],
+            split=["tune", "tune"],
+            notes=["n", "n"],
+            s_hybrid=[1.0, 0.5],
+            s_raw=[2.0, NAN],
+            s_rerank=[0.875, NAN],
+            anchor_similarity=[0.25, -0.25],
+            signature_similarity=[0.375, NAN],
+        )
+        trace = trace_from_frame(frame)
+        assert trace.chunks == (
+            Chunk("12", "The excess is 5.", "docs/a.md", 3, "iii", {"domain": "motor"}, ("fleet",)),
+            Chunk("34", "Nothing.", "docs/b.md", None, None, {"version": "2"}, ()),
+        )
+        assert trace.cases == (
+            Case(
+                "k7",
+                EXCESS,
+                "ambiguous",
+                ("a.md#3",),
+                ("b.md",),
+                1,
+                ("a.md",),
+                2,
+                "5",
+                "lookup",
+                "contract",
+                "tune",
+                "n",
+            ),
+        )
+        assert row_of(trace, "s_hybrid") == [1.0, 0.5]
+        assert row_of(trace, "anchor_sim") == [0.25, -0.25]
+        assert row_of(trace, "sig_sim")[0] == row_of(trace, "sig_sim_strict")[0] == 0.375
+        assert np.isnan([row_of(trace, name)[1] for name in ("s_raw", "s_rerank", "sig_sim", "sig_sim_strict")]).all()
+
+    def test_arms_and_depths(self) -> None:
+        """Rows of two arms and two depths land on their axes; a depth that found nothing has its row."""
+        rows = [
+            (EXCESS, "a", 0.5, "ok", "mine", 0),
+            (EXCESS, "b", 0.75, "ok", "mine", 1),
+            (EXCESS, None, None, "ok", "yours", 0),
+            (EXCESS, "a", 0.25, "ok", "yours", 1),
+        ]
+        trace = trace_from_frame(frame_of(*rows, columns="query hit_id score label arm depth"))
+        assert trace.arms == ("mine", "yours")
+        assert trace.hits.chunk.tolist() == [[[[0], [1]], [[-1], [0]]]]
+
+    def test_one_query_in_two_cases(self) -> None:
+        """A case_id tells apart cases that ask the same with different labels."""
+        trace = trace_from_frame(frame_of((1, EXCESS, "a", 0.9, "ok"), (2, EXCESS, "a", 0.9, "refuse"),
+                                          columns="case_id query hit_id score label"))  # fmt: skip
+        assert [(case.id, case.expect_status) for case in trace.cases] == [("1", "ok"), ("2", "refuse")]
+
+    def test_a_hit_id_with_a_slash_is_its_own_file(self) -> None:
+        """Passages without a source are documents of their own, also where ids share their last part."""
+        trace = trace_from_frame(frame_of((EXCESS, "x/1", 0.9, "ok"), (EXCESS, "y/1", 0.6, "ok")))
+        assert [chunk.file_name for chunk in trace.chunks] == ["x%2F1", "y%2F1"]
+
+    def test_patterns_of_a_policy(self) -> None:
+        """The given policy's patterns are measured at once; others are measured on replay, to the same decisions."""
+        policy = UNSURE.replace("patterns.deny", ("cup",), "patterns.entities", {"fleet": ("fleet",)})
+        frame = three(text=["the fleet", "the hull", "the hull"])
+        eager, late = trace_from_frame(frame, policy=policy), trace_from_frame(frame)
+        assert eager.pattern_hits is not None
+        assert eager.pattern_hits.counts[:, 0].tolist() == [0, 1]
+        assert eager.pattern_hits.chunk_entities == (("fleet",), ())
+        assert decide(eager, policy).frame().equals(decide(late, policy).frame())
+
+
+class TestValues:
+    """Numbers and kinds of cells as pandas holds them."""
+
+    def test_float64_as_given(self, tmp_path: Path) -> None:
+        """0.1 + 0.2 comes back to the bit, through the file too; a float32 column keeps what it holds."""
+        frame = frame_of((EXCESS, "a", 0.1 + 0.2, "ok"), (EXCESS, "b", 0.1, "ok"))
+        trace = trace_from_frame(frame)
+        trace.save(tmp_path / "t.parquet")
+        assert row_of(Trace.load(tmp_path / "t.parquet"), "cosine") == [0.1 + 0.2, 0.1]
+        narrow = trace_from_frame(frame.astype({"score": "float32"}))
+        assert row_of(narrow, "cosine") == [float(np.float32(0.1 + 0.2)), float(np.float32(0.1))]
+
+    @pytest.mark.parametrize("kind", ["object", "string", "str", "category", "string[pyarrow]"])
+    def test_kinds_of_text(self, kind: str) -> None:
+        """Columns of any kind of string give the same trace."""
+        frame = three(text=["x", "y", "y"])
+        other = frame.astype({"query": kind, "hit_id": kind, "label": kind, "text": kind})
+        assert trace_from_frame(other).fingerprint == trace_from_frame(frame).fingerprint
+
+    @pytest.mark.parametrize("kind", ["float64", "Int64", "int64[pyarrow]", "object"])
+    def test_kinds_of_integers(self, kind: str) -> None:
+        """Integers beside missing ones, as floats or nullable, are integers."""
+        frame = frame_of((EXCESS, 1, 0.9, "ok"), (CUP, None, None, "refuse"), page=[2, None])
+        frame = frame.astype({"hit_id": kind, "page": kind})
+        assert trace_from_frame(frame).chunks == (Chunk("1", "", "1", 2),)
+
+    def test_the_index_is_not_read(self) -> None:
+        """Rows count by position: a filtered and a renumbered frame give the same trace."""
+        frame = three()
+        assert trace_from_frame(frame.set_axis([7, 7, 3])).fingerprint == trace_from_frame(frame).fingerprint
+
+    def test_the_frame_is_left_alone(self) -> None:
+        """Making a trace changes nothing in the frame."""
+        frame = three(page=[1, 2, 2])
+        before = frame.copy(deep=True)
+        trace_from_frame(frame)
+        pd.testing.assert_frame_equal(frame, before)
+
+    def test_fingerprint(self) -> None:
+        """The same content gives the same fingerprint; a score, text, label or name changes it, a policy does not."""
+        known = trace_from_frame(three()).fingerprint
+        assert trace_from_frame(three(), policy=UNSURE.replace("patterns.deny", ("x",))).fingerprint == known
+        changed = [three().replace({column: {old: new}}) for column, old, new in (
+            ("score", 0.6, 0.61), ("hit_id", "a", "c"), ("label", "refuse", "ok"), ("query", CUP, "cup?"))]  # fmt: skip
+        others = {trace_from_frame(frame).fingerprint for frame in (*changed, three(text=["x", "y", "y"]))}
+        others.add(trace_from_frame(three(), name="mine").fingerprint)
+        assert len(others | {known}) == len(changed) + 3
+
+
+def as_frame(trace: Any) -> pd.DataFrame:
+    """Rows of the hits of a drawn trace, one hit a chunk of its own where a case hits a chunk twice."""
+    rows = []
+    for (q, arm, depth), number in np.ndenumerate(np.empty(trace.hits.n_reranked.shape)):
+        del number
+        case, seen = trace.cases[q], set()
+        for place, chunk in enumerate(trace.hits.chunk[q, arm, depth].tolist()):
+            l2 = trace.hits.l2[q, arm, depth, place]
+            if chunk < 0 or chunk in seen or np.isnan(l2):
+                continue
+            seen.add(chunk)
+            rows.append(_row(case, trace.chunks[chunk], trace.arms[arm], depth) | {"score": float(l2)})
+        if not seen:
+            rows.append(_row(case, None, trace.arms[arm], depth))
+    return pd.DataFrame(rows)
+
+
+def _row(case: Case, chunk: Chunk | None, arm: str, depth: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "case_id": case.id,
+        "query": case.query,
+        "label": case.expect_status,
+        "arm": arm,
+        "depth": depth,
+    }
+    row |= {name: list(getattr(case, name)) for name in ("expect_sources", "expect_sources_any", "selected_sources")}
+    row |= {"min_sources": case.min_sources, "hit_id": None, "score": None}
+    if chunk is not None:
+        row |= {"hit_id": chunk.chunk_id, "text": chunk.text, "source": chunk.source, "page": chunk.page}
+        row |= {"page_label": chunk.page_label, "entities": list(chunk.entities), **chunk.tags}
+    return row
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_round_trip_decides_alike(tmp_path: Path, seed: int) -> None:
+    """Drawn frames with ties, arms and depths decide the same after save and load, under every arm."""
+    frame = as_frame(random_trace(seed, n_cases=8, arms=2, depths=2))
+    trace = trace_from_frame(frame, score="l2")
+    trace.save(tmp_path / "t.parquet")
+    again = Trace.load(tmp_path / "t.parquet")
+    assert again.fingerprint == trace.fingerprint
+    policy = UNSURE.replace("patterns.entities", ENTITIES, "similarity.min_similarity", 0.5)
+    for arm in trace.arms:
+        assert decide(again, policy, arm).frame().equals(decide(trace, policy, arm).frame())
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_order_of_the_cases_is_irrelevant(seed: int) -> None:
+    """Cases in another order get the same decisions where no two hits tie, which the order of chunks would settle."""
+    frame = as_frame(random_trace(seed, n_cases=8)).drop(columns="min_sources")
+    frame["score"] += pd.to_numeric(frame["hit_id"]) / 1000
+    other = frame.sort_values("case_id", ascending=False, kind="stable")
+    said = [decide(trace_from_frame(one, score="l2"), UNSURE).frame().set_index("case_id") for one in (frame, other)]
+    assert said[0]["status"].to_dict() == said[1]["status"].to_dict()
+
+
+class TestRefused:
+    """What breaks a rule stops with row, column, rule, what came and remedy."""
+
+    @pytest.mark.parametrize("column", ["query", "hit_id", "score"])
+    def test_a_missing_column(self, column: str) -> None:
+        """A required column is named, with those there are."""
+        message = refusal(three().drop(columns=column))
+        told(message, f"frame: the column {column} is required", "got only", "label", f"rename to {column}")
+
+    def test_labels(self) -> None:
+        """A frame has label or expect_status, not none and not both."""
+        told(refusal(three().drop(columns="label")), "the column label or expect_status", "only query, hit_id, score")
+        told(refusal(three(expect_status=["ok", "ok", "refuse"])), "label or expect_status, got both")
+
+    def test_an_unknown_column(self) -> None:
+        """A column that nobody reads is refused with the nearest name; two of one name are too."""
+        told(refusal(three(sourse=["x", "y", "y"])), "got 'sourse'", "rename it to source", 'drop(columns=["sourse"])')
+        told(refusal(three(wall_time=[1, 2, 3])), "got 'wall_time'; write frame.drop")
+        twice = pd.concat([three(), three()[["score"]]], axis=1)
+        told(refusal(twice), "different names, got 'score' twice")
+
+    def test_no_frame(self) -> None:
+        """A list of rows and an empty frame are refused."""
+        told(refusal([{"query": "x"}]), "must be a pandas DataFrame, got list")  # type: ignore[arg-type]
+        told(refusal(three().iloc[:0]), "at least one row")
+
+    def test_an_unknown_score(self) -> None:
+        """The argument score is one of three."""
+        told(refusal(three(), "similarity"), "score must be one of cosine, l2, probability, got 'similarity'")
+
+    @pytest.mark.parametrize(("score", "column"), [("cosine", "cosine"), ("l2", "l2"), ("probability", "s_rerank")])
+    def test_a_measurement_twice(self, score: Score, column: str) -> None:
+        """The score and a column of what it is are not both read."""
+        told(refusal(three(**{column: [0.5, 0.5, 0.5]}), score), f"is the {column}, which must be given once")
+
+    @pytest.mark.parametrize(
+        ("score", "value", "parts"),
+        [
+            ("cosine", 1.3, ("row 1, column score", "a cosine, from -1 to 1", "got 1.3", 'use score="l2"')),
+            ("cosine", -1.3, ("from -1 to 1", "got -1.3")),
+            ("cosine", np.inf, ("from -1 to 1", "got inf")),
+            ("cosine", 1.0000001, ("got 1.0000001", "it is rounding", 'frame["score"].clip(-1, 1)')),
+            ("l2", 4.5, ("row 1, column score", "from 0 to 4", "got 4.5", "normalise")),
+            ("l2", -0.5, ("from 0 to 4", "got -0.5")),
+            ("l2", -1e-8, ("it is rounding", 'frame["score"].clip(0, 4)')),
+            ("probability", 3.2, ("row 1, column score", "from 0 to 1", "got 3.2", "logit", "sigmoid")),
+            ("cosine", None, ("row 1, column score", "a hit must have a score", "missing")),
+            ("l2", NAN, ("row 1, column score", "a hit must have a score")),
+            ("cosine", "0.6", ("row 1, column score", "got '0.6'", "without quotes")),
+            ("cosine", True, ("row 1, column score", "got True")),
+        ],
+    )
+    def test_scores(self, score: Score, value: Any, parts: tuple[str, ...]) -> None:
+        """A score out of its range, missing or no number is told with its row, its unit and what it may be instead."""
+        rows = frame_of((EXCESS, "a", 0.5, "ok"), (EXCESS, "b", value, "ok")).astype({"score": "object"})
+        told(refusal(rows, score), *parts)
+
+    @pytest.mark.parametrize(
+        ("column", "values", "parts"),
+        [
+            ("label", ["ok", "yes", "refuse"], ("row 1", "one of ok, refuse, ambiguous", "got 'yes'")),
+            ("label", ["ok", None, "refuse"], ("row 1, column label", "must not be missing")),
+            ("label", ["ok", "refuse", "refuse"], ("row 1", "a case must have one label", "in row 0", "by case_id")),
+            ("query", [EXCESS, None, CUP], ("row 1, column query", "must not be missing")),
+            ("query", [EXCESS, 7, CUP], ("row 1, column query", "must be a string", "got 7")),
+            ("hit_id", ["a", "a", "b"], ("row 1, column hit_id", "once", "got 'a'", "case 'q1'")),
+            ("hit_id", ["a", None, "b"], ("row 1", "must have no score", "fill hit_id")),
+            ("hit_id", ["a", 2, "b"], ("row 1, column hit_id", "all strings or all integers", "astype(str)")),
+            ("hit_id", ["a", " ", "b"], ("row 1, column hit_id", "not blank")),
+            ("hit_id", [1.5, 2.0, 3.0], ("row 0, column hit_id", "got 1.5")),
+            ("case_id", ["x", "x", "x"], ("row 2, column query", "a case must have one query", CUP)),
+            ("case_id", ["x", None, "y"], ("row 1, column case_id", "must not be missing")),
+            ("text", ["x", "y", "z"], ("row 2, column text", "a hit_id must have one text", "'z'", "'y' in row 1")),
+            ("text", ["x", "y", None], ("row 2, column text", "a hit_id must have one text", "got None")),
+            ("text", ["x", 5, 5], ("row 1, column text", "must be a string")),
+            ("source", ["x", "y", "z"], ("row 2, column source", "a hit_id must have one source")),
+            ("source", ["x", " ", " "], ("row 1, column source", "not blank")),
+            ("domain", ["x", "y", "z"], ("row 2, column domain", "a hit_id must have one domain")),
+            ("page", [1, 0, 0], ("row 1, column page", "an integer from 1", "got 0", "page_label")),
+            ("page", [1, 2.5, 2.5], ("row 1, column page", "got 2.5")),
+            ("entities", [["x"], "y", "y"], ("row 1, column entities", "a list of strings", "got 'y'")),
+            ("entities", [["x"], [1], [1]], ("row 1, column entities", "a list of strings")),
+            ("expect_sources", ["a.md", "a.md", None], ("row 0, column expect_sources", "a list of strings")),
+            ("expect_sources", [["a"], ["b"], None], ("row 1, column expect_sources", "one expect_sources")),
+            ("expect_sources", [["d/a"], ["d/a"], None], ("row 0", "expect_sources must be file names without folder")),
+            ("min_sources", [-1, -1, 0], ("row 0, column min_sources", "at least 0", "got -1")),
+            ("split", ["tune", "report", None], ("row 1, column split", "a case must have one split")),
+            ("rank", [0, 2, 0], ("row 1, column rank", "count 0, 1, 2", "got 2")),
+            ("rank", [0, 0, 0], ("row 1, column rank", "count 0, 1, 2")),
+            ("rank", [1, 2, 1], ("row 0, column rank", "number the hits from 0")),
+            ("rank", [0, None, 0], ("row 1, column rank", "count 0, 1, 2", "got None")),
+            ("s_rerank", [0.5, 1.5, 0.5], ("row 1, column s_rerank", "a probability", "s_raw")),
+            ("s_hybrid", [0.5, 30, 0.5], ("row 1, column s_hybrid", "maximum")),
+            ("s_raw", [0.5, np.inf, 0.5], ("row 1, column s_raw", "finite")),
+            ("anchor_similarity", [0.5, 2, 0.5], ("row 1, column anchor_similarity", "a cosine", "got 2.0")),
+            ("signature_similarity", [0.5, -2, 0.5], ("row 1, column signature_similarity", "a cosine")),
+            ("l2", [0.2, 0.9, 1.8], ("row 1, column l2", "2 - 2 * cosine", "0.9 beside cosine 0.6", "square it")),
+            ("arm", ["x", None, "x"], ("row 1, column arm", "must not be missing")),
+            ("arm", ["x", "x", "y"], ("rows in every arm and depth", "none for case 'q1', arm 'y', depth 0")),
+            ("depth", [0, 1, 0], ("rows in every arm and depth", "none for case 'q2', arm 'frame', depth 1")),
+            ("depth", [0, 2, 0], ("row 1, column depth", "without a gap", "got 2")),
+            ("depth", [0, -1, 0], ("row 1, column depth", "an integer from 0", "got -1")),
+        ],
+    )
+    def test_cells(self, column: str, values: list[Any], parts: tuple[str, ...]) -> None:
+        """Each rule of a cell is told with row, column, what came and the remedy."""
+        told(refusal(three().assign(**{column: pd.Series(values, dtype="object")})), "frame", *parts)
+
+    def test_rank_against_the_reranker(self) -> None:
+        """A given rank that puts a hit without s_rerank before one with it is refused."""
+        frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 0.6, "ok"), rank=[0, 1], s_rerank=[NAN, 0.5])
+        told(refusal(frame), "row 1, column rank", "hits with s_rerank must come before those without, got rank 1")
+
+    def test_nothing_beside_hits(self) -> None:
+        """A row without hit_id beside hits of its case, or twice, is refused."""
+        frame = frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, None, None, "ok"))
+        told(refusal(frame), "row 1, column hit_id", "must be the only one")
+        told(refusal(frame_of((EXCESS, None, None, "ok"), (EXCESS, None, None, "ok"))), "must be the only one")
+        told(refusal(frame_of((EXCESS, None, None, "ok"), text=["x"])), "row 0, column text", "must have no text")
+
+    def test_the_name_stands_in_the_message(self) -> None:
+        """Errors name the frame as the caller does."""
+        with pytest.raises(InputError, match=r"^mine, row 1, column score: "):
+            trace_from_frame(frame_of((EXCESS, "a", 0.9, "ok"), (EXCESS, "b", 7, "ok")), name="mine")

@@ -1,0 +1,229 @@
+"""The compiled kernel, the sweep and one case at a time say the same of every cell, ties and gaps included."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raglab import replay
+from raglab.chain import STAGES, STATUS_OF, narrowed, outcome
+from raglab.policy import Policy, thresholds
+from raglab.replay import tables_of, tally
+from raglab.values import Case, Chunk, Hits, Status, Trace
+
+kernel = pytest.importorskip("raglab._kernel", reason="numba is not installed")
+
+GRID = (0.0, 0.1, 0.25, 0.3, 0.5, 0.7)  # 0.1, 0.3 and 0.7 lose digits in float32, the others do not
+COARSE = (0.0, 0.25, 0.5, 0.75)
+TIGHT = (0.25, 0.5)  # groups tie on everything now and then
+PATTERNS = {
+    "deny": ["forbidden"],
+    "allow": ["the"],
+    "generic": ["overview"],
+    "facet": ["section"],
+    "compare": ["compare"],
+    "coverage_generic": ["explain"],
+    "entities": {"Alba": ["Alba"], "Borea": ["Borea"], "Cirrus": ["Cirrus"]},
+}
+ALONE = 24  # chunks from here on are of one file, untagged and far apart: a group that does not agree
+N_CASES = 40
+N_POLICIES = 60
+
+
+def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> Trace:
+    """Cases whose measurements all lie on a coarse grid, some missing."""
+    names = tuple(PATTERNS["entities"])
+    chunks = tuple(
+        Chunk(
+            chunk_id=str(i),
+            text=f"the text {i % 5}",
+            source="d/9.md" if i >= ALONE else f"d/{i % 4}.md",
+            page=None if i % 7 == 0 else 4 * i if i >= ALONE else i % 6,
+            tags={} if i % 5 == 0 or i >= ALONE else {"domain": f"d{i % 3}", "product": f"p{i % 2}"},
+            entities=tuple(name for name in names if rng.random() < 0.3),
+        )
+        for i in range(30)
+    )
+    shape = (N_CASES, 1, 1, width)
+    n_hits = rng.integers(0, width + 1, N_CASES)
+    n_hits[rng.random(N_CASES) < 0.6] = width
+    absent = (np.arange(width) >= n_hits[:, None]).reshape(shape)
+
+    def drawn(missing: float) -> Any:
+        values = rng.choice(grid, shape)
+        return np.where(absent | (rng.random(shape) < missing), np.nan, values)
+
+    chunk = np.stack(
+        [rng.permutation(np.arange(0 if rng.random() < 0.8 else ALONE, len(chunks)))[:width] for _ in range(N_CASES)]
+    ).reshape(shape)
+    rank = rng.permuted(np.tile(np.arange(width), (N_CASES, 1)), axis=1).reshape(shape)
+    rank = np.where(absent, width, rank).argsort(axis=-1).argsort(axis=-1)
+    n_reranked = rng.integers(0, width + 1, (N_CASES, 1, 1))
+    s_rerank = np.where(rank < n_reranked[..., None], drawn(0.05), np.nan)
+    hits = Hits(
+        chunk=np.where(absent, -1, chunk).astype(np.int32),
+        rank=np.where(absent, -1, rank).astype(np.int32),
+        l2=np.sort(drawn(0.02), axis=-1),
+        cosine=drawn(0.1),
+        s_hybrid=drawn(0.1),
+        s_rerank=s_rerank,
+        s_raw=s_rerank * 2.0,
+        anchor_sim=drawn(0.1),
+        sig_sim=drawn(0.1),
+        sig_sim_strict=drawn(0.1),
+        n_reranked=n_reranked.astype(np.int32),
+    )
+    leads = ("the", "the overview", "the overview section", "compare the", "explain the", "forbidden the", "a")
+    cases = tuple(
+        Case(
+            id=str(q),
+            query="" if q == 0 else " ".join([str(rng.choice(leads)), *(name for name in names if rng.random() < 0.4)]),
+            expect_status=Status(q % 3).name,
+            expect_sources=(f"{rng.integers(4)}.md",) if rng.random() < 0.5 else (),
+            selected_sources=("d/1.md",) if rng.random() < 0.3 else (),
+        )
+        for q in range(N_CASES)
+    )
+    return Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": "random"})
+
+
+def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[Policy]:
+    """Policies of one structure with thresholds on the grid, switched off or unset now and then."""
+    base = Policy.from_mapping(
+        {
+            "chosen": {"final_k": int(rng.integers(1, 5)), "order": order},
+            "resolver": {"strict": bool(rng.random() < 0.5), "max_options": int(rng.integers(1, 4))},
+            "patterns": PATTERNS,
+        }
+    )
+    bounds = ("l2.max_l2", "similarity.min_similarity")
+    cosines = (f"resolver.min_{of}" for of in ("sig_sim", "sig_sim_gap", "anchor_sim", "anchor_sim_gap"))
+    unset = ("l2.soft_max_l2", "gap.min_gap", "resolver.min_group_gap", *cosines)
+    gates = ("domain", "l2", "density", "gap", "coverage", "similarity", "confidence")
+    rules = ("signature", "anchor", "overview", "entities")
+    switches = (*(f"{gate}.enabled" for gate in gates), *(f"resolver.{rule}" for rule in rules))
+    halves = ("resolver.overview_entities_lift", "resolver.require_full_entity_coverage")
+
+    def changes() -> list[Any]:
+        found: dict[str, Any] = {path: float(rng.choice(grid)) for path in bounds}
+        found |= {path: None if rng.random() < 0.2 else float(rng.choice(grid)) for path in unset}
+        found |= {path: bool(rng.random() < 0.8) for path in switches} | {
+            path: bool(rng.random() < 0.5) for path in halves
+        }
+        found |= {
+            path: 100.0 * float(rng.choice(grid)) for path in ("confidence.tau_default", "confidence.tau_explicit")
+        }
+        found["confidence.blend"] = float(rng.choice([0.0, 0.25, 0.3, 1.0]))
+        found["density.min_keep"] = int(rng.integers(1, 8))
+        return [part for pair in found.items() for part in pair]
+
+    return [base.replace(*changes()) for _ in range(N_POLICIES)]
+
+
+WORLDS = [(order, width, grid) for order in ("rank", "l2") for width in range(1, 7) for grid in (GRID, COARSE, TIGHT)]
+
+
+def case_of(part: Any, row: int) -> Any:
+    """Evidence of one case, or a part of it."""
+    if isinstance(part, tuple):
+        return type(part)(*(case_of(field, row) for field in part))
+    return part[..., row : row + 1] if isinstance(part, np.ndarray) else part
+
+
+def one_at_a_time(found: Any, policies: list[Policy]) -> tuple[Any, Any]:
+    """Stage and slot [P, Q] of the chain on one case and one policy at a time."""
+    cases = [case_of(found, row) for row in range(N_CASES)]
+    said = [
+        [outcome(case, limits, (1, 1)) for case in cases] for limits in (thresholds([policy]) for policy in policies)
+    ]
+    stage = np.array([[int(cell.stage[0, 0]) for cell in row] for row in said])
+    slot = np.array([[int(cell.slot[0, 0]) for cell in row] for row in said])
+    return stage, slot
+
+
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
+def test_kernel_and_chain_agree_in_every_cell(order: str, width: int, grid: tuple[float, ...]) -> None:
+    """The stage is the same in every cell, and the slot wherever hits were chosen."""
+    rng = np.random.default_rng([width, len(grid), order == "l2"])
+    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
+    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
+    said = outcome(found, limits, (N_POLICIES, N_CASES))
+    stage, slot = kernel.stages(found, limits, N_POLICIES)
+    chose = STATUS_OF[said.stage] != Status.refuse
+    np.testing.assert_array_equal(stage, said.stage)
+    np.testing.assert_array_equal(slot[chose], said.slot[chose])
+
+
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
+def test_narrow_distances_decide_as_wide_ones(order: str, width: int, grid: tuple[float, ...]) -> None:
+    """Distances in float32 change no cell; where one would lose a digit they stay as they are."""
+    rng = np.random.default_rng([width, len(grid), order == "l2"])
+    trace, policies = random_trace(rng, width, grid), random_policies(rng, GRID, order)
+    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
+    less, bounds = narrowed(found, limits)
+    exact = np.array_equal(found.l2, found.l2.astype(np.float32), equal_nan=True)
+    assert less.l2.dtype == (np.float32 if exact else np.float64)
+    shape = (N_POLICIES, N_CASES)
+    for wide, narrow in zip(outcome(found, limits, shape), outcome(less, bounds, shape), strict=True):
+        np.testing.assert_array_equal(wide, narrow)
+
+
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS[::5])
+def test_one_case_is_a_cell_of_many(order: str, width: int, grid: tuple[float, ...]) -> None:
+    """One case and one policy at a time decide as all at once."""
+    rng = np.random.default_rng([width, len(grid), order == "l2"])
+    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:12]
+    found = tables_of(trace, policies[0]).evidence
+    said = outcome(found, thresholds(policies), (len(policies), N_CASES))
+    stage, slot = one_at_a_time(found, policies)
+    np.testing.assert_array_equal(said.stage, stage)
+    np.testing.assert_array_equal(said.slot, slot)
+
+
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
+def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...]) -> None:
+    """Counts and stages are equal between the engines, and every policy's stages sum to the cases."""
+    rng = np.random.default_rng([width, len(grid), order == "l2"])
+    trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
+    plain, compiled = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
+    for first, second in zip(plain, compiled, strict=True):
+        np.testing.assert_array_equal(first, second)
+    assert (plain.stages.sum(axis=1) == N_CASES).all()
+
+
+def test_the_random_worlds_reach_every_stage() -> None:
+    """No stage is left out of the comparison."""
+    seen = np.zeros(len(STAGES), dtype=np.int64)
+    for order, width, grid in WORLDS:
+        rng = np.random.default_rng([width, len(grid), order == "l2"])
+        trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
+        seen += tally(trace, policies, engine="numba").stages.sum(axis=0)
+    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == set()
+
+
+@pytest.mark.parametrize("block", [7, 64, 1_000])
+def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts of the cases and of the policies add up, also where a size is no multiple of theirs."""
+    rng = np.random.default_rng(3)
+    trace, policies = random_trace(rng, 5, COARSE), random_policies(rng, COARSE, "rank")
+    whole = tally(trace, policies, engine="numba")
+    monkeypatch.setattr(replay, "CASES", block)
+    monkeypatch.setattr(replay, "BLOCK", 3 * block)
+    for first, second in zip(tally(trace, policies, engine="numpy"), whole, strict=True):
+        np.testing.assert_array_equal(first, second)
+
+
+def test_the_kernel_leaves_its_evidence_unchanged() -> None:
+    """Also of a single case, whose columns and rows are the same memory."""
+    rng = np.random.default_rng(4)
+    trace, policies = random_trace(rng, 6, COARSE), random_policies(rng, COARSE, "rank")
+    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
+    for row in range(N_CASES):
+        case = case_of(found, row)
+        before = [np.copy(field) for field in (case.top_rerank, case.top_hybrid, case.l2)]
+        stage, _ = kernel.stages(case, limits, N_POLICIES)
+        np.testing.assert_array_equal(stage, outcome(case, limits, (N_POLICIES, 1)).stage)
+        for field, old in zip((case.top_rerank, case.top_hybrid, case.l2), before, strict=True):
+            np.testing.assert_array_equal(field, old)

@@ -1,0 +1,158 @@
+"""The notebooks: committed as executed, and still saying the same when they are executed afresh."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+ROOT = Path(__file__).parents[1]
+PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+STABLE = "stable"  # tag of cells whose text hangs on neither clock nor machine
+MOST_CELLS = 39
+MOST_BYTES = 1_000_000
+SECONDS_A_CELL = 900
+
+each_path = pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
+
+
+class Executed(NamedTuple):
+    """A notebook executed afresh, and the project's root as it saw it."""
+
+    notebook: Any
+    root: Path
+
+
+def read(path: Path) -> Any:
+    """Notebook of a file."""
+    return nbformat.read(path, as_version=4)
+
+
+def code_of(notebook: Any) -> list[Any]:
+    """Its cells that hold code."""
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def text_of(cell: Any) -> str:
+    """Printed and shown text of a cell."""
+    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+
+
+def streams_of(notebook: Any, name: str) -> list[str]:
+    """What it wrote to stdout or stderr."""
+    outputs = [output for cell in code_of(notebook) for output in cell.outputs]
+    return [output.text for output in outputs if output.output_type == "stream" and output.name == name]
+
+
+def executed_in(path: Path, root: Path) -> Any:
+    """The notebook executed in a copy of the project that holds no trace, policy or run yet."""
+    shutil.copytree(ROOT / "datasets", root / "datasets")
+    folder = root / "notebooks"
+    folder.mkdir()
+    notebook = read(path)
+    for cell in code_of(notebook):
+        cell.outputs, cell.execution_count = [], None
+    places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    env = os.environ | {
+        "PYTHONPATH": os.pathsep.join(places),
+        "HF_HUB_OFFLINE": "1",
+        "MLFLOW_DISABLE_TELEMETRY": "true",
+    }
+    client = NotebookClient(
+        notebook, timeout=SECONDS_A_CELL, kernel_name="python3", resources={"metadata": {"path": str(folder)}}
+    )
+    return client.execute(env=env)
+
+
+@pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.stem)
+def fresh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Executed]]:
+    """The committed notebook and the same executed afresh, apart from every other one."""
+    root = tmp_path_factory.mktemp("project")
+    yield read(request.param), Executed(executed_in(request.param, root), root)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+def test_there_are_notebooks_numbered_from_one() -> None:
+    """Notebooks are numbered 01, 02, … without a gap."""
+    assert [path.name[:3] for path in PATHS] == [f"{number:02d}_" for number in range(1, len(PATHS) + 1)]
+    assert len(PATHS) >= 2
+
+
+@each_path
+def test_a_notebook_is_short_and_light(path: Path) -> None:
+    """A notebook has under 40 cells and under 1 MB, and starts with prose."""
+    notebook = read(path)
+    assert len(notebook.cells) <= MOST_CELLS
+    assert path.stat().st_size < MOST_BYTES
+    assert notebook.cells[0].source.startswith("# ")
+
+
+@each_path
+def test_a_notebook_is_committed_as_executed_in_order(path: Path) -> None:
+    """Cells were executed once each, from the first to the last, without an error or a word on stderr."""
+    notebook = read(path)
+    assert [cell.execution_count for cell in code_of(notebook)] == list(range(1, len(code_of(notebook)) + 1))
+    assert not [output for cell in code_of(notebook) for output in cell.outputs if output.output_type == "error"]
+    assert streams_of(notebook, "stderr") == []
+
+
+@each_path
+def test_a_notebook_shows_figures_and_tables(path: Path) -> None:
+    """At least one figure and one table are committed."""
+    kinds = {kind for cell in code_of(read(path)) for output in cell.outputs for kind in output.get("data", {})}
+    assert {"image/png", "text/html"} <= kinds
+
+
+@each_path
+def test_a_notebook_names_no_machine(path: Path) -> None:
+    """Outputs hold no path of the machine it ran on, and the metadata no more than the kernel and the language."""
+    notebook = read(path)
+    shown = "\n".join(
+        [text_of(cell) for cell in code_of(notebook)]
+        + [output.get("data", {}).get("text/html", "") for cell in code_of(notebook) for output in cell.outputs]
+    )
+    assert not [place for place in (str(ROOT), str(Path.home()), "site-packages", "/tmp/") if place in shown]  # noqa: S108 - looked for, not used
+    assert set(notebook.metadata) == {"kernelspec", "language_info"}
+    assert notebook.metadata.kernelspec.name == "python3"
+    assert {key for cell in notebook.cells for key in cell.metadata} <= {"tags"}
+
+
+@pytest.mark.slow
+def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -> None:
+    """Cells tagged stable print and show the same text again: tables of counts and rates, labels, decisions."""
+    committed, now = fresh
+    before = [text_of(cell) for cell in code_of(committed) if STABLE in cell.metadata.get("tags", [])]
+    after = [text_of(cell) for cell in code_of(now.notebook) if STABLE in cell.metadata.get("tags", [])]
+    assert len(before) >= 8
+    assert all(before)
+    assert after == before
+
+
+@pytest.mark.slow
+def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed]) -> None:
+    """A first run, with everything yet to build, warns of nothing and draws the figures that are committed."""
+    committed, now = fresh
+
+    def figures(notebook: Any) -> list[int]:
+        return [sum("image/png" in output.get("data", {}) for output in cell.outputs) for cell in code_of(notebook)]
+
+    assert streams_of(now.notebook, "stderr") == []
+    assert figures(now.notebook) == figures(committed)
+
+
+@pytest.mark.slow
+def test_a_fresh_execution_writes_inside_its_project_only(fresh: tuple[Any, Executed]) -> None:
+    """Traces, policies and runs lie under out and mlruns of the notebook's own project, with the report in the run."""
+    _, now = fresh
+    assert {place.name for place in now.root.iterdir()} <= {"datasets", "notebooks", "out", "mlruns"}
+    assert (now.root / "out" / "broker" / "trace.parquet").is_file()
+    assert not [place for place in (now.root / "notebooks").rglob("*") if place.is_file()]
+    if (now.root / "mlruns").exists():
+        assert (now.root / "mlruns" / "mlflow.db").is_file()
+        assert list((now.root / "mlruns" / "artifacts").rglob("report.html"))

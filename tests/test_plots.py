@@ -1,0 +1,194 @@
+"""Figures: what is drawn is what was given, every axis says what it shows and in which unit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from matplotlib.colors import to_hex
+from matplotlib.figure import Figure
+
+from raglab.lab import _ink as ink
+from raglab.lab import plots
+from raglab.metrics import TARGETS, reliability_bins, risk_coverage_steps
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+PNG = b"\x89PNG\r\n"
+SCORE = np.array([5.0, 15.0, 15.0, 55.0, 95.0])
+RIGHT = np.array([False, False, True, True, True])
+STEPS = pd.DataFrame(
+    {
+        "low": [-1.0, 0.3, 0.6],
+        "high": [0.3, 0.6, 1.0],
+        "false_refusal_rate": [0.0, 0.4, 1.0],
+        "hallucination_rate": [0.5, 0.2, np.nan],
+        "missed_ambiguity_rate": [1.0, 1.0, 1.0],
+        "over_ask_rate": [0.0, 0.0, 0.0],
+    }
+)
+PANEL = plots.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
+TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
+COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
+
+
+def drawn_figures() -> dict[str, Figure]:
+    """Every figure once."""
+    curves = {"confidence": risk_coverage_steps(SCORE, RIGHT)}
+    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
+    points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
+    made: dict[str, Axes | Figure] = {
+        "reliability": plots.reliability(reliability_bins(SCORE, RIGHT, (0, 50, 100))),
+        "risk_coverage": plots.risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
+        "threshold": plots.threshold(PANEL, TARGETS),
+        "thresholds": plots.thresholds([PANEL] * 4, TARGETS),
+        "label_by_decision": plots.label_by_decision(COUNTS, title="defaults"),
+        "labels_by_decision": plots.labels_by_decision({"one": COUNTS, "two": COUNTS}),
+        "confidence_by_label": plots.confidence_by_label(bars, (0, 50, 100), TAUS),
+        "pareto": plots.pareto(*points, np.array([True, True]), TARGETS),
+    }
+    return {name: one if isinstance(one, Figure) else one.get_figure(root=True) for name, one in made.items()}  # type: ignore[misc]
+
+
+def curve(on: Axes, label: str) -> Any:
+    """Line or stairs of a label."""
+    handles, labels = on.get_legend_handles_labels()
+    return handles[labels.index(label)]
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_axes_have_labels_with_units(name: str) -> None:
+    """An axis that is shown at the edge of its figure has a label with a unit in brackets."""
+    shown = [on for on in drawn_figures()[name].axes if on.axison]
+    labels = [label for on in shown for label in (on.get_xlabel(), on.get_ylabel()) if label]
+    assert labels
+    assert all("(" in label and label.endswith(")") for label in labels)
+    assert any(on.get_xlabel() for on in shown)
+    assert any(on.get_ylabel() for on in shown)
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_figures_are_the_same_bytes(name: str) -> None:
+    """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
+    data = plots.png(drawn_figures()[name])
+    assert data.startswith(PNG)
+    assert data == plots.png(drawn_figures()[name])
+    assert b"Software" not in data
+
+
+@pytest.mark.parametrize("name", list(drawn_figures()))
+def test_legends_and_labels_do_not_overlap(name: str) -> None:
+    """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""
+    whole = drawn_figures()[name]
+    plots.png(whole)
+    legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
+    for legend in legends:
+        box = legend.get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= whole.bbox.x1
+        assert not any(box.shrunk(0.98, 0.9).overlaps(on.get_window_extent()) for on in whole.axes if on.axison)
+    for on in (on for on in whole.axes if on.axison):
+        for text in (on.xaxis.label, on.yaxis.label, on.title):
+            box = text.get_window_extent()
+            assert not text.get_text() or (
+                box.x0 >= 0 and box.y0 >= 0 and box.x1 <= whole.bbox.x1 and box.y1 <= whole.bbox.y1
+            )
+
+
+def test_reliability_draws_its_bins() -> None:
+    """Points stand at mean score and rate, bars at the counts."""
+    bins = reliability_bins(SCORE, RIGHT, (0, 50, 100))
+    on, below = plots.reliability(bins).axes
+    points = curve(on, "right, with 95 % interval").lines[0]
+    np.testing.assert_allclose(points.get_xdata(), bins.score)
+    np.testing.assert_allclose(points.get_ydata(), bins.rate)
+    assert [bar.get_height() for bar in below.containers[0]] == bins.n.tolist()
+
+
+def test_risk_coverage_draws_curve_and_points() -> None:
+    """The line is the curve, a policy without answers has no mark, the axes given are the axes used."""
+    found = risk_coverage_steps(SCORE, RIGHT)
+    on = plots.figure().subplots()
+    assert plots.risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01) is on
+    line = curve(on, "confidence")
+    np.testing.assert_array_equal(line.get_xdata(), found.coverage)
+    np.testing.assert_array_equal(line.get_ydata(), found.risk)
+    assert (curve(on, "x").get_xdata()[0], curve(on, "x").get_ydata()[0]) == (0.5, 0.1)
+    assert on.get_legend_handles_labels()[1] == ["confidence", "x", "target 1 %"]
+
+
+def test_threshold_draws_its_steps() -> None:
+    """Stairs carry the rates of the frame, lines the policies' values; both are in view."""
+    on = plots.threshold(PANEL, TARGETS)
+    for name in ink.RATE_INKS:
+        values, edges, _ = curve(on, name.removesuffix("_rate").replace("_", " ")).get_data()
+        np.testing.assert_array_equal(values, STEPS[name])
+        np.testing.assert_array_equal(edges, [-1.0, 0.3, 0.6, 1.0])
+    low, high = on.get_xlim()
+    assert low < min(STEPS["high"])
+    assert max(STEPS["low"]) < high
+    for name, value in PANEL.marks.items():
+        assert curve(on, name).get_xdata()[0] == value
+        assert low < value < high
+
+
+def test_a_value_far_off_is_named_at_the_edge() -> None:
+    """A threshold at 40 where all changes lie between 0.3 and 0.6 leaves the axis to the changes, and is named."""
+    on = plots.threshold(PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS)
+    assert on.get_xlim()[1] < 1.0
+    assert [text.get_text() for text in on.texts] == ["tuned 40 →", "← low -9"]
+
+
+def test_heat_table_shows_counts_and_row_shares() -> None:
+    """Cells carry count and share of the row; a row without cases has dashes."""
+    texts = [text.get_text() for text in plots.label_by_decision(COUNTS).texts]
+    assert texts[:3] == ["3\n6 %", "43\n91 %", "1\n2 %"]
+    assert texts[3:6] == ["0\n–"] * 3
+
+
+def test_histograms_draw_their_counts() -> None:
+    """One panel a label, bars at the counts, a line at each tau."""
+    bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
+    panels = plots.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
+    assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]  # type: ignore[attr-defined]
+    assert all(curve(on, "tau_default").get_xdata()[0] == 40.0 for on in panels)
+
+
+def test_pareto_draws_trials_and_front() -> None:
+    """Trials off the front are dots, those on it a line in ascending order."""
+    refused, wrong = np.array([0.4, 0.0, 0.5]), np.array([0.1, 0.3, 0.5])
+    on = plots.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
+    assert curve(on, "trial").get_xdata().tolist() == [0.5]
+    assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
+
+
+def test_names_are_drawn_as_they_stand() -> None:
+    """A policy's name with dollar signs or a leading underscore breaks no drawing and keeps its place in the legend."""
+    on = plots.risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
+    plots.png(on)
+    assert len(on.get_legend_handles_labels()[1]) == 2
+
+
+def test_nothing_to_draw_is_still_a_figure() -> None:
+    """Empty bins, curves and trials draw empty axes."""
+    empty = np.zeros(0)
+    plots.png(plots.reliability(reliability_bins(empty, np.zeros(0, dtype=bool), (0, 50, 100))))
+    plots.png(plots.risk_coverage({"x": risk_coverage_steps(empty, np.zeros(0, dtype=bool))}, {}))
+    plots.png(plots.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
+    plots.png(plots.thresholds([], TARGETS))
+
+
+def test_inks_are_told_apart() -> None:
+    """Seven colours, all different, none red beside green of the same lightness: those of Okabe and Ito."""
+    assert len({to_hex(ink) for ink in ink.INKS}) == 7
+
+
+def test_no_global_state() -> None:
+    """Drawing leaves pyplot out: no figure is registered."""
+    import matplotlib._pylab_helpers as registered
+
+    drawn_figures()
+    assert not registered.Gcf.figs

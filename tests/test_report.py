@@ -1,0 +1,420 @@
+"""The report: worked examples of its numbers first, then the page: whole, escaped, the same bytes twice."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raglab import metrics, replay
+from raglab.lab import _changes as changes
+from raglab.lab import _findings as findings
+from raglab.lab import _parts as parts
+from raglab.lab import _wording as wording
+from raglab.lab import report
+from raglab.lab.ranking import ranking
+from raglab.lab.report import write_report
+from raglab.lab.space import always_answer, always_refuse
+from raglab.store.policies import Policy
+from raglab.values import Case, Chunk, Hits, Status, Trace
+
+EVIL = "<script>alert('1')</script>"
+VOID = {"meta", "img", "br", "link", "input", "hr"}
+CHUNKS = (
+    Chunk("a", "the flood excess is 400", "docs/a.md", 1, tags={"product": "home"}),
+    Chunk("b", "the theft excess is 250", "docs/b.md", 1, tags={"product": "fleet"}),
+    Chunk("c", f"text {EVIL}", f"docs/{EVIL.replace('/', '')}.md", 1, tags={"product": "hostile"}),
+)
+
+
+def some_trace(
+    rows: Sequence[tuple[str, str, float, float]], *, reranker: str = "late-interaction", split: str | None = "report"
+) -> Trace:
+    """Trace of one arm and three hits a case: chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
+
+    Args:
+      rows: query, label, l2, score.
+    """
+    cases = tuple(
+        Case(f"q{number}", query, label, expect_sources=("a.md#1",) if label == "ok" else (), split=split)
+        for number, (query, label, _, _) in enumerate(rows)
+    )
+    size = len(rows)
+    l2 = np.array([[near, near + 0.1, near + 0.2] for _, _, near, _ in rows])[:, None, None, :]
+    score = np.array([[best, best / 2, best / 4] for _, _, _, best in rows])[:, None, None, :]
+    place = np.broadcast_to(np.arange(3), (size, 1, 1, 3)).astype(np.int32)
+    zero = np.zeros_like(l2)
+    hits = Hits(
+        place, place, l2, 1 - l2 / 2, score, score, score, zero, zero, zero, np.full((size, 1, 1), 3, dtype=np.int32)
+    )
+    meta = {
+        "fingerprint": "f00d",
+        "corpus": f"corpus {EVIL}",
+        "n_documents": 3,
+        "n_chunks": 3,
+        "parameters": {"encoder": "none", "reranker": reranker},
+    }
+    return Trace(cases, CHUNKS, ("hybrid",), hits, None, meta)
+
+
+ROWS = [
+    ("flood excess?", "ok", 0.3, 0.9),
+    ("theft excess?", "ok", 0.7, 0.7),
+    (f'{EVIL} & "quotes"', "refuse", 0.9, 0.5),
+    ("which one?", "ambiguous", 1.0, 0.2),
+]
+
+
+def policies() -> dict[str, Policy]:
+    """Published thresholds, a looser policy, and one that refuses everything."""
+    base = Policy.load()
+    looser = base.replace("similarity.min_similarity", 0.4, "confidence.tau_default", 10.0)
+    return {
+        "defaults": base,
+        "tuned": looser,
+        "always-answer": always_answer(base),
+        "always-refuse": always_refuse(base),
+    }
+
+
+class Tags(HTMLParser):
+    """Tags, attributes and text of a page; a tag that is not closed is an error."""
+
+    def __init__(self, page: str) -> None:
+        """Read the page."""
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.feed(page)
+        self.close()
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Keep a tag."""
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """Close the tag that is open."""
+        assert self.open.pop() == tag
+
+
+def written(folder: Path, trace: Trace, these: dict[str, Policy] | None = None, **more: Any) -> str:
+    """Text of a report."""
+    return write_report(folder / "page.html", trace, these or policies(), **more).read_text(encoding="utf-8")
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Report with everything in it, names and frames hostile."""
+    trials = pd.DataFrame({"false_refusal_rate": [0.0, 0.5, 1.0], "hallucination_rate": [0.5, 0.2, np.nan]})
+    plateaus = pd.DataFrame({"path": [EVIL], "value": [0.5], "low": [np.nan]})
+    these = policies() | {f"$x_{EVIL}": policies()["tuned"]}
+    paired = {f"pass {EVIL}": metrics.Paired(1, 2, 1.0)}
+    return written(
+        tmp_path_factory.mktemp("report"),
+        some_trace(ROWS),
+        these,
+        trials=trials,
+        plateaus=plateaus,
+        paired=paired,
+        notes=[EVIL],
+    )
+
+
+def test_one_per_cent_needs_230_cases() -> None:
+    """1 % at 90 % confidence takes 230 answers without an error, 10 % takes 22; 22 of them certify 9.9 %."""
+    assert findings.cases_needed(0.01) == 230
+    assert findings.cases_needed(0.10) == 22
+    assert findings.least_certifiable(22) == pytest.approx(0.0994, abs=1e-4)
+    assert findings.upper_bound(0, 22) == pytest.approx(findings.least_certifiable(22))
+    assert np.isnan(findings.least_certifiable(0))
+
+
+def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> findings.Answered:
+    """Answered cases with one signal."""
+    return findings.Answered({"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False)
+
+
+def test_nearest_reachable_by_head() -> None:
+    """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
+    ok, refuse = Status.ok, Status.refuse
+    first, second = findings.nearest(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
+    assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
+    assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
+
+
+def test_nearest_equals_trying_every_threshold() -> None:
+    """Both nearest rates are what trying every threshold gives, ties and missing scores included."""
+    rng = np.random.default_rng(5)
+    for _ in range(30):
+        score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
+        label = rng.integers(0, 3, 25).astype(np.int8)
+        right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
+        first, second = findings.nearest(findings.Answered({"s": score}, right, label, explicit=False), "s")
+        tried = []
+        for at in np.unique(score[~np.isnan(score)]):
+            said = score >= at
+            tried.append(
+                (((label == Status.ok) & ~said).sum() / (label == Status.ok).sum(), (said & ~right).sum() / said.sum())
+            )
+        lows = [wrong for refused, wrong in tried if refused <= 0.10]
+        highs = [refused for refused, wrong in tried if wrong <= 0.01]
+        assert first.hallucination == (min(lows) if lows else pytest.approx(np.nan, nan_ok=True))
+        assert second.false_refusal == (min(highs) if highs else pytest.approx(np.nan, nan_ok=True))
+
+
+def test_a_rate_over_nothing_meets_nothing() -> None:
+    """Refusing everything is 0 wrong of 0 answered, and no target is met."""
+    row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
+    found = findings.verdicts(dict(row), can=True)
+    assert [one.says for one in found] == ["not met", "not met"]
+    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, can=True)
+    assert [one.says for one in findings.verdicts(dict(row), can=False)] == ["cannot be met with these signals"] * 2
+
+
+def test_most_harmful_flip_first() -> None:
+    """A new wrong answer stands before a new false refusal, and that before a mended case."""
+    rows = [("one", "ok", 0.3, 0.2), ("two", "refuse", 0.9, 0.9), ("three", "ok", 0.5, 0.9)]
+    trace = some_trace(rows)
+    before = Policy.load().replace("similarity.min_similarity", 0.76, "confidence.tau_default", 10.0)
+    after = before.replace("similarity.min_similarity", 0.1, "confidence.tau_default", 40.0)
+    one, two = replay.decide(trace, before), replay.decide(trace, after)
+    assert [Status(int(code)).name for code in one.status] == ["ok", "refuse", "refuse"]
+    assert [Status(int(code)).name for code in two.status] == ["refuse", "ok", "ok"]
+    assert findings.flipped(one, two) == [1, 0, 2]
+
+
+def test_right_status_on_wrong_sources_is_said() -> None:
+    """A case that is answered from other sources than expected flips from right to wrong sources."""
+    trace = some_trace([("one", "ok", 0.3, 0.9)])
+    cases = (trace.cases[0]._replace(expect_sources=("b.md#1",)),)
+    trace = Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    loose = always_answer(Policy.load())
+    narrow = loose.replace("chosen.final_k", 1)
+    blocks = changes.flips("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
+    assert isinstance(blocks[1], wording.Table)
+    assert blocks[1].rows[0][-1].text == "right → wrong sources"
+
+
+def test_size_limits_what_can_be_certified() -> None:
+    """22 answered without an error certify 9.9 %; nothing answered certifies nothing."""
+    best = findings.Reach("gap", 0.2, 3, 10, 1, 12), 0.29
+    first, second = wording.certifiable_sentences(47, 0, 22, best, metrics.TARGETS)
+    assert "needs 230 answered cases" in first
+    assert "You have 22 answered: even without an error they would certify about 9.9 %" in first
+    assert "47 answerable cases" in second
+    assert "about 4.8 %" in second
+    assert "gap at or above 0.2 answers 12 cases, 1 wrongly" in second
+    assert wording.certifiable_sentences(47, 0, 0, best, metrics.TARGETS)[0].endswith("You have 0 answered.")
+
+
+def test_tables_sum_to_the_cases() -> None:
+    """Label × decision and stage × label each hold every case once."""
+    said = replay.decide(some_trace(ROWS), policies()["tuned"])
+    table = findings.label_by_decision(said)
+    assert table.sum() == len(ROWS)
+    assert table.sum(axis=1).tolist() == [2, 1, 1]
+    assert sum(findings.stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
+
+
+def test_front_keeps_what_no_other_beats() -> None:
+    """No point of the front is beaten, every other one is, and equal points stand together."""
+    refused, wrong = np.random.default_rng(1).integers(0, 6, (2, 40)) / 5.0
+    kept = findings.front(refused, wrong)
+    for place in range(40):
+        beaten = (
+            (refused <= refused[place])
+            & (wrong <= wrong[place])
+            & ((refused < refused[place]) | (wrong < wrong[place]))
+        ).any()
+        assert kept[place] == (not beaten)
+    assert not findings.front(np.array([np.nan]), np.array([0.1])).any()
+
+
+def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
+    """Where the tuned policy has a gate off, the panel shows the incumbent's steps and marks its value alone."""
+    these = policies()
+    these["tuned"] = these["tuned"].replace("similarity.enabled", False)
+    shown, idle = findings.swept(some_trace(ROWS), these, ("tuned", "defaults"))
+    panels = {one.path: one for one in shown}
+    assert panels["similarity.min_similarity"].base == "defaults"
+    assert panels["similarity.min_similarity"].marks == {"defaults": 0.7}
+    assert panels["confidence.tau_default"].base == "tuned"
+    assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
+    assert not set(panels) & set(idle)
+    assert set(panels) | set(idle) == set(replay.SWEPT)
+
+
+def test_ranking_by_head() -> None:
+    """Expected source first for one case and second for another: hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3)."""
+    trace = some_trace([("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)])
+    cases = (trace.cases[0], trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)), trace.cases[2])
+    found = ranking(Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
+    assert found["order"].tolist() == ["final", "fused (s_hybrid)"]
+    assert found["n"].tolist() == [2, 2]
+    assert found.iloc[0][["hit@1", "hit@5", "hit@20"]].tolist() == [0.5, 1.0, 1.0]
+    assert found.iloc[0]["nDCG@10"] == pytest.approx((1 + 1 / np.log2(3)) / 2)
+
+
+def test_ranking_reads_the_arm_s_order() -> None:
+    """With the ranks turned round the last hit is first; the fused order is free of the rank."""
+    trace = some_trace([("one", "ok", 0.3, 0.9)])
+    turned = Trace(
+        trace.cases, trace.chunks, trace.arms, trace.hits._replace(rank=trace.hits.rank[..., ::-1]), None, trace.meta
+    )
+    assert ranking(turned)["hit@1"].tolist() == [0.0, 1.0]
+
+
+def test_ranking_of_no_expected_source_is_missing() -> None:
+    """Without expected sources every measure is NaN, over 0 cases."""
+    found = ranking(some_trace([("one", "refuse", 0.3, 0.9)])).iloc[0]
+    assert found["n"] == 0
+    assert np.isnan(found[["hit@1", "hit@5", "hit@20", "nDCG@10"]].to_numpy(dtype=float)).all()
+
+
+@pytest.mark.parametrize("path", list(replay.SWEPT))
+def test_every_threshold_has_a_unit(path: str) -> None:
+    """A unit is what the policy's own schema says of the field."""
+    unit = wording.unit_of(path)
+    assert unit
+    assert "None" not in unit
+    assert unit == {"similarity.min_similarity": "cosine", "density.min_keep": "count"}.get(path, unit)
+
+
+def test_words_of_numbers() -> None:
+    """A missing number is a dash, controls are blanks, long text is cut."""
+    assert wording.percent(float("nan")) == "–"
+    assert wording.share_of(0, 0) == wording.Cell("–", "0/0; –", "number")
+    assert wording.share_of(1, 8).text == "12.5 %"
+    assert wording.cut("a\u202eb\x00c\nd") == "a b c d"
+    assert len(wording.cut("x" * 1000)) == wording.LONGEST_TEXT
+
+
+def test_nothing_from_outside_is_markup(page: str) -> None:
+    """A script in a query, corpus, policy name, note, frame or test stands as text only."""
+    tags = Tags(page)
+    assert "script" not in {tag for tag, _ in tags.tags}
+    assert "<script" not in page
+    assert page.count("&lt;script&gt;") >= 6
+    assert not [name for _, attributes in tags.tags for name in attributes if name.startswith("on")]
+
+
+def test_page_needs_nothing_else(page: str) -> None:
+    """Every image is inline, every link stays on the page, nothing is fetched."""
+    tags = Tags(page).tags
+    images = [attributes for tag, attributes in tags if tag == "img"]
+    assert len(images) == 6
+    assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
+    assert all(str(attributes["href"]).startswith("#s") for tag, attributes in tags if tag == "a")
+    assert not {"link", "iframe", "object", "script"} & {tag for tag, _ in tags}
+    assert not re.search(r"https?://|url\(|@import", page)
+
+
+def test_sections_stand_in_order(page: str) -> None:
+    """Twelve headings, numbered."""
+    heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
+    assert [int(number) for number, _ in heads] == list(range(1, 13))
+    assert heads[0][1] == "What was judged"
+    assert heads[-1][1] == "Ranking of the expected sources"
+
+
+@pytest.mark.slow
+def test_same_input_same_bytes(tmp_path: Path) -> None:
+    """Written twice, page and figures are equal byte for byte."""
+    for folder in ("one", "two"):
+        write_report(tmp_path / folder / "page.html", some_trace(ROWS), policies())
+    one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
+    assert [path.name for path in one] == [path.name for path in two]
+    assert len([path for path in one if path.suffix == ".png"]) == 5
+    assert all(first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True))
+
+
+def test_rates_over_nothing_are_dashes(page: str) -> None:
+    """The policy that refuses everything shows 0/0 and a dash, and no nan stands anywhere."""
+    assert "0/0; –" in page
+    assert "always-refuse" in page
+    text = re.sub(r"base64,[^\"]+", "", page)
+    assert not re.search(r"\b(nan|NaN|None)\b", text)
+
+
+def test_late_interaction_is_rank_only() -> None:
+    """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
+    for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
+        picture = parts.reliability(judged(some_trace(ROWS, reranker=reranker)))[0]
+        assert isinstance(picture, wording.Picture)
+        assert ("rank only until calibrated" in picture.caption) == warned
+
+
+def test_incumbent_alone(tmp_path: Path) -> None:
+    """Without a tuned policy there is no comparison, and the rest stands."""
+    page = written(tmp_path, some_trace(ROWS), {"mine": Policy.load()}, incumbent="mine")
+    assert "McNemar" not in page
+    assert "What changed" not in page
+    assert "mine meets" in page
+    Tags(page)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("label", ["ok", "refuse", "ambiguous"])
+def test_empty_label_classes(tmp_path: Path, label: str) -> None:
+    """A set with one label only still has a whole page."""
+    page = written(tmp_path, some_trace([(query, label, l2, score) for query, _, l2, score in ROWS]))
+    assert "–" in page
+    Tags(page)
+
+
+def test_a_case_without_hits(tmp_path: Path) -> None:
+    """A trace whose hits are all missing gives a page: no threshold reaches anything."""
+    trace = some_trace(ROWS)
+    missing: dict[str, Any] = {
+        name: np.full_like(field, np.nan) for name, field in trace.hits._asdict().items() if field.dtype == np.float64
+    }
+    none: dict[str, Any] = {"chunk": np.full_like(trace.hits.chunk, -1), "rank": np.full_like(trace.hits.rank, -1)}
+    empty = Trace(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**missing, **none), None, trace.meta)
+    page = written(tmp_path, empty)
+    assert "no threshold" in page
+    Tags(page)
+
+
+def judged(trace: Trace) -> parts.Judged:
+    """What the parts of a report read."""
+    return report._judged(trace, policies(), None, "tuned", "defaults", "report")
+
+
+def test_unsplit_cases_are_flagged() -> None:
+    """Tuned thresholds judged on cases that are no report split bring a warning."""
+    for split, flagged in (("report", False), ("tune", True), (None, True)):
+        warned = [block for block in parts.head(judged(some_trace(ROWS, split=split)), ()) if block.kind == "text"]
+        assert bool(warned) == flagged
+
+
+def test_many_flips_are_counted_not_all_shown() -> None:
+    """At most 60 rows, and the count of all."""
+    text, table = parts.flips(judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)])))
+    assert isinstance(text, wording.Text)
+    assert isinstance(table, wording.Table)
+    assert text.text.startswith("75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right")
+    assert table.caption.startswith("60 of 75, most harmful first")
+    assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
+
+
+def test_doors_state_the_rule(tmp_path: Path) -> None:
+    """No cases, no incumbent and trials without rates each stop with rule and remedy, and write nothing."""
+    with pytest.raises(ValueError, match="policies must hold the incumbent, got tuned"):
+        written(tmp_path, some_trace(ROWS), {"tuned": Policy.load()})
+    with pytest.raises(ValueError, match="trials must have the columns"):
+        written(tmp_path, some_trace(ROWS), trials=pd.DataFrame({"x": [1]}))
+    with pytest.raises(ValueError, match="at least one case"):
+        written(
+            tmp_path,
+            some_trace([("one", "ok", 0.3, 0.9)]).__class__((), CHUNKS, ("hybrid",), some_trace(ROWS).hits, None, {}),
+        )
+    assert not list(tmp_path.iterdir())

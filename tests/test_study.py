@@ -1,0 +1,223 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raglab.lab.goal import Goal
+from raglab.lab.polish import polish
+from raglab.lab.space import always_answer, always_refuse, full_space, published, stepped_by_hand, trial_of
+from raglab.lab.study import compared, manual_loop, tune
+from raglab.metrics import RATES
+from raglab.replay import sweep, tally
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from worlds import Hit, ask, trace_of
+
+LABELS = np.array([10, 5, 5])
+
+
+def _world(size: int = 60, seed: int = 0) -> Trace:
+    """Cases whose confidence rises with being answerable, over the three splits; one source, two groups."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for number in range(size):
+        status = ("ok", "ok", "refuse", "ambiguous")[number % 4]
+        score = round(float(np.clip(rng.normal(0.7 if status == "ok" else 0.4, 0.15), 0, 1)), 2)
+        near = round(float(rng.uniform(0.4, 0.9)), 2)
+        apart = 0.01 if status == "ambiguous" else round(float(rng.uniform(0.0, 0.3)), 2)
+        right, other = {"domain": "home"}, {"domain": "fleet"}
+        hits = [
+            Hit(near, "a.md", 1, right, s_rerank=score, s_raw=score, anchor_sim=0.4, sig_sim=0.4, rank=0),
+            Hit(near + apart, "b.md", 1, other, s_rerank=score / 2, s_raw=score / 2, anchor_sim=0.2, sig_sim=0.3, rank=1),
+        ]
+        case = ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else (), split=("tune", "report")[number % 8 > 3])
+        rows.append((case, [hits]))
+    made = trace_of(*rows)
+    return Trace(made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": f"world-{seed}", "corpus": "world"})
+
+
+def _same(one: Any, other: Any) -> None:
+    assert one.policy.policy_id == other.policy.policy_id
+    pd.testing.assert_frame_equal(one.trials, other.trials)
+    pd.testing.assert_frame_equal(one.comparison, other.comparison)
+
+
+def test_the_score_adds_rates_and_what_exceeds_the_targets() -> None:
+    """1 of 10 falsely refused, 2 of 8 answered wrong: 0.1 + 0.25 + 0 + 0 and 0.24 above the target of 1 %."""
+    counts = np.array([[1, 2, 0, 0, 8, 10]])
+    assert Goal().score(counts, LABELS)[0] == pytest.approx(0.1 + 0.25 + 0.24)
+    assert Goal(penalty=0.0).score(counts, LABELS)[0] == pytest.approx(0.35)
+
+
+def test_answering_nothing_meets_no_target() -> None:
+    """Rule S6.2: 0 of 0 hallucinations count as 1, or refusing everything would win."""
+    nothing = np.array([[10, 0, 5, 0, 0, 5]])
+    assert Goal().rates(nothing, LABELS)[0].tolist() == [1.0, 1.0, 1.0, 0.0]
+    assert Goal().excess(nothing, LABELS)[0].tolist() == pytest.approx([0.9, 0.99])
+
+
+def test_a_label_that_does_not_occur_costs_nothing() -> None:
+    """Without ambiguous cases nothing can be missed."""
+    assert Goal().rates(np.array([[0, 0, 0, 0, 10, 10]]), np.array([10, 0, 0]))[0].tolist() == [0.0, 0.0, 0.0, 0.0]
+
+
+def test_reference_policies() -> None:
+    """Always-answer answers whatever has a hit, always-refuse nothing at all."""
+    trace = _world()
+    table = sweep(trace, [always_answer(Policy.load()), always_refuse(Policy.load())])
+    assert table["coverage"].tolist() == [1.0, 0.0]
+    assert np.isnan(table["hallucination_rate"][1])
+
+
+def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
+    """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
+    looser = stepped_by_hand(Policy.load(), 1)
+    assert [looser.value(path) for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")] == [0.65, 35.0, 0.85]
+    assert stepped_by_hand(looser, -1).policy_id == Policy.load().policy_id
+
+
+def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
+    """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
+    trace = _world()
+    ended = manual_loop(trace, published(Policy.load()), Goal())
+    assert ended.value("similarity.min_similarity") < 0.7
+    rate = sweep(trace, [Policy.load(), ended])["false_refusal_rate"]
+    assert rate[1] < rate[0]
+
+
+def test_the_space_holds_what_cases_can_meet() -> None:
+    """Ranges are those observed; a start outside is moved to their edge."""
+    trace = _world()
+    space = full_space(trace, Policy.load())
+    assert space["similarity.min_similarity"].low == pytest.approx(trace.hits.cosine[:, 0, 0, 0].min())
+    own = trial_of(Policy.load().replace("similarity.min_similarity", -1.0), space)
+    assert own["similarity.min_similarity"] == space["similarity.min_similarity"].low
+
+
+def test_polish_finds_what_trying_every_value_finds() -> None:
+    """One threshold: the line search is exact, so no value of a fine grid is better."""
+    trace = _world()
+    base = always_answer(Policy.load()).replace("confidence.enabled", True)
+    goal = Goal()
+    best, plateaus = polish(trace, [base], ["confidence.tau_default"], goal.score, base)
+    grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
+    seen = tally(trace, [best, *grid])
+    scores = goal.score(seen.counts, seen.labels)
+    assert scores[0] == pytest.approx(scores.min())
+    row = plateaus.iloc[0]
+    assert row["low"] <= best.value("confidence.tau_default") <= row["high"]
+
+
+def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
+    """Nothing differs without a gain: a gate that is off keeps its published number."""
+    base = always_answer(Policy.load())
+    best, _ = polish(_world(), [base.replace("similarity.min_similarity", 0.123)], ["similarity.min_similarity"], Goal().score, base)
+    assert best.value("similarity.min_similarity") == 0.7
+
+
+@pytest.mark.parametrize("sampler", ["nsga2", "nsga3", "tpe", "random"])
+def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
+    """Same trace, same seed, same result; the tuned policy beats the published one on what it was tuned on."""
+    trace = _world()
+    first, second = (tune(trace, trials=24, batch_size=8, sampler=sampler) for _ in range(2))
+    _same(first, second)
+    seen = tally(first.tuned_on, [first.incumbent, first.policy])
+    scores = Goal().score(seen.counts, seen.labels)
+    assert scores[1] <= scores[0]
+
+
+class _Killed(Exception):  # noqa: N818 - what happens to it
+    pass
+
+
+@pytest.mark.parametrize("sampler", ["nsga2", "nsga3", "tpe", "random"])
+@pytest.mark.parametrize("after", [1, 3])
+def test_a_study_killed_in_the_middle_ends_with_the_same_result(tmp_path: Path, sampler: Any, after: int) -> None:
+    """Finished batches are read, not asked again, and the sampler goes on as if nothing had happened."""
+    trace = _world()
+    whole = tune(trace, trials=50, batch_size=10, sampler=sampler)
+    done: list[int] = []
+
+    def stop(count: int, _: Any) -> None:
+        done.append(count)
+        if len(done) == after:
+            raise _Killed
+
+    with pytest.raises(_Killed):
+        tune(trace, trials=50, batch_size=10, sampler=sampler, resume=tmp_path, on_batch=stop)
+    kept = {path.name: path.stat().st_mtime_ns for path in tmp_path.rglob("*.json")}
+    assert len(kept) == after
+    resumed = tune(trace, trials=50, batch_size=10, sampler=sampler, resume=tmp_path)
+    _same(whole, resumed)
+    assert all(path.stat().st_mtime_ns == kept[path.name] for path in tmp_path.rglob("*.json") if path.name in kept)
+
+
+def test_another_study_does_not_read_the_batches(tmp_path: Path) -> None:
+    """Batches belong to the settings they were made with."""
+    trace = _world()
+    tune(trace, trials=16, batch_size=8, resume=tmp_path)
+    other = tune(trace, trials=16, batch_size=8, seed=1, resume=tmp_path)
+    _same(other, tune(trace, trials=16, batch_size=8, seed=1))
+
+
+def test_without_splits_the_notes_say_that_it_flatters() -> None:
+    """Rule S6.5."""
+    trace = _world()
+    bare = Trace(tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    assert any("flatter" in note for note in tune(bare, trials=8, batch_size=8).notes)
+
+
+def test_the_front_is_not_beaten_by_any_trial() -> None:
+    """No trial is as good in all objectives and better in one."""
+    result = tune(_world(), trials=40, batch_size=20)
+    columns = list(result.settings["objectives"])
+    pool = result.trials[result.trials["feasible"]] if result.trials["feasible"].any() else result.trials
+    every = pool[columns].fillna(1.0).to_numpy()
+    for row in result.pareto[columns].fillna(1.0).to_numpy():
+        assert not ((every <= row).all(axis=1) & (every < row).any(axis=1)).any()
+
+
+def test_the_paired_test_counts_the_cases_that_only_one_has_right() -> None:
+    """Against itself there are none; against always-refuse as many as the two decisions differ in."""
+    trace = _world()
+    answer, refuse = always_answer(Policy.load()), always_refuse(Policy.load())
+    assert compared(trace, answer, answer)["pass"].p == 1.0
+    both = compared(trace, answer, refuse)["pass"]
+    table = sweep(trace, [answer, refuse])
+    assert both.only_first - both.only_second == table["pass_rate_k"][0] - table["pass_rate_k"][1]
+
+
+@pytest.mark.parametrize("settings", [{"trials": 0}, {"batch_size": 0}, {"sampler": "grid"}])
+def test_settings_that_make_no_study_are_refused(settings: dict[str, Any]) -> None:
+    """The message says what must hold."""
+    with pytest.raises(ValueError, match=r"trials|batch_size|sampler"):
+        tune(_world(), **settings)
+
+
+@pytest.mark.slow
+def test_a_study_is_one_run_with_nested_ones_for_the_front_only(tmp_path: Path) -> None:
+    """MLflow holds parameters, rates, tags, the trial table and the policy; its artifacts lie under the folder."""
+    import mlflow
+
+    from raglab.lab.tracking import track
+
+    result = tune(_world(), trials=24, batch_size=8)
+    run = track(result, tmp_path / "mlruns", report=result.report(tmp_path / "report.html"))
+    client = mlflow.MlflowClient(tracking_uri=run.tracking_uri)
+    seen = client.search_runs([run.experiment_id])
+    parent = next(one for one in seen if one.info.run_id == run.run_id)
+    nested = [one for one in seen if one.data.tags.get("mlflow.parentRunId") == run.run_id]
+    assert len(seen) == 1 + len(nested)
+    assert len(nested) == min(20, len(result.pareto))
+    assert parent.data.tags["policy_id"] == result.policy.policy_id
+    assert parent.data.tags["trace_fingerprint"] == result.tuned_on.fingerprint
+    assert parent.data.metrics["tuned.coverage"] == pytest.approx(result.comparison["coverage"][1])
+    names = {path.name for path in (tmp_path / "mlruns" / "artifacts").rglob("*") if path.is_file()}
+    assert {"trials.parquet", "tuned.yaml", "defaults.yaml", "report.html", "comparison.csv"} <= names
+    stored = next((tmp_path / "mlruns").rglob("trials.parquet"))
+    assert len(pd.read_parquet(stored)) == 24
+    assert set(RATES) <= set(pd.read_parquet(stored).columns)
