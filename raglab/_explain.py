@@ -144,7 +144,11 @@ def _chosen(said: Decisions, row: int) -> Iterator[Check]:
     depth, slot = int(said.outcome.depth[row]), int(said.outcome.slot[row])
     missing = int(found.missing[depth, slot, row])
     margin = gates.coverage_margins(missing, limits.coverage).coverage
-    text = "missing document coverage for: " + ", ".join(said.lacking(row)) if missing else "every entity that must be covered is"
+    text = (
+        "missing document coverage for: " + ", ".join(said.lacking(row))
+        if missing
+        else "every entity that must be covered is"
+    )
     yield _check("coverage", "S2.5", missing, 0, margin, text + _off(limits.coverage))
     top1, least = float(found.top1[depth, row]), limits.similarity.min_similarity
     margin = gates.similarity_margins(top1, limits.similarity).similarity
@@ -158,7 +162,14 @@ def _chosen(said: Decisions, row: int) -> Iterator[Check]:
     name = "tau_explicit" if explicit else "tau_default"
     least = getattr(limits.confidence, name)
     margin = gates.confidence_margins(value, explicit, limits.confidence).confidence
-    yield _check("confidence", "S2.8", value, least, margin, _told("confidence", value, name, _n(least), margin, limits.confidence.on))
+    yield _check(
+        "confidence",
+        "S2.8",
+        value,
+        least,
+        margin,
+        _told("confidence", value, name, _n(least), margin, limits.confidence.on),
+    )
 
 
 def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,20 +47,19 @@ def fill_entities(
     rows = np.nonzero((lack > 0) & (chosen[:, 0] >= 0))[0]
     full = chosen[rows, k - 1] >= 0
     keep = np.where(full, np.maximum(1, k - np.minimum(k - 1, np.maximum(1, lack[rows]))), k)
-    chosen[rows] = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
-    for row in rows:
-        count = int((chosen[row] >= 0).sum())
-        missing = wanted[row] & ~union_over(mask[row : row + 1], chosen[row : row + 1])[0]
-        taken = {int(page_key[row, place]) for place in chosen[row, :count]}
-        for place in range(mask.shape[1]):
-            if count >= k or missing == 0 or page_key[row, place] < 0:
-                break
-            if int(page_key[row, place]) in taken or not mask[row, place] & missing:
-                continue
-            chosen[row, count] = place
-            count += 1
-            taken.add(int(page_key[row, place]))
-            missing &= ~mask[row, place]
+    part = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
+    bits, pages = mask[rows], page_key[rows]
+    count = (part >= 0).sum(axis=1)
+    missing = wanted[rows] & ~union_over(bits, part)
+    taken = np.where(part >= 0, np.take_along_axis(pages, np.maximum(part, 0), axis=1), -1)
+    for place in range(mask.shape[1]):
+        page = pages[:, place]
+        adds = (count < k) & (page >= 0) & ((bits[:, place] & missing) != 0) & (taken != page[:, None]).all(axis=1)
+        at = np.nonzero(adds)[0]
+        part[at, count[at]], taken[at, count[at]] = place, page[at]
+        count[at] += 1
+        missing[at] &= ~bits[at, place]
+    chosen[rows] = part
     return chosen
 
 
@@ -109,7 +108,11 @@ def _distinct(
     anchor = places[0]
     pool = sorted(places[1:], key=lambda place: file_key[place] != file_key[anchor])
     picked, pages, files, sources = [anchor], {page_only[anchor]}, {file_key[anchor]}, {page_key[anchor]}
-    new_in_pass = (lambda p: page_only[p] not in pages, lambda p: file_key[p] not in files, lambda _: True)
+    new_in_pass: tuple[Callable[[int], bool], ...] = (
+        lambda p: page_only[p] not in pages,
+        lambda p: file_key[p] not in files,
+        lambda _: True,
+    )
     for is_new in new_in_pass:
         for place in pool:
             if len(picked) >= final_k:

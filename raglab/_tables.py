@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 
 from raglab import evidence as measure
 from raglab import resolver
+from raglab._judge import judged
 from raglab.policy import Structure
-from raglab.values import Case, Chunk, PatternHits, Status, Trace
+from raglab.values import Chunk, PatternHits, Status, Trace, each
 
 WINNERS = (
     "first_of_all",
@@ -104,17 +105,12 @@ def _numbered(values: Sequence[Any]) -> NDArray[np.int64]:
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
 
 
-def page_of(chunk: Chunk) -> str:
-    """Page as sources name it: the number, else the label, else n/a."""
-    return str(chunk.page) if chunk.page is not None else chunk.page_label or "n/a"
-
-
 def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6)."""
     at = trace.arm(arm)
-    hits = type(trace.hits)(*(np.moveaxis(np.asarray(field)[:, at], 1, 0) for field in trace.hits))
+    hits = each(trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0))
     depths, n_cases, width = hits.chunk.shape
-    flat = type(hits)(*(field.reshape(depths * n_cases, *field.shape[2:]) for field in hits))
+    flat = each(hits, lambda field: field.reshape(depths * n_cases, *field.shape[2:]))
     chunks, cases = trace.chunks, trace.cases
     tiled = [case for _ in range(depths) for case in cases]
     hit = np.where(flat.chunk >= 0, flat.chunk, -1).astype(np.int64)
@@ -123,7 +119,7 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         return np.where(hit >= 0, np.append(values, -1)[hit], -1)
 
     names = [chunk.file_name for chunk in chunks]
-    keys = [(name, page_of(chunk)) for name, chunk in zip(names, chunks, strict=True)]
+    keys = [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
     ordered = sorted(set(keys), key=lambda key: (key[0], key[1]))
     numbers = {key: number for number, key in enumerate(ordered)}
     page_key = by_hit(np.array([numbers[key] for key in keys], dtype=np.int64))
@@ -162,19 +158,28 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         "anchor_of_tied": of_tied.by_anchor,
     }
     by_winner = [
-        resolver.fill_entities(resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], order, k), seen_mask, seen, page_key)
+        resolver.fill_entities(
+            resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], order, k),
+            seen_mask,
+            seen,
+            page_key,
+        )
         for group in picked.values()
     ]
     in_number = np.broadcast_to(np.arange(tied.shape[1]), tied.shape)
     options_all = _options(groups, everyone, in_number, file_key, page_key, page_only, flat.l2, structure)
     same = (tied == everyone).all(axis=1) & (tied_order == in_number).all(axis=1)
-    options_tied = _options(groups, tied, tied_order, file_key, page_key, page_only, flat.l2, structure, known=options_all, same=same)
+    options_tied = _options(
+        groups, tied, tied_order, file_key, page_key, page_only, flat.l2, structure, known=options_all, same=same
+    )
     shown = [_padded(found, max(k, k * structure.max_options) if found else k) for found in (options_all, options_tied)]
     wide = max(k, *(places.shape[1] for places in shown))
     places = np.stack([_widened(p, wide) for p in (*relevant, *by_winner, *shown)], axis=1)
 
     needs = _needs_coverage(hits_of, n_entities, depths)
-    missing, right, share = _judged(places, entity_mask, np.where(needs, wanted, 0), tiled, trace, hit, page_key, (options_all, options_tied))
+    missing, right, share = judged(
+        places, entity_mask, np.where(needs, wanted, 0), tiled, trace, hit, page_key, (options_all, options_tied)
+    )
     shape = (depths, n_cases)
     slots = (depths, n_cases, places.shape[1])
     top_scores = [_by_rank(values, order_of_arm(flat.rank, hit), k) for values in (flat.s_rerank, flat.s_hybrid)]
@@ -204,8 +209,8 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         has_winner=(winner >= 0).reshape(shape),
         skips_entities=(best == 0).reshape(shape),
         full_entities=(best >= np.bitwise_count(seen)).reshape(shape),
-        all=resolver.Contest(*(np.reshape(field, shape) for field in of_all)),
-        tied=resolver.Contest(*(np.reshape(field, shape) for field in of_tied)),
+        all=resolver.Contest(*[np.reshape(field, shape) for field in of_all]),
+        tied=resolver.Contest(*[np.reshape(field, shape) for field in of_tied]),
         n_options_all=np.array([len(found) for found in options_all]).reshape(shape),
         n_options_tied=np.array([len(found) for found in options_tied]).reshape(shape),
         missing=np.ascontiguousarray(missing.reshape(slots).transpose(0, 2, 1)),
@@ -252,7 +257,9 @@ def _chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -
 def _agree(hit: NDArray[np.int64], chunks: Sequence[Chunk], core: NDArray[np.int64]) -> NDArray[np.bool_]:
     source = np.append(_numbered([chunk.source for chunk in chunks]), -1)
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
-    tagged = np.array([not resolver.is_fallback(resolver.signature(c.tags, c.file_name, strict=False)) for c in chunks] + [False])
+    tagged = np.array(
+        [not resolver.is_fallback(resolver.signature(c.tags, c.file_name, strict=False)) for c in chunks] + [False]
+    )
     first, second = hit[:, 0], hit[:, 1]
     both = (first >= 0) & (second >= 0)
     near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= NEAR_PAGES)
@@ -285,7 +292,14 @@ def _options(
         group = groups.group[row]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
         found.append(
-            resolver.options(members, file_key[row].tolist(), page_key[row].tolist(), page_only[row].tolist(), l2[row].tolist(), structure.final_k)
+            resolver.options(
+                members,
+                file_key[row].tolist(),
+                page_key[row].tolist(),
+                page_only[row].tolist(),
+                l2[row].tolist(),
+                structure.final_k,
+            )
         )
     return found
 
@@ -300,66 +314,3 @@ def _padded(found: list[tuple[resolver.Option, ...]], width: int) -> NDArray[np.
 
 def _widened(places: NDArray[np.int64], width: int) -> NDArray[np.int64]:
     return np.pad(places, ((0, 0), (0, width - places.shape[1])), constant_values=-1)
-
-
-def _expected(case: Case) -> tuple[str, ...]:
-    return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
-
-
-def _judged(
-    places: NDArray[np.int64],
-    entity_mask: NDArray[np.uint64],
-    wanted: NDArray[np.uint64],
-    cases: Sequence[Case],
-    trace: Trace,
-    hit: NDArray[np.int64],
-    page_key: NDArray[np.int64],
-    shown: Sequence[list[tuple[resolver.Option, ...]]],
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_], NDArray[np.float64]]:
-    """Entities missing, expected sources found and keyword share of every slot, [B, S] each."""
-    named = [(chunk.file_name, f"{chunk.file_name}#{page_of(chunk)}") for chunk in trace.chunks]
-    specs = [_expected(case) for case in cases]
-    source_mask = measure.bit_masks(specs, measure.positions(named), hit)
-    every = np.array([sum(1 << spec.index(s) for s in case.expect_sources) for case, spec in zip(cases, specs, strict=True)], dtype=np.uint64)
-    some = np.array([sum(1 << spec.index(s) for s in case.expect_sources_any) for case, spec in zip(cases, specs, strict=True)], dtype=np.uint64)
-    asked = [measure.content_words(case.query) for case in cases]
-    vocabulary = {word for row in asked for word in row}
-    texts = [[word for word in set(measure.words(chunk.text)) if word in vocabulary] for chunk in trace.chunks]
-    word_mask = measure.bit_masks(asked, measure.positions(texts), hit)
-    n_words = np.array([len(row) for row in asked], dtype=np.float64)
-    least = np.array([case.min_sources for case in cases])
-    size, n_slots, _ = places.shape
-    missing = np.zeros((size, n_slots), dtype=np.uint8)
-    right = np.zeros((size, n_slots), dtype=bool)
-    share = np.ones((size, n_slots))
-    for slot in range(n_slots):
-        chosen = places[:, slot]
-        missing[:, slot] = np.bitwise_count(wanted & ~resolver.union_over(entity_mask, chosen))
-        found = resolver.union_over(source_mask, chosen)
-        right[:, slot] = ((found & every) == every) & ((some == 0) | ((found & some) != 0))
-        with np.errstate(invalid="ignore"):
-            share[:, slot] = np.bitwise_count(resolver.union_over(word_mask, chosen)) / n_words
-        if least.any():
-            pages = np.where(chosen >= 0, np.take_along_axis(page_key, np.maximum(chosen, 0), axis=1), -1)
-            distinct = (np.diff(np.sort(pages, axis=1), axis=1, prepend=-1) != 0).sum(axis=1)
-            right[:, slot] &= distinct >= least
-    share[n_words == 0] = 1.0
-    _expect_option(right, shown, cases, source_mask, every)
-    return missing, right, share
-
-
-def _expect_option(
-    right: NDArray[np.bool_],
-    shown: Sequence[list[tuple[resolver.Option, ...]]],
-    cases: Sequence[Case],
-    source_mask: NDArray[np.uint64],
-    every: NDArray[np.uint64],
-) -> None:
-    """Where a case says which option is the right one, that option must exist and hold the expected sources."""
-    for row, case in enumerate(cases):
-        if case.expect_option is None:
-            continue
-        for slot, found in zip((-2, -1), shown, strict=True):
-            places = found[row][case.expect_option - 1].places if 0 < case.expect_option <= len(found[row]) else ()
-            bits = np.bitwise_or.reduce(source_mask[row, list(places)]) if places else np.uint64(0)
-            right[row, slot] = bool(places) and (bits & every[row]) == every[row]

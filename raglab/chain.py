@@ -177,7 +177,7 @@ def _resolved(
 
 
 def _at(contest: resolver.Contest, depth: int) -> resolver.Contest:
-    return resolver.Contest(*(field[depth] for field in contest))
+    return resolver.Contest(*[field[depth] for field in contest])
 
 
 def at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
@@ -243,5 +243,8 @@ def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outc
         last = now
     text = domain(found, limits)
     for name, margin in (("allow", text.allow), ("deny", text.deny), ("empty_query", text.query)):
-        _put(stage, STAGE[name], gates.fires((margin,)))
+        fired = gates.fires((margin,))
+        _put(stage, STAGE[name], fired)
+        _put(slot, 0, fired)
+        _put(depth, 0, fired)
     return Outcome(stage, slot, depth)

@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab import chain, gates, resolver
 from raglab._explain import Check, checks, reason
-from raglab._tables import Tables, page_of
+from raglab._tables import Tables
 from raglab.policy import Policy, Thresholds
 from raglab.values import Status, Trace
 
@@ -185,7 +185,7 @@ class Decisions:
         rows = []
         for row, case in enumerate(self.trace.cases):
             stage = self.stage(row)
-            sources = dict.fromkeys(_source(self.trace.chunks[chunk]) for chunk in self.chosen(row))
+            sources = dict.fromkeys(self.trace.chunks[chunk].shown for chunk in self.chosen(row))
             rows.append(
                 {
                     "case_id": case.id,
@@ -206,10 +206,6 @@ class Decisions:
                 }
             )
         return pd.DataFrame(rows)
-
-
-def _source(chunk: Any) -> str:  # noqa: ANN401 - a Chunk
-    return f"{chunk.file_name}#{page_of(chunk)}"
 
 
 def _number(threshold: Any) -> float:  # noqa: ANN401 - scalar or [1, 1]

@@ -145,25 +145,29 @@ def bit_masks(
     """Bit i of a hit is set where its chunk has the query's i-th item.
 
     Args:
-      items: per query, at most 64 items. found: item -> positions of the chunks that have it.
+      items: per query, at most 64 different items. found: item -> positions of the chunks that have it.
       chunk: [Q, K] chunk of each hit, -1 for none.
 
     Returns: uint64 [Q, K].
     """
     masks = np.zeros(chunk.shape, dtype=np.uint64)
     n_chunks = int(chunk.max(initial=-1)) + 1
-    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
+    asked: dict[str, list[tuple[int, int]]] = {}
     for query, row in enumerate(items):
         if len(row) > BITS:
-            msg = f"a query may name at most {BITS} entities or sources, got {len(row)}; split the question."
+            msg = f"a query may name at most {BITS} entities, words or sources, got {len(row)}; take some away."
             raise ValueError(msg)
         for bit, item in enumerate(row):
-            where = found.get(item)
-            if where is None or not len(where):
-                continue
-            member[where[where < n_chunks]] = 1
-            masks[query] |= member[chunk[query]] << np.uint64(bit)
-            member[:] = 0
+            if item in found:
+                asked.setdefault(item, []).append((query, bit))
+    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
+    for item, pairs in asked.items():
+        rows, bits = np.array(pairs).T
+        where = found[item]
+        where = where[where < n_chunks]
+        member[where] = 1
+        masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]
+        member[where] = 0
     return masks
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
+from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
@@ -110,7 +111,9 @@ class Policy(BaseModel):
             else:
                 whole[name] = value
         keeps = touched.keys() | whole.keys() <= {"certificate", "notes"}
-        certificate = {} if keeps or "certificate" in whole else {"certificate": None}  # it is for what it was earned with
+        certificate = (
+            {} if keeps or "certificate" in whole else {"certificate": None}
+        )  # it is for what it was earned with
         if whole:
             rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
             return _validated(lambda: type(self).model_validate(rows), "replace")
@@ -196,7 +199,7 @@ def thresholds(policies: Sequence[Policy]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = [policy.value(path) for policy in policies]
+        values = list(map(attrgetter(path), policies))
         kind = np.bool_ if isinstance(values[0], bool) else np.float64
         return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab._steps import SWEPT, CodesOf, Steps, Swept, codes_by_piece, summed
 from raglab._tables import Evidence, Tables, tables
-from raglab.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed, outcome
+from raglab._tally import Tally, counted, outcome_codes, tallied
+from raglab.chain import STAGES, STATUS_OF, Outcome, outcome
 from raglab.decisions import Decisions
 from raglab.evidence import pattern_hits, patterns_hash
-from raglab.policy import Policy, Thresholds, thresholds
+from raglab.policy import Policy, thresholds
 from raglab.values import PatternHits, Status, Trace, each
 
 if TYPE_CHECKING:
@@ -23,16 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["SWEPT", "Tally", "decide", "flips", "steps", "sweep", "tally"]
 
-CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
-BLOCK = 65_536  # decisions of a part that are made at once
-KEPT = 8  # measured tables kept for each trace
+KEPT = 8  # measured tables kept for each trace, and as many measured patterns
 
-_measured: WeakKeyDictionary[Trace, dict[Any, Any]] = WeakKeyDictionary()
+_measured: WeakKeyDictionary[Trace, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
 
 
-def _kept(trace: Trace, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
-    """Measure once for a trace and key; the oldest goes when there are too many."""
-    known = _measured.setdefault(trace, {})
+def _kept(trace: Trace, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
+    """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
+    known = _measured.setdefault(trace, {}).setdefault(kind, {})
     if key not in known:
         while len(known) >= KEPT:
             known.pop(next(iter(known)))
@@ -46,7 +45,7 @@ def patterns_of(trace: Trace, policy: Policy) -> PatternHits:
     key = patterns_hash(patterns)
     if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
         return trace.pattern_hits
-    found: PatternHits = _kept(trace, ("patterns", key), lambda: pattern_hits(trace.cases, trace.chunks, patterns))
+    found: PatternHits = _kept(trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, patterns))
     return found
 
 
@@ -56,6 +55,7 @@ def tables_of(trace: Trace, policy: Policy, arm: str | None = None) -> Tables:
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
     found: Tables = _kept(
         trace,
+        "tables",
         (name, structure),
         lambda: tables(trace, name, patterns_of(trace, policy), structure, needs_allowed=needs_allowed),
     )
@@ -76,75 +76,22 @@ def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 
 
-class Tally(NamedTuple):
-    """Counted decisions of many policies.
-
-    counts: [P, 6], see `metrics.COUNTS`. stages: by what decided, [P, stages]. labels: cases by label, [3].
-    """
-
-    counts: NDArray[np.int64]
-    stages: NDArray[np.int64]
-    labels: NDArray[np.int64]
-
-
-_CONTRIBUTIONS = metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
-
-
-def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
-    """Number of (what decided, label, expected sources found), [P, Q]."""
-    if found.right.shape[0] == 1:
-        right = at_slot(found.right[0], said.slot)
-    else:
-        depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
-        right = found.right[depth, slot, np.arange(slot.shape[1])]
-    return said.stage.astype(np.int64) * 6 + found.label * 2 + right
-
-
-def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Contributions of codes to `metrics.COUNTS`, [..., 6]."""
-    counts: NDArray[np.int64] = _CONTRIBUTIONS[codes]
-    return counts
-
-
-def _tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    width = len(STAGES) * 6
-    seen = np.zeros((n_policies, width), dtype=np.int64)
-    found, limits = narrowed(found, limits)
-    for cases in _spans(len(found.label), CASES):
-        part = _cases(found, cases)
-        n_cases = len(part.label)
-        for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
-            some = _rows(limits, rows)
-            codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
-            seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ _CONTRIBUTIONS, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
-
-
-def _spans(n: int, size: int) -> Iterator[slice]:
-    """Equal parts of n, none over a size."""
-    n_parts = -(-n // size)
-    for part in range(n_parts):
-        yield slice(part * n // n_parts, (part + 1) * n // n_parts)
-
-
-def _cases(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a part of it
-    def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
-        if isinstance(field, tuple):
-            return _cases(field, cases)
-        return np.ascontiguousarray(field[..., cases]) if isinstance(field, np.ndarray) else field
-
-    return type(found)(*map(part, found))
-
-
-def _rows(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - a tuple of thresholds
-    return type(limits)(*(_rows(field, rows) if isinstance(field, tuple) else field[rows] for field in limits))
-
-
 def by_structure(policies: Sequence[Policy]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables."""
     groups: dict[Any, list[int]] = {}
+    known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
     for place, policy in enumerate(policies):
-        groups.setdefault(policy.structure, []).append(place)
+        parts = (policy.patterns, policy.chosen, policy.resolver)
+        cheap = (
+            id(parts[0]),
+            *parts[1].model_dump().values(),
+            parts[2].strict,
+            parts[2].entity_extractor,
+            parts[2].max_options,
+        )
+        if cheap not in known:
+            known[cheap] = policy.structure
+        groups.setdefault(known[cheap], []).append(place)
     yield from groups.values()
 
 
@@ -157,12 +104,15 @@ def tally(trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, e
     labels = _labels(trace)
     counts = np.zeros((len(policies), len(metrics.COUNTS)), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    kernel = _kernel(engine)
+    compiled = _compiled(engine)
     for places in by_structure(policies):
         group = [policies[place] for place in places]
         found = tables_of(trace, group[0], arm).evidence
         limits = thresholds(group)
-        use = kernel if kernel is not None and found.l2.shape[0] == 1 else _tallied
+        if engine == "numba" and found.l2.shape[0] > 1:
+            msg = f"engine numba replays traces of one depth, got {found.l2.shape[0]} depths; use engine='auto'."
+            raise ValueError(msg)
+        use = compiled if compiled is not None and found.l2.shape[0] == 1 else tallied
         counts[places], stages[places] = use(found, limits, len(group))
     return Tally(counts, stages, labels)
 
@@ -171,23 +121,25 @@ def _labels(trace: Trace) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
 
-def _kernel(engine: str) -> Any:  # noqa: ANN401 - a function
+def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
     if engine not in {"auto", "numpy", "numba"}:
         msg = f"engine must be auto, numpy or numba, got {engine!r}."
         raise ValueError(msg)
     if engine == "numpy":
         return None
     try:
-        from raglab._kernel import tallied
+        from raglab import _kernel
     except ImportError:
         if engine == "numba":
             msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
             raise ImportError(msg) from None
         return None
-    return tallied
+    return _kernel.tallied
 
 
-def sweep(trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, level: float = 0.95, engine: str = "auto") -> pd.DataFrame:
+def sweep(
+    trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, level: float = 0.95, engine: str = "auto"
+) -> pd.DataFrame:
     """Rates of many policies over a trace.
 
     Args:
@@ -265,7 +217,9 @@ def flips(trace: Trace, policy: Policy, case_id: str, arm: str | None = None) ->
     return pd.DataFrame(rows, columns=columns).sort_values("share", kind="stable", ignore_index=True)
 
 
-def _nearest_flip(value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Swept) -> tuple[float, int] | None:
+def _nearest_flip(
+    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Swept
+) -> tuple[float, int] | None:
     """Nearest value of a threshold at which the status is another, and that status."""
     points = points[~np.isnan(points)]
     inward = np.inf if swept.side == "floor" else -np.inf

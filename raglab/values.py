@@ -54,6 +54,16 @@ class Chunk(NamedTuple):
         """The last part of `source`, with either kind of slash."""
         return PurePosixPath(self.source.replace("\\", "/")).name
 
+    @property
+    def page_shown(self) -> str:
+        """Page as sources name it: the number, else the label, else n/a."""
+        return str(self.page) if self.page is not None else self.page_label or "n/a"
+
+    @property
+    def shown(self) -> str:
+        """Source as labels and answers name it: `file#page`."""
+        return f"{self.file_name}#{self.page_shown}"
+
 
 class Corpus(NamedTuple):
     """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4)."""

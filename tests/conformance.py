@@ -55,7 +55,12 @@ def _hits_of(said: Decisions, chunks: tuple[int, ...]) -> list[int]:
 def _shown(option: Any, order: list[int]) -> dict[str, Any]:
     pages = [[name, NO_PAGE if page == NO_PAGE else int(page)] for name, page in option.sources]
     pages.sort(key=lambda pair: (pair[0], str(pair[1])))
-    return {"option_id": option.option_id, "docs": [order[chunk] for chunk in option.chunks], "sources": pages, "best_l2": option.best_l2}
+    return {
+        "option_id": option.option_id,
+        "docs": [order[chunk] for chunk in option.chunks],
+        "sources": pages,
+        "best_l2": option.best_l2,
+    }
 
 
 def _reason(said: Decisions, kind: str, stage: str) -> str:
@@ -127,8 +132,16 @@ def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> Trace:
         chunks=chunks,
         arms=("hybrid",),
         hits=Hits(
-            chunk=ranks, rank=ranks, l2=l2, cosine=1.0 - l2 / 2.0, s_hybrid=nothing, s_rerank=nothing, s_raw=nothing,
-            anchor_sim=row([hit["anchor_similarity"] for hit in hits]), sig_sim=sig_sim, sig_sim_strict=sig_sim,
+            chunk=ranks,
+            rank=ranks,
+            l2=l2,
+            cosine=1.0 - l2 / 2.0,
+            s_hybrid=nothing,
+            s_rerank=nothing,
+            s_raw=nothing,
+            anchor_sim=row([hit["anchor_similarity"] for hit in hits]),
+            sig_sim=sig_sim,
+            sig_sim_strict=sig_sim,
             n_reranked=np.zeros((1, 1, 1), dtype=np.int32),
         ),
     )

@@ -15,8 +15,18 @@ PAGES = {
     "cargo.md": ("marine_cargo", "Cargo is insured from warehouse to warehouse."),
 }
 CASES = [
-    {"id": "q1", "query": "what is the excess under the home policy", "expect_status": "ok", "expect_sources": ["home.md#1"]},
-    {"id": "q2", "query": "from where to where is cargo insured", "expect_status": "ok", "expect_sources": ["cargo.md#1"]},
+    {
+        "id": "q1",
+        "query": "what is the excess under the home policy",
+        "expect_status": "ok",
+        "expect_sources": ["home.md#1"],
+    },
+    {
+        "id": "q2",
+        "query": "from where to where is cargo insured",
+        "expect_status": "ok",
+        "expect_sources": ["cargo.md#1"],
+    },
     {"id": "q3", "query": "how do I bake bread", "expect_status": "refuse"},
     {"id": "q4", "query": "what is the excess", "expect_status": "ambiguous"},
 ]
@@ -28,7 +38,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli")
     (folder / "documents").mkdir()
     for name, (domain, text) in PAGES.items():
-        (folder / "documents" / name).write_text(f"---\ntitle: {domain}\ndomain: {domain}\n---\n{text}\n", encoding="utf-8")
+        (folder / "documents" / name).write_text(
+            f"---\ntitle: {domain}\ndomain: {domain}\n---\n{text}\n", encoding="utf-8"
+        )
     rows = [{**case, "id": f"{split}-{case['id']}", "split": split} for split in ("tune", "report") for case in CASES]
     (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = CliRunner().invoke(app, ["trace", str(folder), "--out", str(folder / "t.parquet"), "--quiet", "--json"])
@@ -99,7 +111,9 @@ def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
 def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
     """Neither and both are refused."""
     trace = str(world / "t.parquet")
-    steps = json.loads(CliRunner().invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"]).stdout)
+    steps = json.loads(
+        CliRunner().invoke(app, ["sweep", trace, "--path", "similarity.min_similarity", "--json"]).stdout
+    )
     assert (steps[0]["low"], steps[-1]["high"]) == (-1.0, 1.0)
     (world / "p.yaml").write_text("similarity: {enabled: false}\n", encoding="utf-8")
     rows = json.loads(CliRunner().invoke(app, ["sweep", trace, str(world / "p.yaml"), "--json"]).stdout)
@@ -111,7 +125,9 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
 def test_tune_and_report_write_what_they_name(world: Path) -> None:
     """Policy, report and batches; the policy loads and is reported again."""
     trace, out = str(world / "t.parquet"), world / "tuned"
-    done = CliRunner().invoke(app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"])
+    done = CliRunner().invoke(
+        app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"]
+    )
     assert done.exit_code == 0, done.output
     told = json.loads(done.stdout)
     assert {row["policy"] for row in told["comparison"]} >= {"defaults", "tuned", "always-answer", "always-refuse"}

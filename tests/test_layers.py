@@ -17,7 +17,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.p
 LAYERS = (
     {"values"},
     {"evidence", "gates", "resolver", "_options", "metrics"},
-    {"policy", "_sections", "_tables", "chain", "decisions", "_explain"},
+    {"policy", "_sections", "_tables", "_judge", "chain", "decisions", "_explain"},
     {"replay", "_kernel", "_steps"},
     {"models", "retrieval", "store"},
     {"lab"},

@@ -40,8 +40,8 @@ def code_of(notebook: Any) -> list[Any]:
 
 
 def text_of(cell: Any) -> str:
-    """Printed and shown text of a cell."""
-    return "\n".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
+    """Printed and shown text of a cell; what is printed arrives in pieces that hang on the clock."""
+    return "".join(output.get("text") or output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
 def streams_of(notebook: Any, name: str) -> list[str]:

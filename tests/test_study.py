@@ -32,12 +32,20 @@ def _world(size: int = 60, seed: int = 0) -> Trace:
         right, other = {"domain": "home"}, {"domain": "fleet"}
         hits = [
             Hit(near, "a.md", 1, right, s_rerank=score, s_raw=score, anchor_sim=0.4, sig_sim=0.4, rank=0),
-            Hit(near + apart, "b.md", 1, other, s_rerank=score / 2, s_raw=score / 2, anchor_sim=0.2, sig_sim=0.3, rank=1),
+            Hit(
+                near + apart, "b.md", 1, other, s_rerank=score / 2, s_raw=score / 2, anchor_sim=0.2, sig_sim=0.3, rank=1
+            ),
         ]
-        case = ask(expect_status=status, expect_sources=("a.md",) if status == "ok" else (), split=("tune", "report")[number % 8 > 3])
+        case = ask(
+            expect_status=status,
+            expect_sources=("a.md",) if status == "ok" else (),
+            split=("tune", "report")[number % 8 > 3],
+        )
         rows.append((case, [hits]))
     made = trace_of(*rows)
-    return Trace(made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": f"world-{seed}", "corpus": "world"})
+    return Trace(
+        made.cases, made.chunks, made.arms, made.hits, None, {"fingerprint": f"world-{seed}", "corpus": "world"}
+    )
 
 
 def _same(one: Any, other: Any) -> None:
@@ -76,7 +84,11 @@ def test_reference_policies() -> None:
 def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
     looser = stepped_by_hand(Policy.load(), 1)
-    assert [looser.value(path) for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")] == [0.65, 35.0, 0.85]
+    assert [looser.value(path) for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")] == [
+        0.65,
+        35.0,
+        0.85,
+    ]
     assert stepped_by_hand(looser, -1).policy_id == Policy.load().policy_id
 
 
@@ -115,7 +127,9 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
 def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     """Nothing differs without a gain: a gate that is off keeps its published number."""
     base = always_answer(Policy.load())
-    best, _ = polish(_world(), [base.replace("similarity.min_similarity", 0.123)], ["similarity.min_similarity"], Goal().score, base)
+    best, _ = polish(
+        _world(), [base.replace("similarity.min_similarity", 0.123)], ["similarity.min_similarity"], Goal().score, base
+    )
     assert best.value("similarity.min_similarity") == 0.7
 
 
@@ -167,7 +181,9 @@ def test_another_study_does_not_read_the_batches(tmp_path: Path) -> None:
 def test_without_splits_the_notes_say_that_it_flatters() -> None:
     """Rule S6.5."""
     trace = _world()
-    bare = Trace(tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    bare = Trace(
+        tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta
+    )
     assert any("flatter" in note for note in tune(bare, trials=8, batch_size=8).notes)
 
 

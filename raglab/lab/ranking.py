@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab._tables import order_of_arm, page_of
+from raglab._tables import order_of_arm
 from raglab.values import Trace
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _first_hits(trace: Trace, arm: str, row: int, places: NDArray[np.int64], exp
         names = set()
         if number >= 0:
             chunk = trace.chunks[number]
-            names = {chunk.file_name, f"{chunk.file_name}#{page_of(chunk)}"} & left
+            names = {chunk.file_name, chunk.shown} & left
         left -= names
         out.append(bool(names))
     return out
