@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Check(NamedTuple):
-    """One gate or rule of one case: what it measured, the threshold it met, its headroom (>= 0 passes), and in words."""
+    """One gate or rule of one case: what it measured, the threshold it met, its headroom (>= 0 passes), in words."""
 
     gate: str
     rule: str
@@ -127,11 +127,13 @@ def _rules(said: Decisions, row: int) -> Iterator[Check]:
     least = _n(rules.min_group_gap)
     text = f"gap of the first two groups {float(seen.group_gap):.4g}, min_group_gap {_set(least)}"
     yield _check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
-    for name, what, best, lead, least_best, least_lead in (
-        ("signature_similarity", "signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
-        ("anchor_similarity", "anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
-    ):  # fmt: skip
-        text = f"best {what} {float(best):.4g} (at least {_set(_n(least_best))}), lead {float(lead):.4g} (at least {_set(_n(least_lead))})"
+    for what, best, lead, least_best, least_lead in (
+        ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
+        ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
+    ):
+        name = f"{what}_similarity"
+        text = f"best {what} {float(best):.4g} (at least {_set(_n(least_best))})"
+        text += f", lead {float(lead):.4g} (at least {_set(_n(least_lead))})"
         yield _check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 

@@ -7,8 +7,7 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +15,9 @@ from numpy.typing import NDArray
 from raglab import evidence as measure
 from raglab import resolver
 from raglab._judge import judged
+from raglab._places import agree, by_rank, chosen_by_count, keys_of, options_of, order_of_arm, shown_places, stacked
 from raglab.policy import Structure
-from raglab.values import Chunk, PatternHits, Status, Trace, each
+from raglab.values import PatternHits, Status, Trace, each
 
 WINNERS = (
     "first_of_all",
@@ -30,7 +30,6 @@ WINNERS = (
     "options_of_all",
     "options_of_tied",
 )
-NEAR_PAGES = 2  # rule S2.4: pages at most this far apart agree
 
 
 class Evidence(NamedTuple):
@@ -100,11 +99,6 @@ class Tables(NamedTuple):
     pattern_hits: PatternHits
 
 
-def _numbered(values: Sequence[Any]) -> NDArray[np.int64]:
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
-
-
 def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6)."""
     at = trace.arm(arm)
@@ -113,22 +107,8 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     flat = each(hits, lambda field: field.reshape(depths * n_cases, *field.shape[2:]))
     chunks, cases = trace.chunks, trace.cases
     tiled = [case for _ in range(depths) for case in cases]
-    hit = np.where(flat.chunk >= 0, flat.chunk, -1).astype(np.int64)
-
-    def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.where(hit >= 0, np.append(values, -1)[hit], -1)
-
-    names = [chunk.file_name for chunk in chunks]
-    keys = [(name, chunk.page_shown) for name, chunk in zip(names, chunks, strict=True)]
-    ordered = sorted(set(keys), key=lambda key: (key[0], key[1]))
-    numbers = {key: number for number, key in enumerate(ordered)}
-    page_key = by_hit(np.array([numbers[key] for key in keys], dtype=np.int64))
-    file_key, page_only = by_hit(_numbered(names)), by_hit(_numbered([key[1] for key in keys]))
-    core = by_hit(_numbered([resolver.signature(c.tags, c.file_name, strict=False) for c in chunks]))
-    if structure.strict:
-        sign = by_hit(_numbered([resolver.signature(c.tags, c.file_name, strict=True) for c in chunks]))
-    else:
-        sign = core
+    keys = keys_of(chunks, flat.chunk, strict=structure.strict)
+    hit = keys.hit
     place_of = measure.positions(hits_of.chunk_entities)
     entity_mask = measure.bit_masks([hits_of.query_entities[q % n_cases] for q in range(len(tiled))], place_of, hit)
     n_entities = np.array([len(names_) for names_ in hits_of.query_entities] * depths, dtype=np.int64)
@@ -136,7 +116,7 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     seen_mask = entity_mask if structure.entity_extractor else np.zeros_like(entity_mask)
     seen = wanted if structure.entity_extractor else np.zeros_like(wanted)
 
-    groups = resolver.group_hits(sign)
+    groups = resolver.group_hits(keys.sign)
     best_l2 = resolver.at_anchors(flat.l2, groups, np.inf)
     winner, tied, tied_order, best = resolver.resolve_entities(seen_mask, groups, best_l2)
     sig_sim = resolver.at_anchors(flat.sig_sim_strict if structure.strict else flat.sig_sim, groups, np.nan)
@@ -145,9 +125,9 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     of_all = resolver.contest(everyone, best_l2, sig_sim, anchor_sim)
     of_tied = resolver.contest(tied, best_l2, sig_sim, anchor_sim, tied_order)
 
-    order = _order(flat.rank, hit, by_rank=structure.order == "rank")
+    of_arm = order_of_arm(flat.rank, hit)
+    order = of_arm if structure.order == "rank" else np.broadcast_to(np.arange(width), hit.shape)
     k = structure.final_k
-    relevant = _chosen_by_count(order, hit, k)
     picked = {
         "first_of_all": of_all.first,
         "signature_of_all": of_all.by_signature,
@@ -162,31 +142,22 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
             resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], order, k),
             seen_mask,
             seen,
-            page_key,
+            keys.page,
         )
         for group in picked.values()
     ]
     in_number = np.broadcast_to(np.arange(tied.shape[1]), tied.shape)
-    options_all = _options(groups, everyone, in_number, file_key, page_key, page_only, flat.l2, structure)
-    same = (tied == everyone).all(axis=1) & (tied_order == in_number).all(axis=1)
-    options_tied = _options(
-        groups, tied, tied_order, file_key, page_key, page_only, flat.l2, structure, known=options_all, same=same
-    )
-    shown = [_padded(found, max(k, k * structure.max_options) if found else k) for found in (options_all, options_tied)]
-    wide = max(k, *(places.shape[1] for places in shown))
-    places = np.stack([_widened(p, wide) for p in (*relevant, *by_winner, *shown)], axis=1)
-
-    needs = _needs_coverage(hits_of, n_entities, depths)
-    missing, right, share = judged(
-        places, entity_mask, np.where(needs, wanted, 0), tiled, trace, hit, page_key, (options_all, options_tied)
-    )
+    size = (structure.max_options, k)
+    options_all = options_of(groups, everyone, in_number, keys, flat.l2, size)
+    options_tied = options_of(groups, tied, tied_order, keys, flat.l2, size, options_all)
+    shown = (options_all, options_tied)
+    places = stacked([*chosen_by_count(order, hit, k), *by_winner, *map(shown_places, shown)])
+    must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
+    missing, right, share = judged(places, entity_mask, must_cover, tiled, trace, hit, keys.page, shown)
     shape = (depths, n_cases)
     slots = (depths, n_cases, places.shape[1])
-    top_scores = [_by_rank(values, order_of_arm(flat.rank, hit), k) for values in (flat.s_rerank, flat.s_hybrid)]
     reranked = (flat.rank >= 0) & (flat.rank < flat.n_reranked[:, None])
-    text = by_hit(_numbered([chunk.text for chunk in chunks]))
     counts = hits_of.counts.astype(np.int64)
-    two = width >= 2
     found_evidence = Evidence(
         words=np.array([len(case.query.split()) for case in cases], dtype=np.int64),
         denied=counts[:, 0],
@@ -200,17 +171,17 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         n_hits=(hits.chunk >= 0).sum(axis=2),
         best_l2=np.where(hits.chunk[..., 0] >= 0, hits.l2[..., 0], np.nan),
         top1=np.where(hits.chunk[..., 0] >= 0, hits.cosine[..., 0], np.nan),
-        gap=np.abs(hits.l2[..., 1] - hits.l2[..., 0]) if two else np.full(shape, np.nan),
-        agree=_agree(hit, chunks, core).reshape(shape) if two else np.zeros(shape, dtype=bool),
-        degenerate=measure.degenerate_scores(flat.s_rerank, flat.s_raw, text, reranked).reshape(shape),
-        top_rerank=top_scores[0].reshape(-1, *shape),
-        top_hybrid=top_scores[1].reshape(-1, *shape),
+        gap=np.abs(hits.l2[..., 1] - hits.l2[..., 0]) if width >= 2 else np.full(shape, np.nan),
+        agree=agree(keys, chunks).reshape(shape),
+        degenerate=measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked).reshape(shape),
+        top_rerank=by_rank(flat.s_rerank, of_arm, k).reshape(-1, *shape),
+        top_hybrid=by_rank(flat.s_hybrid, of_arm, k).reshape(-1, *shape),
         n_groups=groups.n.reshape(shape),
         has_winner=(winner >= 0).reshape(shape),
         skips_entities=(best == 0).reshape(shape),
         full_entities=(best >= np.bitwise_count(seen)).reshape(shape),
-        all=resolver.Contest(*[np.reshape(field, shape) for field in of_all]),
-        tied=resolver.Contest(*[np.reshape(field, shape) for field in of_tied]),
+        all=resolver.shaped(of_all, shape),
+        tied=resolver.shaped(of_tied, shape),
         n_options_all=np.array([len(found) for found in options_all]).reshape(shape),
         n_options_tied=np.array([len(found) for found in options_tied]).reshape(shape),
         missing=np.ascontiguousarray(missing.reshape(slots).transpose(0, 2, 1)),
@@ -219,98 +190,15 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         rank_order=structure.order == "rank",
         final_k=k,
     )
-    return Tables(arm, found_evidence, ChosenHits(places, groups, tied, options_all, options_tied, ordered), hits_of)
+    return Tables(
+        arm, found_evidence, ChosenHits(places, groups, tied, options_all, options_tied, keys.sources), hits_of
+    )
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:
     return np.array([(1 << int(n)) - 1 for n in count], dtype=np.uint64)
 
 
-def order_of_arm(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of the hits in the arm's final order, hits without a rank last."""
-    return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
-
-
-def _order(rank: NDArray[np.int32], hit: NDArray[np.int64], *, by_rank: bool) -> NDArray[np.int64]:
-    return order_of_arm(rank, hit) if by_rank else np.broadcast_to(np.arange(hit.shape[1]), hit.shape)
-
-
-def _by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
-
-
-def _chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> list[NDArray[np.int64]]:
-    """First k in the order wanted among the n nearest hits, for n = 0 … K."""
-    width = hit.shape[1]
-    position = np.empty_like(order)
-    np.put_along_axis(position, np.ascontiguousarray(order), np.broadcast_to(np.arange(width), order.shape), axis=1)
-    best = np.full((len(hit), k), width, dtype=np.int64)
-    out = [np.full((len(hit), k), -1, dtype=np.int64)]
-    padded = np.append(order, np.full((len(hit), 1), -1), axis=1)
-    for n in range(width):
-        entry = np.where(hit[:, n] >= 0, position[:, n], width)
-        best = np.sort(np.append(best, entry[:, None], axis=1), axis=1)[:, :k]
-        out.append(np.take_along_axis(padded, best, axis=1))
-    return out
-
-
-def _agree(hit: NDArray[np.int64], chunks: Sequence[Chunk], core: NDArray[np.int64]) -> NDArray[np.bool_]:
-    source = np.append(_numbered([chunk.source for chunk in chunks]), -1)
-    page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
-    tagged = np.array(
-        [not resolver.is_fallback(resolver.signature(c.tags, c.file_name, strict=False)) for c in chunks] + [False]
-    )
-    first, second = hit[:, 0], hit[:, 1]
-    both = (first >= 0) & (second >= 0)
-    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= NEAR_PAGES)
-    return both & (near | ((core[:, 0] == core[:, 1]) & tagged[first]))
-
-
 def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:
     compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
     return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
-
-
-def _options(
-    groups: resolver.Groups,
-    candidates: NDArray[np.bool_],
-    order: NDArray[np.int64],
-    file_key: NDArray[np.int64],
-    page_key: NDArray[np.int64],
-    page_only: NDArray[np.int64],
-    l2: NDArray[np.float64],
-    structure: Structure,
-    known: list[tuple[resolver.Option, ...]] | None = None,
-    same: NDArray[np.bool_] | None = None,
-) -> list[tuple[resolver.Option, ...]]:
-    found = []
-    for row in range(len(candidates)):
-        if known is not None and same is not None and same[row]:
-            found.append(known[row])
-            continue
-        leaders = [group for group in order[row] if candidates[row, group]][: structure.max_options]
-        group = groups.group[row]
-        members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        found.append(
-            resolver.options(
-                members,
-                file_key[row].tolist(),
-                page_key[row].tolist(),
-                page_only[row].tolist(),
-                l2[row].tolist(),
-                structure.final_k,
-            )
-        )
-    return found
-
-
-def _padded(found: list[tuple[resolver.Option, ...]], width: int) -> NDArray[np.int64]:
-    places = np.full((len(found), width), -1, dtype=np.int64)
-    for row, shown in enumerate(found):
-        every = [place for option in shown for place in option.places]
-        places[row, : len(every)] = every
-    return places
-
-
-def _widened(places: NDArray[np.int64], width: int) -> NDArray[np.int64]:
-    return np.pad(places, ((0, 0), (0, width - places.shape[1])), constant_values=-1)

@@ -4,19 +4,25 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from raglab.lab.study import TuneResult
-    from raglab.store.policies import Policy
-    from raglab.store.traces import Trace
+from raglab._cli import (
+    Arm,
+    AsJson,
+    PolicyPath,
+    Sampler,
+    Split,
+    TracePath,
+    finished,
+    load_policy,
+    load_trace,
+    refusals,
+    show,
+    written,
+)
 
 EXIT_CODES = "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · 130 interrupted."
 app = typer.Typer(
@@ -27,62 +33,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-
-TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
-PolicyPath = Annotated[
-    Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")
-]
-Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
-Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
-Sampler = Literal["nsga2", "nsga3", "tpe", "random"]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-
-@contextmanager
-def _refusals() -> Iterator[None]:
-    """Print what an input broke as one line, without a stack."""
-    try:
-        yield
-    except (ValueError, KeyError, OSError, ImportError) as error:
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        typer.echo(f"raglab: {text}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
-
-
-def _trace(path: Path, split: str | None = None) -> Trace:
-    from raglab.store.traces import Trace
-
-    trace = Trace.load(path)
-    return trace if split is None else trace.split(split)
-
-
-def _policy(path: Path | None) -> Policy:
-    from raglab.store.policies import Policy
-
-    return Policy.load(path)
-
-
-def _print(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
-    if hasattr(value, "to_dict"):
-        if as_json:
-            typer.echo(value.to_json(orient="records", force_ascii=False))
-        else:
-            typer.echo(value.to_string(index=False))
-    else:
-        typer.echo(
-            json.dumps(value, ensure_ascii=False, indent=2)
-            if as_json
-            else "\n".join(f"{key}: {item}" for key, item in value.items())
-        )
-
-
-def _written(table: pd.DataFrame, out: Path | None) -> None:
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out, index=False)
-        typer.echo(f"wrote {out}", err=True)
 
 
 @app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
@@ -108,19 +58,30 @@ def trace(
 ) -> None:
     """Retrieve once for every question and store every measurement."""
     from raglab.lab.build import build_trace
+    from raglab.lab.ranking import ranking
     from raglab.store.corpus import load_corpus
     from raglab.store.qa import load_cases
 
-    with _refusals():
+    with refusals():
         made = build_trace(
-            load_corpus(corpus), load_cases(cases or corpus), out=out, policy=_policy(policy), progress=not quiet,
-            arms=tuple(arm or ["hybrid"]), encoder=encoder, reranker=reranker, index=index, fetch_k=fetch_k, rerank_k=rerank_k,
+            load_corpus(corpus),
+            load_cases(cases or corpus),
+            out=out,
+            policy=load_policy(policy),
+            progress=not quiet,
             command=" ".join(["raglab", *sys.argv[1:]]),
-        )  # fmt: skip
-        _print(
-            {"trace": str(out), "cases": len(made), "chunks": made.meta["n_chunks"], "fingerprint": made.fingerprint},
-            as_json=as_json,
+            arms=tuple(arm or ["hybrid"]),
+            encoder=encoder,
+            reranker=reranker,
+            index=index,
+            fetch_k=fetch_k,
+            rerank_k=rerank_k,
         )
+        where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
+        table = ranking(made)
+        show(where | {"ranking": table.to_dict("records")} if as_json else where, as_json=as_json)
+        if not as_json:
+            typer.echo("\nwhere the expected sources stand:\n" + table.round(4).to_string(index=False))
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
@@ -139,13 +100,13 @@ def decide(
     from raglab.replay import decide as decided
     from raglab.replay import flips
 
-    with _refusals():
-        chosen, of = _policy(policy), _trace(path, split)
+    with refusals():
+        chosen, of = load_policy(policy), load_trace(path, split)
         said = decided(of, chosen, arm)
         if case is None:
             table = said.frame()
-            _written(table, out)
-            _print(
+            written(table, out)
+            show(
                 table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
                 as_json=as_json,
             )
@@ -186,19 +147,19 @@ def sweep(
     from raglab.replay import steps
     from raglab.replay import sweep as swept
 
-    with _refusals():
+    with refusals():
         if (threshold is None) == (not policies):
             msg = "sweep takes either policies or --path with one threshold, got both or none."
             raise ValueError(msg)
-        of = _trace(path, split)
+        of = load_trace(path, split)
         if threshold is not None:
-            table, lead = steps(of, _policy(policy), threshold, arm), ["low", "high"]
+            table, lead = steps(of, load_policy(policy), threshold, arm), ["low", "high"]
         else:
-            table = swept(of, [_policy(one) for one in policies or ()], arm)
+            table = swept(of, [load_policy(one) for one in policies or ()], arm)
             table.insert(0, "policy", [str(one) for one in policies or ()])
             lead = ["policy"]
-        _written(table, out)
-        _print(table if as_json else table[[*lead, *RATES]], as_json=as_json)
+        written(table, out)
+        show(table if as_json else table[[*lead, *RATES]], as_json=as_json)
 
 
 @app.command(
@@ -222,10 +183,10 @@ def tune(
     """Search for better thresholds on split tune, judge them on split report."""
     from raglab.lab.study import tune as tuned
 
-    with _refusals():
+    with refusals():
         result = tuned(
-            _trace(path),
-            policy=_policy(policy),
+            load_trace(path),
+            policy=load_policy(policy),
             arm=arm,
             trials=trials,
             sampler=sampler,
@@ -233,39 +194,7 @@ def tune(
             resume=out / "study",
             progress=not quiet,
         )
-        _finished(result, out, mlruns if track else None, as_json=as_json)
-
-
-def _finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
-    """Write policy, report and run of a study; print the table and where everything is."""
-    from raglab.lab.tracking import table_of, track
-
-    out.mkdir(parents=True, exist_ok=True)
-    result.policy.save(out / "tuned.yaml")
-    page = result.report(out / "report.html")
-    run = None if mlruns is None else track(result, mlruns, report=page)
-    if as_json:
-        rows = json.loads(result.comparison.to_json(orient="records"))
-        parts = {
-            "policy_id": result.policy.policy_id,
-            "policy": str(out / "tuned.yaml"),
-            "report": str(page),
-            "notes": result.notes,
-            "comparison": rows,
-        }
-        typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
-        return
-    typer.echo(f"\nJudged on {len(result.judged_on)} cases that the study did not see (rate [95 % interval] k/n):\n")
-    typer.echo(table_of(result).to_string(index=False))
-    test = result.paired["pass"]
-    typer.echo(
-        f"\ntuned against defaults: {test.only_second} cases only tuned has right, {test.only_first} only the defaults; exact p = {test.p:.3g}"
-    )
-    for note in result.notes:
-        typer.echo(f"note: {note}")
-    typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
-    if run is not None:
-        typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")
+        finished(result, out, mlruns if track else None, as_json=as_json)
 
 
 @app.command(
@@ -291,16 +220,16 @@ def report(
     from raglab.lab.report import write_report
     from raglab.lab.space import always_answer, always_refuse, published
 
-    with _refusals():
-        chosen = _policy(policy)
-        base = _policy(incumbent) if incumbent is not None else published(chosen)
+    with refusals():
+        chosen = load_policy(policy)
+        base = load_policy(incumbent) if incumbent is not None else published(chosen)
         policies = {"defaults": base}
         if chosen.policy_id != base.policy_id:
             policies["tuned"] = chosen
         policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
         out.parent.mkdir(parents=True, exist_ok=True)
-        page = write_report(out, _trace(path, split), policies, arm=arm)
-        _print({"report": str(page)}, as_json=as_json)
+        page = write_report(out, load_trace(path, split), policies, arm=arm)
+        show({"report": str(page)}, as_json=as_json)
 
 
 @app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
@@ -308,8 +237,8 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
     """Print a policy whole, with its id: what it states and the published defaults for the rest."""
     import yaml
 
-    with _refusals():
-        shown = _policy(path)
+    with refusals():
+        shown = load_policy(path)
         rows = shown.model_dump(mode="json")
         if as_json:
             typer.echo(json.dumps({"policy_id": shown.policy_id, **rows}, ensure_ascii=False, indent=2))
@@ -333,8 +262,8 @@ def demo(
     from raglab.store.corpus import load_corpus
     from raglab.store.qa import load_cases
 
-    with _refusals():
-        start = _policy(data / "policy.yaml")
+    with refusals():
+        start = load_policy(data / "policy.yaml")
         typer.echo(f"1/3 trace: retrieve once for the questions of {data}")
         made = build_trace(
             load_corpus(data),
@@ -347,5 +276,5 @@ def demo(
         typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
         result = tuned(made, policy=start, trials=trials, progress=True)
         typer.echo("3/3 report")
-        _finished(result, out, mlruns, as_json=False)
+        finished(result, out, mlruns, as_json=False)
         typer.echo("JupyterLab:  make lab")

@@ -178,7 +178,7 @@ class Decisions:
         return reason(self, row)
 
     def frame(self) -> pd.DataFrame:
-        """One row a case: case_id, query, expect_status, status, gate, stage, reason, confidence, sources, options, warnings, depth, passes."""
+        """One row a case: what it asked, its label, status, gate, reason with numbers, confidence, sources, options."""
         import pandas as pd
 
         confidence = self.confidence()

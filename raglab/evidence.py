@@ -23,12 +23,13 @@ Pattern = str | Sequence[str]
 
 # Function words of English and French: they say nothing about what a question is about (rule S2.7).
 STOP_WORDS = frozenset(
-    """a an the of to in on at by for from with without and or not no is are was were be been being do does did has have
-    had will would can could should may might must shall i you he she it we they me him her us them my your his its our
-    their this that these those what which who whom whose when where why how there here as if than then so such about
-    into over under le la les un une des du de d l et ou ne pas est sont a ont été être avoir dans sur sous par pour avec
-    sans ce cet cette ces qui que quoi dont où quand comment pourquoi quel quelle quels quelles je tu il elle nous vous
-    ils elles mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs au aux en y se s n j m t c qu""".split()  # noqa: SIM905
+    """a an the of to in on at by for from with without and or not no is are was were be been being do does did has
+    have had will would can could should may might must shall i you he she it we they me him her us them my your his
+    its our their this that these those what which who whom whose when where why how there here as if than then so
+    such about into over under le la les un une des du de d l et ou ne pas est sont a ont été être avoir dans sur
+    sous par pour avec sans ce cet cette ces qui que quoi dont où quand comment pourquoi quel quelle quels quelles
+    je tu il elle nous vous ils elles mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs au aux en y se
+    s n j m t c qu""".split()  # noqa: SIM905
 )
 
 

@@ -40,7 +40,7 @@ def _kept(trace: Trace, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 
 
 
 def patterns_of(trace: Trace, policy: Policy) -> PatternHits:
-    """What the policy's patterns hit: as stored with the trace, measured again where its patterns differ (rule S0.6)."""
+    """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
     patterns = policy.pattern_lists
     key = patterns_hash(patterns)
     if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
@@ -76,22 +76,20 @@ def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 
 
+def resolver_of(policy: Policy) -> tuple[bool, bool, int]:
+    """What a policy's structure takes from its resolver."""
+    return policy.resolver.strict, policy.resolver.entity_extractor, policy.resolver.max_options
+
+
 def by_structure(policies: Sequence[Policy]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables."""
     groups: dict[Any, list[int]] = {}
     known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
     for place, policy in enumerate(policies):
-        parts = (policy.patterns, policy.chosen, policy.resolver)
-        cheap = (
-            id(parts[0]),
-            *parts[1].model_dump().values(),
-            parts[2].strict,
-            parts[2].entity_extractor,
-            parts[2].max_options,
-        )
-        if cheap not in known:
-            known[cheap] = policy.structure
-        groups.setdefault(known[cheap], []).append(place)
+        parts = (id(policy.patterns), id(policy.chosen), resolver_of(policy))
+        if parts not in known:
+            known[parts] = policy.structure
+        groups.setdefault(known[parts], []).append(place)
     yield from groups.values()
 
 
@@ -188,7 +186,7 @@ def stepped(trace: Trace, policy: Policy, path: str, arm: str | None = None) -> 
 
 
 def flips(trace: Trace, policy: Policy, case_id: str, arm: str | None = None) -> pd.DataFrame:
-    """For each threshold, the smallest change that would flip the status of one case; nearest first, in shares of its range.
+    """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
       status is another), `change`, `share` (|change| over the threshold's range), `status`, `becomes`.

@@ -34,6 +34,7 @@ __all__ = [
     "resolve_entities",
     "rule_margins",
     "select",
+    "shaped",
     "signature",
     "union_over",
 ]
@@ -83,8 +84,10 @@ def rendered(sign: Signature) -> str:
 
 
 class Groups(NamedTuple):
-    """Hits by signature: group [B, K] number of each hit's group in order of best l2 (-1: no hit); anchor [B, G]
-    place of each group's best hit (-1: no group); n [B] groups.
+    """Hits by signature.
+
+    group: number of each hit's group in order of best l2, [B, K], -1 for no hit. anchor: place of each group's best
+    hit, [B, G], -1 for no group. n: groups, [B].
     """
 
     group: NDArray[np.int64]
@@ -127,8 +130,10 @@ def at_anchors(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[
 
 
 class EntityRule(NamedTuple):
-    """What rule `entities` says: winner [B] (-1: none), candidates that go on [B, G], their order by best l2,
-    ties by their standing, as a permutation [B, G], and the best hit count [B].
+    """What rule `entities` says.
+
+    winner: group, [B], -1 for none. candidates: groups that go on, [B, G]. order: of the groups by best l2, ties by
+    their standing, a permutation, [B, G]. best: highest hit count, [B].
     """
 
     winner: NDArray[np.int64]
@@ -189,6 +194,12 @@ class Contest(NamedTuple):
     gap_anchor: NDArray[np.float64]
 
 
+def shaped(seen: Contest, shape: tuple[int, ...]) -> Contest:
+    """Contest with every field in another shape."""
+    fields: list[Any] = [field.reshape(shape) for field in seen]
+    return Contest(*fields)
+
+
 def _two_best(
     values: NDArray[np.float64], order: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
@@ -217,7 +228,9 @@ def contest(
     """Who would win by each of the rules that have a threshold.
 
     Args:
-      candidates: groups that go on, [B, G]. order: of the groups, a permutation, where it is not their number. best_l2, sig_sim, anchor_sim: of the groups, [B, G].
+      candidates: groups that go on, [B, G].
+      best_l2, sig_sim, anchor_sim: of the groups, [B, G].
+      order: of the groups, a permutation, where it is not their number.
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """

@@ -155,9 +155,9 @@ class PatternHits(NamedTuple):
 class Trace:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
 
-    cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: [A] names of the
-    retrieval strategies. hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the fingerprint
-    over all of them.
+    cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: names of the retrieval strategies, [A].
+    hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
+    fingerprint over all of them.
     """
 
     cases: tuple[Case, ...]

@@ -109,6 +109,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     words = WordEncoder()
     monkeypatch.setattr(build, "load_encoder", lambda _: words)
     monkeypatch.setattr(build, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(build, "identifier_of", lambda name: "words" if name is None else name)
     return words
 
 

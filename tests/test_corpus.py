@@ -86,11 +86,11 @@ def pdf_bytes(*texts: str, labelled: bool = False, locked: bool = False) -> byte
     for text in texts:
         page = writer.add_blank_page(width=300, height=300)
         page[NameObject("/Resources")] = DictionaryObject(
-            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(font)})}  # noqa: SLF001 - pypdf has no public way
+            {NameObject("/Font"): DictionaryObject({NameObject("/F1"): writer._add_object(font)})}
         )
         stream = StreamObject()
         stream.set_data(f"BT /F1 12 Tf 20 200 Td ({text}) Tj ET".encode() if text else b"")
-        page[NameObject("/Contents")] = writer._add_object(stream)  # noqa: SLF001 - pypdf has no public way
+        page[NameObject("/Contents")] = writer._add_object(stream)
     if labelled:
         writer.set_page_label(0, 0, style=PageLabelStyle.LOWERCASE_ROMAN)
         writer.set_page_label(1, len(texts) - 1, style=PageLabelStyle.DECIMAL)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import replay
+from raglab import _tally
 from raglab.chain import STAGES, STATUS_OF, narrowed, outcome
 from raglab.policy import Policy, thresholds
 from raglab.replay import tables_of, tally
@@ -209,8 +209,8 @@ def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.Monke
     rng = np.random.default_rng(3)
     trace, policies = random_trace(rng, 5, COARSE), random_policies(rng, COARSE, "rank")
     whole = tally(trace, policies, engine="numba")
-    monkeypatch.setattr(replay, "CASES", block)
-    monkeypatch.setattr(replay, "BLOCK", 3 * block)
+    monkeypatch.setattr(_tally, "CASES", block)
+    monkeypatch.setattr(_tally, "BLOCK", 3 * block)
     for first, second in zip(tally(trace, policies, engine="numpy"), whole, strict=True):
         np.testing.assert_array_equal(first, second)
 

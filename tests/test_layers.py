@@ -17,15 +17,15 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.p
 LAYERS = (
     {"values"},
     {"evidence", "gates", "resolver", "_options", "metrics"},
-    {"policy", "_sections", "_tables", "_judge", "chain", "decisions", "_explain"},
-    {"replay", "_kernel", "_steps"},
+    {"policy", "_sections", "_tables", "_judge", "_places", "chain", "decisions", "_explain"},
+    {"replay", "_kernel", "_steps", "_tally"},
     {"models", "retrieval", "store"},
     {"lab"},
-    {"cli"},
+    {"cli", "_cli"},
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 PEERS = {2, 3}  # one subject in several modules: they may import each other
-SIBLINGS = {("resolver", "_options"), ("retrieval", "models"), ("store", "models")}  # may import beside itself
+SIBLINGS = {("cli", "_cli"), ("resolver", "_options"), ("retrieval", "models"), ("store", "models")}  # may import beside itself
 HEAVY = (
     "faiss",
     "torch",

@@ -1,4 +1,4 @@
-"""Optuna proposes a batch, replay judges it, finished batches are kept: killed and started again, a study ends the same."""
+"""Optuna proposes a batch, replay judges it, finished batches are kept: a study that was killed ends the same."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import optuna
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from raglab import metrics
 from raglab.lab.goal import Goal
@@ -87,8 +87,8 @@ def _choose_parents(
     sampler: optuna.samplers.BaseSampler,
     coming: Sequence[optuna.trial.FrozenTrial],
 ) -> None:
-    """Let a genetic sampler choose the parents of stored trials when the first run did: its choice hangs on the order."""
-    if isinstance(sampler, optuna.samplers.NSGAIISampler | optuna.samplers.NSGAIIISampler):
+    """Let a genetic sampler choose parents when the first run did: its choice hangs on the order."""
+    if isinstance(sampler, optuna.samplers.NSGAIISampler):
         born = {value for trial in coming for key, value in trial.system_attrs.items() if key.endswith(":generation")}
         for generation in sorted(born):
             sampler.get_parent_population(optuna.load_study(study_name=STUDY, storage=storage), generation)
@@ -119,7 +119,6 @@ def _sampler(
     samplers = optuna.samplers
     make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
         "nsga2": lambda: samplers.NSGAIISampler(population_size=size, seed=stream),
-        "nsga3": lambda: samplers.NSGAIIISampler(population_size=size, seed=stream),
         "tpe": lambda: samplers.TPESampler(seed=stream),
         "random": lambda: samplers.RandomSampler(seed=stream),
     }
@@ -127,8 +126,8 @@ def _sampler(
         msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
         raise ValueError(msg)
     sampler = make[name]()
-    if name.startswith("nsga"):  # all trials have one space: told, not inferred from thousands of trials again
-        sampler.infer_relative_search_space = lambda study, trial: space  # type: ignore[method-assign]  # noqa: ARG005
+    if name == "nsga2":  # all trials have one space: told, not inferred from thousands of trials again
+        sampler.infer_relative_search_space = lambda study, trial: space  # noqa: ARG005
     return sampler
 
 
@@ -137,7 +136,7 @@ def _rows(
 ) -> list[dict[str, Any]]:
     every = metrics.rates(counted.counts, counted.labels)
     scores = goal.score(counted.counts, counted.labels)
-    feasible = (goal.excess(counted.counts, counted.labels) <= 0.0).all(axis=1)
+    feasible = np.all(goal.excess(counted.counts, counted.labels) <= 0.0, axis=1).tolist()
     return [
         {
             "number": trial.number,
@@ -195,7 +194,7 @@ class _Batches:
             return
         records = [
             {
-                "values": trial.values,
+                "values": list(trial.values),
                 "params": trial.params,
                 "distributions": {
                     key: optuna.distributions.distribution_to_json(d) for key, d in trial.distributions.items()

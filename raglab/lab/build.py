@@ -15,7 +15,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from raglab import policy as policies
 from raglab import resolver, values

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab._tables import order_of_arm
+from raglab._places import order_of_arm
 from raglab.values import Trace
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ from raglab.values import Status
 if TYPE_CHECKING:
     import pandas as pd
 
-SamplerName = Literal["nsga2", "nsga3", "tpe", "random"]
+SamplerName = Literal["nsga2", "tpe", "random"]
 MANUAL_STEPS = 40
 
 
@@ -116,10 +116,18 @@ def tune(
     ranges = dict(space) if space is not None else full_space(tuned_on, start, arm)
     incumbent = published(start)
     settings = {
-        "arm": arm, "trials": trials, "sampler": sampler, "batch_size": batch_size, "seed": seed, "targets": dict(wanted.targets),
-        "objectives": list(wanted.objectives), "penalty": wanted.penalty, "start": start.policy_id, "trace": trace.fingerprint,
+        "arm": arm,
+        "trials": trials,
+        "sampler": sampler,
+        "batch_size": batch_size,
+        "seed": seed,
+        "targets": dict(wanted.targets),
+        "objectives": list(wanted.objectives),
+        "penalty": wanted.penalty,
+        "start": start.policy_id,
+        "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
-    }  # fmt: skip
+    }
     by_hand = manual_loop(tuned_on, incumbent, wanted, arm)
     begins = {one.policy_id: one for one in (start, incumbent, by_hand, always_answer(start))}
     first = [trial_of(one, ranges) for one in begins.values()]
@@ -151,13 +159,8 @@ def _splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
     names = {case.split for case in trace.cases}
     if {"tune", "report"} <= names:
         return trace.split("tune"), trace.split("report"), []
-    return (
-        trace,
-        trace,
-        [
-            "The cases have no splits tune and report: tuned and judged on the same cases, so the tuned rates flatter (rule S6.5)."
-        ],
-    )
+    note = "The cases have no splits tune and report: tuned and judged on the same cases, so the rates flatter (S6.5)."
+    return trace, trace, [note]
 
 
 def _size_note(trace: Trace) -> str:
@@ -169,8 +172,9 @@ def _size_note(trace: Trace) -> str:
     most = f"{best:.0%} at most" if best == best else "nothing"  # noqa: PLR0124 - NaN
     never = "" if n >= needs else ", never 1 %"
     return (
-        f"In plain words: a set of this size can certify {most.replace('%', ' %')}{never}. Its {where} hold {n} answerable "
-        f"cases; 1 % needs {needs} answered without an error (exact binomial, 90 % confidence)."
+        f"In plain words: a set of this size can certify {most.replace('%', ' %')}{never}. "
+        f"Its {where} hold {n} answerable cases; 1 % needs {needs} answered without an error "
+        "(exact binomial, 90 % confidence)."
     )
 
 
@@ -189,8 +193,10 @@ def compared(trace: Trace, first: Policy, second: Policy, arm: str | None = None
 
 
 def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None) -> Policy:
-    """The source's way: one step looser while false refusals exceed their target, else one step tighter while
-    hallucinations exceed theirs; ends when both are met, when it returns to where it was, or after 40 steps.
+    """Policy that the source's loop ends with, one step of all thresholds at a time.
+
+    Looser while false refusals exceed their target, else tighter while hallucinations exceed theirs; it ends when both
+    are met, when it returns to where it was, or after 40 steps.
 
     Source: rule S6.4.
     """

@@ -1,0 +1,155 @@
+"""Where hits stand: keys of file, page and signature, orders, sets of chosen places, options (layer 2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import resolver
+from raglab.values import Chunk
+
+NEAR_PAGES = 2  # rule S2.4: pages at most this far apart agree
+
+
+class Keys(NamedTuple):
+    """Numbers of what each hit is of, [B, K], -1 where there is no hit.
+
+    hit: chunk. file: file name. page: (file name, page), numbered in the order of `sources`. page_only: page.
+    core, sign: signature, without and (where asked for) with vendor and version. text: text.
+    """
+
+    hit: NDArray[np.int64]
+    file: NDArray[np.int64]
+    page: NDArray[np.int64]
+    page_only: NDArray[np.int64]
+    core: NDArray[np.int64]
+    sign: NDArray[np.int64]
+    text: NDArray[np.int64]
+    sources: list[tuple[str, str]]
+
+
+def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
+    """Keys of hits.
+
+    Args:
+      chunk: of each hit, [B, K], -1 where there is none. strict: whether vendor and version tell groups apart.
+    """
+    hit = np.where(chunk >= 0, chunk, -1).astype(np.int64)
+
+    def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
+        return np.where(hit >= 0, np.append(values, -1)[hit], -1)
+
+    keys = [(one.file_name, one.page_shown) for one in chunks]
+    sources = sorted(set(keys))
+    place = {key: number for number, key in enumerate(sources)}
+    core, sign = (
+        by_hit(_numbered([resolver.signature(one.tags, one.file_name, strict=with_all) for one in chunks]))
+        for with_all in (False, strict)
+    )
+    return Keys(
+        hit,
+        by_hit(_numbered([key[0] for key in keys])),
+        by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
+        by_hit(_numbered([key[1] for key in keys])),
+        core,
+        sign,
+        by_hit(_numbered([one.text for one in chunks])),
+        sources,
+    )
+
+
+def _numbered(values: Sequence[Any]) -> NDArray[np.int64]:
+    known: dict[Any, int] = {}
+    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
+
+
+def order_of_arm(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of the hits in the arm's final order, hits without a rank last."""
+    return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
+
+
+def by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+    """Values of the first k hits in an order, [k, B]."""
+    return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
+
+
+def chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> list[NDArray[np.int64]]:
+    """First k in the order wanted among the n nearest hits, for n = 0 … K."""
+    width = hit.shape[1]
+    position = np.empty_like(order)
+    np.put_along_axis(position, np.ascontiguousarray(order), np.broadcast_to(np.arange(width), order.shape), axis=1)
+    best = np.full((len(hit), k), width, dtype=np.int64)
+    out = [np.full((len(hit), k), -1, dtype=np.int64)]
+    padded = np.append(order, np.full((len(hit), 1), -1), axis=1)
+    for n in range(width):
+        entry = np.where(hit[:, n] >= 0, position[:, n], width)
+        best = np.sort(np.append(best, entry[:, None], axis=1), axis=1)[:, :k]
+        out.append(np.take_along_axis(padded, best, axis=1))
+    return out
+
+
+def agree(keys: Keys, chunks: Sequence[Chunk]) -> NDArray[np.bool_]:
+    """Whether the first two hits agree: one document and near pages, or one signature with a tag, [B] (rule S2.4)."""
+    hit, core = keys.hit, keys.core
+    if hit.shape[1] < 2:
+        return np.zeros(len(hit), dtype=bool)
+    source = np.append(_numbered([chunk.source for chunk in chunks]), -1)
+    page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
+    tagged = np.array(
+        [not resolver.is_fallback(resolver.signature(c.tags, c.file_name, strict=False)) for c in chunks] + [False]
+    )
+    first, second = hit[:, 0], hit[:, 1]
+    both = (first >= 0) & (second >= 0)
+    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= NEAR_PAGES)
+    return both & (near | ((core[:, 0] == core[:, 1]) & tagged[first]))
+
+
+def options_of(
+    groups: resolver.Groups,
+    candidates: NDArray[np.bool_],
+    order: NDArray[np.int64],
+    keys: Keys,
+    l2: NDArray[np.float64],
+    size: tuple[int, int],
+    known: list[tuple[resolver.Option, ...]] | None = None,
+) -> list[tuple[resolver.Option, ...]]:
+    """Options of every row.
+
+    Args:
+      candidates: groups that go on, [B, G]. order: of them, a permutation, [B, G]. l2: [B, K].
+      size: max_options and final_k. known: options of all groups, taken where all go on in their order.
+
+    Source: rule S3.5.
+    """
+    most, final_k = size
+    in_order = order == np.arange(order.shape[1])
+    same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
+    found = []
+    for row in range(len(candidates)):
+        if known is not None and same[row]:
+            found.append(known[row])
+            continue
+        group = groups.group[row]
+        leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
+        members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
+        numbers = (keys.file[row].tolist(), keys.page[row].tolist(), keys.page_only[row].tolist(), l2[row].tolist())
+        found.append(resolver.options(members, *numbers, final_k))
+    return found
+
+
+def shown_places(found: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
+    """Places of all hits of a row's options, [B, most], -1 at the end."""
+    rows = [[place for option in shown for place in option.places] for shown in found]
+    places = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
+    for row, every in enumerate(rows):
+        places[row, : len(every)] = every
+    return places
+
+
+def stacked(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+    """Sets of places of different widths as one array, [B, S, most], -1 at the end."""
+    most = max(part.shape[1] for part in parts)
+    return np.stack([np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=-1) for part in parts], axis=1)
