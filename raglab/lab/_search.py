@@ -24,7 +24,8 @@ from raglab.values import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-STUDY = "raglab"
+Space = dict[str, optuna.distributions.BaseDistribution]
+Trials = list[optuna.trial.FrozenTrial]
 
 
 def search(
@@ -48,15 +49,17 @@ def search(
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     try:
-        storage = optuna.storages.InMemoryStorage()
-        study = optuna.create_study(storage=storage, study_name=STUDY, directions=["minimize"] * len(goal.objectives))
+        study = optuna.create_study(directions=["minimize"] * len(goal.objectives))
         distributions = {path: _distribution(extent) for path, extent in space.items()}
         rows: list[dict[str, Any]] = []
         kept = _Batches(folder, settings)
+        before: tuple[Trials, Trials] = ([], [])
         for begin in tqdm(range(0, trials, size), desc="study", unit="batch", disable=not progress):
             count = min(size, trials - begin)
+            study.sampler = sampler = _sampler(settings, begin, distributions, before)
+            if isinstance(sampler, _Batchwise) and begin:
+                sampler.parents = sampler.select_parent(study, sampler.generation)
             known = kept.read(begin, count)
-            study.sampler = _sampler(str(settings["sampler"]), int(settings["seed"]), begin, size, distributions)
             if known is None:
                 for given in first[begin : begin + count] if begin < len(first) else ():
                     study.enqueue_trial(dict(given))
@@ -72,9 +75,10 @@ def search(
                 rows += _rows(done, policies, counted, goal)
                 kept.write(begin, done, rows[begin:])
             else:
-                _choose_parents(storage, study.sampler, known.trials)
                 study.add_trials(known.trials)
+                done = study.get_trials(deepcopy=False)[begin : begin + count]
                 rows += known.rows
+            before = (done, sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_batch is not None:
                 on_batch(begin + count, np.array([[row[name] for name in goal.objectives] for row in rows[begin:]]))
     finally:
@@ -82,16 +86,37 @@ def search(
     return study, pd.DataFrame(rows)
 
 
-def _choose_parents(
-    storage: optuna.storages.BaseStorage,
-    sampler: optuna.samplers.BaseSampler,
-    coming: Sequence[optuna.trial.FrozenTrial],
-) -> None:
-    """Let a genetic sampler choose parents when the first run did: its choice hangs on the order."""
-    if isinstance(sampler, optuna.samplers.NSGAIISampler):
-        born = {value for trial in coming for key, value in trial.system_attrs.items() if key.endswith(":generation")}
-        for generation in sorted(born):
-            sampler.get_parent_population(optuna.load_study(study_name=STUDY, storage=storage), generation)
+class _Batchwise(optuna.samplers.NSGAIISampler):
+    """NSGA-II whose generations are the batches: parents are chosen once a batch, not looked up for every trial.
+
+    It remembers nothing between batches, so a resumed study goes on as the first run would have.
+    """
+
+    def __init__(self, size: int, seed: int, space: Space, generation: int, before: Sequence[Trials]) -> None:
+        super().__init__(population_size=max(2, size), seed=seed)
+        self.space, self.generation = space, generation
+        self.last, self.parents_of_last = before
+        self.parents: Trials = []
+
+    def infer_relative_search_space(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> Space:
+        """Space of every trial, told and not inferred from thousands of trials again."""
+        del study, trial
+        return self.space
+
+    def get_trial_generation(self, study: optuna.Study, trial: optuna.trial.FrozenTrial) -> int:
+        """Number of the batch."""
+        del study, trial
+        return self.generation
+
+    def get_population(self, study: optuna.Study, generation: int) -> Trials:
+        """Trials of the last batch."""
+        del study, generation
+        return list(self.last)
+
+    def get_parent_population(self, study: optuna.Study, generation: int) -> Trials:
+        """Parents of this batch, or those of the last one."""
+        del study
+        return list(self.parents if generation == self.generation else self.parents_of_last)
 
 
 def pareto_front(trials: pd.DataFrame, objectives: Sequence[str]) -> pd.DataFrame:
@@ -112,23 +137,20 @@ def _distribution(extent: Range) -> optuna.distributions.BaseDistribution:
 
 
 def _sampler(
-    name: str, seed: int, begin: int, size: int, space: dict[str, optuna.distributions.BaseDistribution]
+    settings: Mapping[str, Any], begin: int, space: Space, before: Sequence[Trials]
 ) -> optuna.samplers.BaseSampler:
     """Sampler of one batch, with a stream of its own, so that a resumed study draws what it would have drawn."""
-    stream = int(np.random.SeedSequence([seed, begin]).generate_state(1)[0])
-    samplers = optuna.samplers
+    name, size = str(settings["sampler"]), int(settings["batch_size"])
+    stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
     make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "nsga2": lambda: samplers.NSGAIISampler(population_size=size, seed=stream),
-        "tpe": lambda: samplers.TPESampler(seed=stream),
-        "random": lambda: samplers.RandomSampler(seed=stream),
+        "nsga2": lambda: _Batchwise(size, stream, space, begin // size, before),
+        "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
+        "random": lambda: optuna.samplers.RandomSampler(seed=stream),
     }
     if name not in make:
         msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
         raise ValueError(msg)
-    sampler = make[name]()
-    if name == "nsga2":  # all trials have one space: told, not inferred from thousands of trials again
-        sampler.infer_relative_search_space = lambda study, trial: space  # noqa: ARG005
-    return sampler
+    return make[name]()
 
 
 def _rows(
