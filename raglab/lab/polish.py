@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab._steps import Steps
+from raglab.lab.space import KEEP_AT_MOST
 from raglab.replay import SWEPT, stepped, tally
 from raglab.store.policies import Policy
 from raglab.values import Trace
@@ -87,6 +88,8 @@ def _descend(
             elif policy.value(path) is not None:
                 found = stepped(trace, policy, path, arm)
                 scores = score(found.counts, labels)
+                if SWEPT[path].whole:
+                    scores = np.where(found.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
                     low, high = _observed(found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN))
                     policy = policy.replace(path, _typed(path, _inside(path, low, high)))
@@ -149,7 +152,7 @@ def _inside(path: str, low: float, high: float) -> float:
     """Round value nearest the middle of a step; the end that belongs to it where nothing lies between."""
     swept = SWEPT[path]
     if swept.whole:
-        return float(np.floor(high))
+        return float(min(np.floor(high), max(KEEP_AT_MOST, np.floor(low) + 1)))
     middle = (low + high) / 2.0
     for digits in range(1, 17):
         value = round(middle, digits)

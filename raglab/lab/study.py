@@ -173,7 +173,7 @@ def _size_note(trace: Trace) -> str:
     never = "" if n >= needs else ", never 1 %"
     return (
         f"In plain words: a set of this size can certify {most.replace('%', ' %')}{never}. "
-        f"Its {where} hold {n} answerable cases; 1 % needs {needs} answered without an error "
+        f"Its {where} {'holds' if rows else 'hold'} {n} answerable cases; 1 % needs {needs} answered without an error "
         "(exact binomial, 90 % confidence)."
     )
 
