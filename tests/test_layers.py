@@ -25,7 +25,12 @@ LAYERS = (
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 PEERS = {2, 3}  # one subject in several modules: they may import each other
-SIBLINGS = {("cli", "_cli"), ("resolver", "_options"), ("retrieval", "models"), ("store", "models")}  # may import beside itself
+SIBLINGS = {
+    ("cli", "_cli"),
+    ("resolver", "_options"),
+    ("retrieval", "models"),
+    ("store", "models"),
+}  # may import beside itself
 HEAVY = (
     "faiss",
     "torch",
