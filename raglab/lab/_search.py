@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -181,7 +182,8 @@ class _Batches:
     """Finished batches on disk, one JSON file each, of one study only."""
 
     def __init__(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
-        text = json.dumps({key: value for key, value in settings.items() if key != "trials"}, sort_keys=True)
+        made_by = {"raglab": version("raglab"), "optuna": optuna.__version__}
+        text = json.dumps({key: value for key, value in settings.items() if key != "trials"} | made_by, sort_keys=True)
         self.folder = None if folder is None else folder / f"study-{sha256(text.encode()).hexdigest()[:16]}"
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
