@@ -177,7 +177,7 @@ def test_a_rate_over_nothing_meets_nothing() -> None:
     found = findings.verdicts(dict(row), can=True)
     assert [one.says for one in found] == ["not met", "not met"]
     assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, can=True)
-    assert [one.says for one in findings.verdicts(dict(row), can=False)] == ["cannot be met with these signals"] * 2
+    assert [one.says for one in findings.verdicts(dict(row), can=False)] == [findings.UNREACHABLE] * 2
 
 
 def test_most_harmful_flip_first() -> None:

@@ -18,6 +18,7 @@ from raglab.values import Status, Trace
 if TYPE_CHECKING:
     import pandas as pd
 
+UNREACHABLE = "not met; all targets together cannot be met with these signals"
 DELTA = 0.10  # one-sided error of what can be certified at all
 CONFIDENCE_EDGES = tuple(float(edge) for edge in range(0, 101, 10))
 FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
@@ -115,7 +116,7 @@ def reachable(
 
 
 class Verdict(NamedTuple):
-    """A target and what became of it: met, not met, or cannot be met with these signals."""
+    """A target and what became of it: met, not met, or not met and out of reach with these signals."""
 
     name: str
     target: float
@@ -134,7 +135,7 @@ def verdicts(row: Mapping[str, Any], *, can: bool, targets: Mapping[str, float] 
     """
     out = []
     for name, target in targets.items():
-        says = "met" if row[name] <= target else "not met" if can else "cannot be met with these signals"
+        says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
         out.append(Verdict(name, target, int(k), int(n), float(low), float(high), says))
     return out

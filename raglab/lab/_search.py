@@ -87,7 +87,7 @@ def search(
     return study, pd.DataFrame(rows)
 
 
-class _Batchwise(optuna.samplers.NSGAIISampler):
+class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
     """NSGA-II whose generations are the batches: parents are chosen once a batch, not looked up for every trial.
 
     It remembers nothing between batches, so a resumed study goes on as the first run would have.
