@@ -17,7 +17,7 @@ test-fast: $(READY)  ## without the slow tests
 	$(BIN)/pytest -m "not slow"
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
-	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks
+	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench.py

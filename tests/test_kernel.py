@@ -13,6 +13,8 @@ from raglab.policy import Policy, thresholds
 from raglab.replay import tables_of, tally
 from raglab.values import Case, Chunk, Hits, Status, Trace
 
+pytestmark = pytest.mark.slow
+
 kernel = pytest.importorskip("raglab._kernel", reason="numba is not installed")
 
 GRID = (0.0, 0.1, 0.25, 0.3, 0.5, 0.7)  # 0.1, 0.3 and 0.7 lose digits in float32, the others do not

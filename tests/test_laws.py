@@ -232,6 +232,7 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
 def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int) -> None:
     """Tau and min_similarity always; min_keep without refinement or without the gap; the rest as stated above."""
@@ -287,6 +288,7 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
     assert _moves([first, second], "excess", "density.min_keep", 1, 3, **APART) == ["options", "gap"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("fields", "fixed"),
     [

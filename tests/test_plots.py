@@ -30,6 +30,8 @@ STEPS = pd.DataFrame(
         "over_ask_rate": [0.0, 0.0, 0.0],
     }
 )
+pytestmark = pytest.mark.slow
+
 PANEL = plots.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
 TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
 COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])

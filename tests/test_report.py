@@ -33,6 +33,9 @@ CHUNKS = (
 )
 
 
+pytestmark = pytest.mark.slow
+
+
 def some_trace(
     rows: Sequence[tuple[str, str, float, float]], *, reranker: str = "late-interaction", split: str | None = "report"
 ) -> Trace:

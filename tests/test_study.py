@@ -133,7 +133,8 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
     assert best.value("similarity.min_similarity") == 0.7
 
 
-@pytest.mark.parametrize("sampler", ["nsga2", pytest.param("tpe", marks=pytest.mark.slow), "random"])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
 def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
     """Same trace, same seed, same result; the tuned policy beats the published one on what it was tuned on."""
     trace = _world()
@@ -148,7 +149,8 @@ class _Killed(Exception):  # noqa: N818 - what happens to it
     pass
 
 
-@pytest.mark.parametrize("sampler", ["nsga2", pytest.param("tpe", marks=pytest.mark.slow), "random"])
+@pytest.mark.slow
+@pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
 @pytest.mark.parametrize("after", [1, 3])
 def test_a_study_killed_in_the_middle_ends_with_the_same_result(tmp_path: Path, sampler: Any, after: int) -> None:
     """Finished batches are read, not asked again, and the sampler goes on as if nothing had happened."""
