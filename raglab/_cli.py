@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,11 +56,19 @@ def load_policy(path: Path | None) -> Policy:
     return Policy.load(path)
 
 
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
+    return [
+        {str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
     """Print a table or a mapping, for people or as JSON."""
     if hasattr(value, "to_dict"):
         if as_json:
-            typer.echo(value.to_json(orient="records", force_ascii=False))
+            typer.echo(json.dumps(records(value), ensure_ascii=False))
         else:
             typer.echo(value.to_string(index=False))
     else:
@@ -87,17 +96,17 @@ def finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: boo
     page = result.report(out / "report.html")
     run = None if mlruns is None else track(result, mlruns, report=page)
     if as_json:
-        rows = json.loads(result.comparison.to_json(orient="records"))
         parts = {
             "policy_id": result.policy.policy_id,
             "policy": str(out / "tuned.yaml"),
             "report": str(page),
             "notes": result.notes,
-            "comparison": rows,
+            "comparison": records(result.comparison),
         }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         return
-    typer.echo(f"\nJudged on {len(result.judged_on)} cases that the study did not see (rate [95 % interval] k/n):\n")
+    seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
+    typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n):\n")
     typer.echo(table_of(result).to_string(index=False))
     test = result.paired["pass"]
     typer.echo(

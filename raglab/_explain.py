@@ -97,7 +97,7 @@ def _retrieval(said: Decisions, row: int) -> Iterator[Check]:
     both = "" if by_soft or np.isnan(soft) or not bool(gates.fires((margin,))) else f" and soft_max_l2 {soft:g}"
     yield _check("l2", "S2.2", best, bound, margin, text + both)
     cut = gates.l2_cut(best, limits.l2)
-    count = int(_n(chain.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
+    count = int(_n(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
     least, margin = _n(limits.density.min_keep), gates.density_margins(count, limits.density).density
     text = f"{_counted(count, 'relevant hit')} within l2 {_n(cut):g}, min_keep {least:g}{_off(limits.density.on)}"
     yield _check("density", "S2.3", count, least, margin, text)

@@ -80,11 +80,9 @@ class Evidence(NamedTuple):
 
 
 class ChosenHits(NamedTuple):
-    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer, and what groups them."""
+    """Places of the chosen hits by slot, [D·Q, S, k], -1 where there are fewer; options; sources by number."""
 
     places: NDArray[np.int64]
-    groups: resolver.Groups
-    tied: NDArray[np.bool_]
     options_all: list[tuple[resolver.Option, ...]]
     options_tied: list[tuple[resolver.Option, ...]]
     sources: list[tuple[str, str]]
@@ -190,9 +188,7 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         rank_order=structure.order == "rank",
         final_k=k,
     )
-    return Tables(
-        arm, found_evidence, ChosenHits(places, groups, tied, options_all, options_tied, keys.sources), hits_of
-    )
+    return Tables(arm, found_evidence, ChosenHits(places, options_all, options_tied, keys.sources), hits_of)
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:

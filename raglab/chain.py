@@ -37,7 +37,6 @@ STAGES: tuple[tuple[str, Status], ...] = (
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 FIRST_OK = STAGE["gap"]
-AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 
 
 def _slot_table() -> NDArray[np.int16]:
@@ -94,23 +93,6 @@ def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]
 
     bounds = limits.l2._replace(max_l2=down(limits.l2.max_l2), soft_max_l2=down(limits.l2.soft_max_l2))
     return found._replace(l2=l2, best_l2=best), limits._replace(l2=bounds)
-
-
-def n_relevant(l2: NDArray[np.floating[Any]], cut: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
-    """Hits within the cut.
-
-    Args:
-      l2: [K, Q], NaN where there is no hit. cut: [P, Q].
-
-    Returns: int [P, Q].
-    """
-    count = np.empty(cut.shape, dtype=np.int16)
-    narrow = np.uint8 if len(l2) < np.iinfo(np.uint8).max else np.uint16
-    step = max(1, AT_ONCE // max(1, l2.size))
-    for start in range(0, len(cut), step):
-        rows = slice(start, start + step)
-        count[rows] = np.add.reduce((l2[:, None] <= cut[rows]).view(np.uint8), axis=0, dtype=narrow)
-    return count
 
 
 def n_judged(found: Evidence, limits: Thresholds) -> int:
@@ -190,7 +172,7 @@ def at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
 def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
     cut = np.broadcast_to(gates.l2_cut(found.best_l2[depth], limits.l2), shape)
-    count = n_relevant(found.l2[depth][: n_judged(found, limits)], cut)
+    count = gates.n_relevant(found.l2[depth][: n_judged(found, limits)], cut)
     gap = gates.gap_margins(found.gap[depth], count, found.agree[depth], limits.gap)
     stage, slot = _resolved(found, limits, depth, shape)
     confident = ~gates.fires(gap)

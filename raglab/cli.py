@@ -19,6 +19,7 @@ from raglab._cli import (
     finished,
     load_policy,
     load_trace,
+    records,
     refusals,
     show,
     written,
@@ -79,7 +80,7 @@ def trace(
         )
         where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
         table = ranking(made)
-        show(where | {"ranking": table.to_dict("records")} if as_json else where, as_json=as_json)
+        show(where | {"ranking": records(table)} if as_json else where, as_json=as_json)
         if not as_json:
             typer.echo("\nwhere the expected sources stand:\n" + table.round(4).to_string(index=False))
 
@@ -116,9 +117,9 @@ def decide(
         near = flips(of, chosen, case, arm)
         if as_json:
             parts = {
-                "decision": json.loads(row.to_json(force_ascii=False)),
-                "checks": checks.to_dict("records"),
-                "flips": near.to_dict("records"),
+                "decision": records(said.frame().iloc[[said.row_of(case)]])[0],
+                "checks": records(checks),
+                "flips": records(near),
             }
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
             return

@@ -12,9 +12,11 @@ from functools import reduce
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from raglab.values import Bools, Floats, Ints
 
+AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
 Margins: TypeAlias = tuple[Floats, ...]
 
 
@@ -174,6 +176,25 @@ def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
     soft = np.where(np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0), thresholds.soft_max_l2, -np.inf)
     cut = np.where(np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft)
     return cut if np.all(thresholds.on) else np.where(thresholds.on, cut, np.inf)
+
+
+def n_relevant(l2: NDArray[np.floating[Any]], cut: NDArray[np.floating[Any]]) -> NDArray[np.int16]:
+    """Hits within the cut.
+
+    Args:
+      l2: [K, Q], NaN where there is no hit. cut: [P, Q].
+
+    Returns: int [P, Q].
+
+    Source: rule S2.3.
+    """
+    count = np.empty(cut.shape, dtype=np.int16)
+    narrow = np.uint8 if len(l2) < np.iinfo(np.uint8).max else np.uint16
+    step = max(1, AT_ONCE // max(1, l2.size))
+    for start in range(0, len(cut), step):
+        rows = slice(start, start + step)
+        count[rows] = np.add.reduce((l2[:, None] <= cut[rows]).view(np.uint8), axis=0, dtype=narrow)
+    return count
 
 
 def density_margins(n_relevant: Ints, thresholds: DensityThresholds) -> DensityMargins:

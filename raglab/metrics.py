@@ -252,8 +252,7 @@ def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: fl
     """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each."""
     value, n = rates(counts, labels), denominators(counts, labels)
     columns: dict[str, Any] = {}
-    order = (0, 1, 2, 3, 4, 5)
-    for place, name in zip(order, RATES, strict=True):
+    for place, name in enumerate(RATES):
         low, high = clopper_pearson(counts[..., place], n[..., place], level)
         columns |= {
             name: value[..., place],

@@ -7,6 +7,9 @@ import pytest
 from typer.testing import CliRunner
 
 from raglab.cli import app
+from raglab.replay import flips
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
 
 COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")
 PAGES = {
@@ -100,9 +103,11 @@ def test_decide_prints_every_case(world: Path) -> None:
 def test_one_case_is_explained_with_what_would_flip_it(world: Path) -> None:
     """Gate by gate, and the smallest change of one threshold."""
     call = ["decide", str(world / "t.parquet"), "--case", "tune-q1"]
-    shown = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout)
+    shown = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
     assert shown["checks"][0]["gate"] == "domain"
-    assert shown["flips"]
+    first = shown["flips"][0]
+    near = flips(Trace.load(world / "t.parquet"), Policy.load(), "tune-q1")
+    assert (first["path"], first["flips_at"]) == (near["path"][0], near["flips_at"][0])
     assert "would flip it" in CliRunner().invoke(app, call).stdout
     assert CliRunner().invoke(app, ["decide", str(world / "t.parquet"), "--case", "none"]).exit_code == 1
 
@@ -129,7 +134,7 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
         app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"]
     )
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout, parse_constant=pytest.fail)
     assert {row["policy"] for row in told["comparison"]} >= {"defaults", "tuned", "always-answer", "always-refuse"}
     assert Path(told["report"]).is_file()
     page = world / "again.html"
