@@ -32,23 +32,51 @@ _HOME = {
     "sweep": "raglab.replay",
     "steps": "raglab.replay",
     "flips": "raglab.replay",
+    "certify_policy": "raglab.lab.certificate",
+    "check_policy": "raglab.lab.check",
+    "fuse": "raglab.lab.fuse",
+    "compare_gates": "raglab.lab.fuse",
+    "honest": "raglab.lab.honest",
+    "slices": "raglab.lab.slices",
+    "transfer": "raglab.lab.transfer",
     "tune": "raglab.lab.study",
     "TuneResult": "raglab.lab.study",
     "Goal": "raglab.lab.goal",
     "track": "raglab.lab.tracking",
     "ranking": "raglab.lab.ranking",
     "write_report": "raglab.lab.report",
+    "ReliabilityDisplay": "raglab.lab.displays",
+    "RiskCoverageDisplay": "raglab.lab.displays",
+    "ThresholdSweepDisplay": "raglab.lab.displays",
+    "OutcomeTableDisplay": "raglab.lab.displays",
 }
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604 - names, all of them strings
+_MODULES = ("calibration", "certify", "fusion", "metrics", "robustness")  # the algebra, by its own names
+__all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 
 if TYPE_CHECKING:
+    from raglab import calibration as calibration
+    from raglab import certify as certify
+    from raglab import fusion as fusion
+    from raglab import metrics as metrics
+    from raglab import robustness as robustness
     from raglab.lab.build import build_trace as build_trace
+    from raglab.lab.certificate import certify_policy as certify_policy
+    from raglab.lab.check import check_policy as check_policy
+    from raglab.lab.displays import OutcomeTableDisplay as OutcomeTableDisplay
+    from raglab.lab.displays import ReliabilityDisplay as ReliabilityDisplay
+    from raglab.lab.displays import RiskCoverageDisplay as RiskCoverageDisplay
+    from raglab.lab.displays import ThresholdSweepDisplay as ThresholdSweepDisplay
+    from raglab.lab.fuse import compare_gates as compare_gates
+    from raglab.lab.fuse import fuse as fuse
     from raglab.lab.goal import Goal as Goal
+    from raglab.lab.honest import honest as honest
     from raglab.lab.ranking import ranking as ranking
     from raglab.lab.report import write_report as write_report
+    from raglab.lab.slices import slices as slices
     from raglab.lab.study import TuneResult as TuneResult
     from raglab.lab.study import tune as tune
     from raglab.lab.tracking import track as track
+    from raglab.lab.transfer import transfer as transfer
     from raglab.replay import decide as decide
     from raglab.replay import flips as flips
     from raglab.replay import steps as steps
@@ -69,6 +97,8 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
+    if name in _MODULES:
+        return importlib.import_module(f"raglab.{name}")
     if name not in _HOME:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)
@@ -78,4 +108,4 @@ def __getattr__(name: str) -> Any:  # noqa: ANN401 - any public name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOME})
+    return sorted({*globals(), *_HOME, *_MODULES})

@@ -25,6 +25,10 @@ PolicyPath = Annotated[
 Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
 Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
 Sampler = Literal["nsga2", "tpe", "random"]
+Encoder = Annotated[
+    str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
+]
+Reranker = Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab import chain, gates, resolver
+from raglab import chain, fusion, gates, resolver
 from raglab.values import Floats, Status
 
 if TYPE_CHECKING:
@@ -160,18 +160,27 @@ def _chosen(said: Decisions, row: int) -> Iterator[Check]:
     margin = gates.sufficiency_margins(share, limits.sufficiency).sufficiency
     text = _told("keyword share", share, "min_keyword_share", _n(least), margin, limits.sufficiency.on)
     yield _check("sufficiency", "S2.7", share, least, margin, text)
+    if said.policy.fused_model is not None:
+        yield _fused(said, row, depth)
     value, explicit = float(said.confidence()[row]), bool(found.explicit[row])
     name = "tau_explicit" if explicit else "tau_default"
     least = getattr(limits.confidence, name)
     margin = gates.confidence_margins(value, explicit, limits.confidence).confidence
-    yield _check(
-        "confidence",
-        "S2.8",
-        value,
-        least,
-        margin,
-        _told("confidence", value, name, _n(least), margin, limits.confidence.on),
-    )
+    text = _told("confidence", value, name, _n(least), margin, limits.confidence.on)
+    yield _check("confidence", "S2.8", value, least, margin, text)
+
+
+def _fused(said: Decisions, row: int, depth: int) -> Check:
+    found, limits, model = said.tables.evidence, said.limits.fused, said.policy.fused_model
+    value = float(found.fused[depth, row])
+    margin = gates.fused_margins(value, limits).fused
+    text = _told("fused probability", value, "min_fused", _n(limits.min_fused), margin, limits.on)
+    if model is not None:
+        parts = fusion.contributions(found.signals[:, depth, [row]], model)[:, 0]
+        named = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
+        told = ", ".join(f"{part.signal} {share:+.2f}" for share, part in named)
+        text += f"; in logits: {told}, bias {model.bias:+.2f}"
+    return _check("fused", "S2.14", value, limits.min_fused, margin, text)
 
 
 def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]

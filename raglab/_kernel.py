@@ -21,8 +21,8 @@ from raglab.chain import SLOT_TABLE, STAGE, STAGES, STATUS_OF
 from raglab.policy import Thresholds
 
 EMPTY_QUERY, DENY, ALLOW, NO_HITS = (STAGE[name] for name in ("empty_query", "deny", "allow", "no_hits"))
-L2, DENSITY, COVERAGE, SIMILARITY, CONFIDENCE = (
-    STAGE[name] for name in ("l2", "density", "coverage", "similarity", "confidence")
+L2, DENSITY, COVERAGE, SIMILARITY, CONFIDENCE, FUSED = (
+    STAGE[name] for name in ("l2", "density", "coverage", "similarity", "confidence", "fused")
 )
 OVERVIEW, OPTIONS, GAP, SINGLE_GROUP, ENTITIES = (
     STAGE[name] for name in ("overview", "options", "gap", "single_group", "entities")
@@ -147,6 +147,8 @@ def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing:
         return COVERAGE, slot
     if policy.similarity_on and not case.top1 - policy.similarity_min_similarity >= 0.0:
         return SIMILARITY, slot
+    if policy.fused_on and not case.fused - policy.fused_min_fused >= 0.0:
+        return FUSED, slot
     tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
     unsure = policy.confidence_on & (not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0)
     return CONFIDENCE if unsure else stage, slot
@@ -206,6 +208,7 @@ def _inputs(found: Evidence) -> tuple[NDArray[Any], ...]:
         "n_hits",
         "best_l2",
         "top1",
+        "fused",
         "gap",
         "agree",
         "degenerate",

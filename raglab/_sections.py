@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from itertools import pairwise
+from math import isfinite
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, StrictStr, field_validator, model_validator
 
 from raglab.evidence import Pattern, matches
+from raglab.fusion import SIGNALS
 
 SquaredL2 = Annotated[
     float, Field(ge=0.0, le=4.0, allow_inf_nan=False, description="a squared L2 distance of unit vectors")
@@ -80,6 +83,46 @@ class Confidence(_Section):
     tau_default: Points
     tau_explicit: Points
     blend: Share
+
+
+class Polyline(_Section):
+    """A signal's share of the logit: knots ascending, values never falling."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+    @model_validator(mode="after")
+    def _monotone(self) -> Self:
+        if not self.x or len(self.x) != len(self.y) or not all(map(isfinite, (*self.x, *self.y))):
+            msg = "x and y must be as many finite numbers, at least one; fit the gate again"
+            raise ValueError(msg)
+        if any(one >= two for one, two in pairwise(self.x)) or any(one > two for one, two in pairwise(self.y)):
+            msg = "x must ascend and y must not fall, a surer signal never lowers the probability; fit the gate again"
+            raise ValueError(msg)
+        return self
+
+
+class Fused(_Section):
+    """Rule S2.14."""
+
+    enabled: bool
+    min_fused: Share
+    bias: Annotated[float, Field(allow_inf_nan=False)]
+    fitted_on: StrictStr | None
+    parts: dict[StrictStr, Polyline]
+
+    @model_validator(mode="after")
+    def _usable(self) -> Self:
+        unknown = sorted(set(self.parts) - set(SIGNALS))
+        if unknown:
+            msg = f"parts must name signals among {', '.join(SIGNALS)}, got {unknown[0]!r}"
+            raise ValueError(msg)
+        if self.enabled and not self.parts:
+            msg = "a fused gate without parts refuses everything; fit one (raglab.fuse) or switch it off"
+            raise ValueError(msg)
+        return self
 
 
 class Refine(_Section):

@@ -35,6 +35,7 @@ SWEPT: dict[str, Swept] = {
     "similarity.min_similarity": Swept(("similarity", "min_similarity"), "floor", -1.0, 1.0),
     "confidence.tau_default": Swept(("confidence", "tau_default"), "floor", 0.0, 100.0),
     "confidence.tau_explicit": Swept(("confidence", "tau_explicit"), "floor", 0.0, 100.0),
+    "fused.min_fused": Swept(("fused", "min_fused"), "floor", 0.0, 1.0),
     "resolver.min_group_gap": Swept(("rules", "min_group_gap"), "floor", 0.0, 4.0),
     "resolver.min_sig_sim": Swept(("rules", "min_sig_sim"), "floor", -1.0, 1.0),
     "resolver.min_sig_sim_gap": Swept(("rules", "min_sig_sim_gap"), "floor", 0.0, 2.0),
@@ -54,13 +55,14 @@ def put(limits: Thresholds, path: str, values: NDArray[np.float64]) -> Threshold
 def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
     swept = SWEPT[path]
-    flat = np.concatenate([_measured(found, limits, path, depth) for depth in range(found.l2.shape[0])])
+    flat = np.concatenate([measured(found, limits, path, depth) for depth in range(found.l2.shape[0])])
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
-def _measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+    """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
     if path in {"l2.max_l2", "l2.soft_max_l2"}:
         return found.l2[depth]
     if path == "density.min_keep":
@@ -69,6 +71,7 @@ def _measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDA
     single: dict[str, Any] = {
         "gap.min_gap": lambda: found.gap[depth],
         "similarity.min_similarity": lambda: found.top1[depth],
+        "fused.min_fused": lambda: found.fused[depth],
         "confidence.tau_default": lambda: chain.confidence_of(found, limits, depth)[0],
         "confidence.tau_explicit": lambda: chain.confidence_of(found, limits, depth)[0],
     }

@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import evidence as measure
-from raglab import resolver
+from raglab import fusion, resolver
 from raglab._judge import judged
 from raglab._places import agree, by_rank, chosen_by_count, keys_of, options_of, order_of_arm, shown_places, stacked
 from raglab.policy import Structure
-from raglab.values import PatternHits, Status, Trace, each
+from raglab.values import Hits, PatternHits, Status, Trace, each
 
 WINNERS = (
     "first_of_all",
@@ -38,7 +38,8 @@ class Evidence(NamedTuple):
     words [Q], denied [Q], allowed [Q]: counts. needs_allowed: whether there are allow patterns. generic,
     facet, explicit, names_entity [Q]: bools. full_entities: the best group carries all entities.
     all, tied: the contest among all groups, and among those tied on entities. l2 [D, K, Q].
-    top_rerank, top_hybrid [k, D, Q]: scores of the first hits in the arm's order. missing, right, share
+    top_rerank, top_hybrid [k, D, Q]: scores of the first hits in the arm's order. signals [S, D, Q]: in the order of
+    `fusion.SIGNALS`. fused: probability of the structure's model, NaN without one. missing, right, share
     [D, S, Q]: entities not covered, expected sources found, keyword share, by slot.
     """
 
@@ -59,6 +60,8 @@ class Evidence(NamedTuple):
     degenerate: NDArray[np.bool_]
     top_rerank: NDArray[np.float64]
     top_hybrid: NDArray[np.float64]
+    signals: NDArray[np.float64]
+    fused: NDArray[np.float64]
     n_groups: NDArray[np.int64]
     has_winner: NDArray[np.bool_]
     skips_entities: NDArray[np.bool_]
@@ -156,6 +159,11 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     slots = (depths, n_cases, places.shape[1])
     reranked = (flat.rank >= 0) & (flat.rank < flat.n_reranked[:, None])
     counts = hits_of.counts.astype(np.int64)
+    degenerate = measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked)
+    top_rerank, top_hybrid = by_rank(flat.s_rerank, of_arm, k), by_rank(flat.s_hybrid, of_arm, k)
+    gap = np.abs(flat.l2[:, 1] - flat.l2[:, 0]) if width >= 2 else np.full(len(hit), np.nan)
+    signals = _signals(flat, of_arm, (top_rerank, top_hybrid, degenerate), gap, of_all, share[:, width])
+    signals = signals.reshape(-1, *shape)
     found_evidence = Evidence(
         words=np.array([len(case.query.split()) for case in cases], dtype=np.int64),
         denied=counts[:, 0],
@@ -169,11 +177,13 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         n_hits=(hits.chunk >= 0).sum(axis=2),
         best_l2=np.where(hits.chunk[..., 0] >= 0, hits.l2[..., 0], np.nan),
         top1=np.where(hits.chunk[..., 0] >= 0, hits.cosine[..., 0], np.nan),
-        gap=np.abs(hits.l2[..., 1] - hits.l2[..., 0]) if width >= 2 else np.full(shape, np.nan),
+        gap=gap.reshape(shape),
         agree=agree(keys, chunks).reshape(shape),
-        degenerate=measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked).reshape(shape),
-        top_rerank=by_rank(flat.s_rerank, of_arm, k).reshape(-1, *shape),
-        top_hybrid=by_rank(flat.s_hybrid, of_arm, k).reshape(-1, *shape),
+        degenerate=degenerate.reshape(shape),
+        top_rerank=top_rerank.reshape(-1, *shape),
+        top_hybrid=top_hybrid.reshape(-1, *shape),
+        signals=signals,
+        fused=np.full(shape, np.nan) if structure.fused is None else fusion.fused(signals, structure.fused),
         n_groups=groups.n.reshape(shape),
         has_winner=(winner >= 0).reshape(shape),
         skips_entities=(best == 0).reshape(shape),
@@ -189,6 +199,37 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         final_k=k,
     )
     return Tables(arm, found_evidence, ChosenHits(places, options_all, options_tied, keys.sources), hits_of)
+
+
+def _signals(
+    flat: Hits,
+    of_arm: NDArray[np.int64],
+    scores: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
+    gap: NDArray[np.float64],
+    groups: resolver.Contest,
+    share: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Signals of the fused gate, [S, B], higher is surer; none where nothing was retrieved.
+
+    Args:
+      scores: of the first hits in the arm's order, reranked and hybrid [k, B], and whether the first say nothing [B].
+      share: keyword share of the first hits when all are relevant, [B].
+    """
+    rerank, hybrid, degenerate = scores
+    first = by_rank(flat.cosine, of_arm, len(rerank))
+    n = (~np.isnan(first)).sum(axis=0)
+    found = {
+        "confidence": measure.confidence(rerank, hybrid, degenerate, 1.0),
+        "top1_cosine": flat.cosine[:, 0],
+        "mean_cosine": np.nansum(first, axis=0) / np.maximum(n, 1),
+        "gap": gap,
+        "hybrid": np.fmax.reduce(hybrid, axis=0),
+        "rerank_margin": rerank[0] - rerank[1] if len(rerank) >= 2 else np.full(len(gap), np.nan),
+        "keyword_share": share,
+        "anchor_similarity": groups.best_anchor,
+        "signature_similarity": groups.best_signature,
+    }
+    return np.where(flat.chunk[:, 0] >= 0, fusion.stacked(found), np.nan)
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:

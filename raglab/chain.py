@@ -23,6 +23,7 @@ STAGES: tuple[tuple[str, Status], ...] = (
     ("density", Status.refuse),
     ("coverage", Status.refuse),
     ("similarity", Status.refuse),
+    ("fused", Status.refuse),
     ("confidence", Status.refuse),
     ("overview", Status.ambiguous),
     ("options", Status.ambiguous),
@@ -183,6 +184,7 @@ def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int,
     missing = gates.coverage_margins(at_slot(found.missing[depth], slot), limits.coverage)
     checks = (
         ("confidence", gates.confidence_margins(confidence, found.explicit, limits.confidence)),
+        ("fused", gates.fused_margins(found.fused[depth], limits.fused)),
         ("similarity", gates.similarity_margins(found.top1[depth], limits.similarity)),
         ("coverage", missing),
     )

@@ -9,10 +9,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from raglab import _cli_promises as promises
 from raglab._cli import (
     Arm,
     AsJson,
+    Encoder,
     PolicyPath,
+    Reranker,
     Sampler,
     Split,
     TracePath,
@@ -25,7 +28,10 @@ from raglab._cli import (
     written,
 )
 
-EXIT_CODES = "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · 130 interrupted."
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · "
+    "3 a promise is not certified or is broken · 4 too few cases to say · 130 interrupted."
+)
 app = typer.Typer(
     name="raglab",
     help="Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed.",
@@ -38,19 +44,17 @@ app = typer.Typer(
 
 @app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
 def trace(
-    corpus: Annotated[Path, typer.Argument(help="Folder of Markdown, text or PDF; JSONL; SQuAD 2.0; BEIR folder.")],
+    corpus: Annotated[
+        Path, typer.Argument(help="Folder of Markdown, text or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
+    ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
     cases: Annotated[
         Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
     ] = None,
     policy: PolicyPath = None,
     arm: Annotated[list[str] | None, typer.Option(help="Strategy: hybrid, dense, bm25; repeat for several.")] = None,
-    encoder: Annotated[
-        str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
-    ] = None,
-    reranker: Annotated[
-        str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")
-    ] = None,
+    encoder: Encoder = None,
+    reranker: Reranker = None,
     index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
     fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
@@ -279,3 +283,12 @@ def demo(
         typer.echo("3/3 report")
         finished(result, out, mlruns, as_json=False)
         typer.echo("JupyterLab:  make lab")
+
+
+app.command(epilog="Example: raglab certify out/trace.parquet -p out/tuned.yaml -t hallucination_rate=0.4 -o c.yaml")(
+    promises.certify
+)
+app.command(epilog="Example: raglab check c.yaml --cases datasets/broker/cases.jsonl --split report")(promises.check)
+app.command(epilog="Example: raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml")(
+    promises.fuse
+)

@@ -114,6 +114,19 @@ class ConfidenceMargins(NamedTuple):
     confidence: Floats
 
 
+class FusedThresholds(NamedTuple):
+    """min_fused: least probability of being right, in [0, 1]."""
+
+    min_fused: Floats
+    on: Bools = True
+
+
+class FusedMargins(NamedTuple):
+    """Headroom of rule S2.14, probability."""
+
+    fused: Floats
+
+
 class Verdict(NamedTuple):
     """What a gate says of one case: whether it fires, which check is tightest, with what headroom."""
 
@@ -263,6 +276,14 @@ def confidence_margins(confidence: Floats, explicit: Bools, thresholds: Confiden
     """
     tau = np.where(explicit, thresholds.tau_explicit, thresholds.tau_default)
     return ConfidenceMargins(confidence=_headroom(confidence, tau, thresholds.on))
+
+
+def fused_margins(probability: Floats, thresholds: FusedThresholds) -> FusedMargins:
+    """Headroom of the fused probability of being right.
+
+    Source: rule S2.14.
+    """
+    return FusedMargins(fused=_headroom(probability, thresholds.min_fused, thresholds.on))
 
 
 def fires(margins: Margins) -> Bools:

@@ -6,25 +6,74 @@ target (rule S6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import Floats, Ints, Status
+from raglab._bands import Difference, aurc_difference, auroc_interval, risk_band
+from raglab._binomial import (
+    Interval,
+    Paired,
+    binomial_p,
+    clopper_pearson,
+    mcnemar,
+    paired,
+    upper_bound,
+)
+from raglab._outcomes import CostCurve, cost_curve, expected_cost, outcome_intervals, outcome_table
+from raglab._selective import (
+    augrc,
+    aurc,
+    auroc,
+    coverage_at_risk,
+    eaurc,
+    risk_at_coverage,
+    risk_coverage,
+)
+from raglab.values import Status
+
+__all__ = [
+    "COUNTS",
+    "OBJECTIVES",
+    "RATES",
+    "TARGETS",
+    "CostCurve",
+    "Difference",
+    "Interval",
+    "Paired",
+    "augrc",
+    "aurc",
+    "aurc_difference",
+    "auroc",
+    "auroc_interval",
+    "binomial_p",
+    "clopper_pearson",
+    "contributions",
+    "cost_curve",
+    "coverage_at_risk",
+    "denominators",
+    "eaurc",
+    "expected_cost",
+    "hit_rate",
+    "mcnemar",
+    "ndcg",
+    "outcome_intervals",
+    "outcome_table",
+    "paired",
+    "rate_columns",
+    "rates",
+    "risk_at_coverage",
+    "risk_band",
+    "risk_coverage",
+    "upper_bound",
+]
 
 RATES = ("false_refusal_rate", "hallucination_rate", "missed_ambiguity_rate", "over_ask_rate", "coverage", "pass_rate")
 OBJECTIVES = RATES[:4]
 TARGETS: Mapping[str, float] = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
 COUNTS = ("refused_ok", "wrong", "missed_ambiguity", "over_ask", "answered", "passed")
-
-
-class Interval(NamedTuple):
-    """Ends of a confidence interval, each with the shape of its rate."""
-
-    low: Floats
-    high: Floats
 
 
 def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -88,55 +137,6 @@ def rates(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.fl
         return counts / denominators(counts, labels)
 
 
-def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
-    """Exact binomial confidence interval of a rate of k in n; NaN where n is 0.
-
-    Args:
-      k, n: counts, [...]. level: in (0, 1).
-
-    Raises:
-      ValueError: level outside (0, 1), or k outside 0 … n.
-
-    Source: Clopper and Pearson 1934.
-
-    Example:
-      >>> low, high = clopper_pearson(0, 10)
-      >>> float(low), round(float(high), 4)
-      (0.0, 0.3085)
-    """
-    from scipy.special import betaincinv
-
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
-        raise ValueError(msg)
-    hit, size = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
-    if np.any((hit < 0) | (hit > size)):
-        msg = "k must be between 0 and n; check that both count the same cases."
-        raise ValueError(msg)
-    tail = (1.0 - level) / 2.0
-    low = np.where(hit > 0, betaincinv(np.maximum(hit, 1), size - hit + 1, tail), 0.0)
-    high = np.where(hit < size, betaincinv(hit + 1, np.maximum(size - hit, 1), 1.0 - tail), 1.0)
-    return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
-
-
-def mcnemar(only_first: int, only_second: int) -> float:
-    """Two-sided exact p-value that two paired decisions are right equally often.
-
-    Args:
-      only_first, only_second: cases that only one of them has right.
-
-    Source: McNemar 1947, exact binomial form.
-
-    Example:
-      >>> mcnemar(0, 5)
-      0.0625
-    """
-    from scipy.special import bdtr
-
-    n = only_first + only_second
-    return 1.0 if n == 0 else float(min(1.0, 2.0 * bdtr(min(only_first, only_second), n, 0.5)))
-
-
 def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
     """hit@k: share of queries with a relevant hit among the first k.
 
@@ -167,85 +167,6 @@ def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10
     ideal = np.cumsum(discount)[np.clip(n_relevant, 1, k) - 1]
     judged = n_relevant > 0
     return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
-
-
-class Paired(NamedTuple):
-    """Paired comparison of two sets of decisions on the same cases.
-
-    only_first, only_second: cases that only one has right; p: exact two-sided p-value.
-    """
-
-    only_first: int
-    only_second: int
-    p: float
-
-
-def paired(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Paired:
-    """McNemar's exact test of two vectors of right decisions, [Q] each.
-
-    Example:
-      >>> paired(np.array([True, False]), np.array([True, True]))
-      Paired(only_first=0, only_second=1, p=1.0)
-    """
-    a, b = int((first & ~second).sum()), int((second & ~first).sum())
-    return Paired(a, b, mcnemar(a, b))
-
-
-class Reliability(NamedTuple):
-    """Bins of a score: mean score, observed rate, count and interval of each bin that is not empty."""
-
-    score: NDArray[np.float64]
-    rate: NDArray[np.float64]
-    k: NDArray[np.int64]
-    n: NDArray[np.int64]
-    interval: Interval
-
-
-def reliability_bins(score: NDArray[np.float64], right: NDArray[np.bool_], edges: Sequence[float]) -> Reliability:
-    """How often a score's cases are right, by bins `[edge, next edge)`, the last one closed.
-
-    Args:
-      score: [Q], no NaN. right: [Q]. edges: ascending.
-    """
-    if len(score) and not (edges[0] <= score.min() and score.max() <= edges[-1]):
-        msg = f"scores must be in [{edges[0]}, {edges[-1]}], got {score.min()} to {score.max()}; widen the edges."
-        raise ValueError(msg)
-    bins = np.clip(np.searchsorted(np.asarray(edges)[1:-1], score, side="right"), 0, len(edges) - 2)
-    n = np.bincount(bins, minlength=len(edges) - 1)
-    k = np.bincount(bins, weights=right, minlength=len(edges) - 1).astype(np.int64)
-    used = n > 0
-    mean = np.bincount(bins, weights=score, minlength=len(edges) - 1)[used] / n[used]
-    return Reliability(mean, k[used] / n[used], k[used], n[used], clopper_pearson(k[used], n[used]))
-
-
-class RiskCoverage(NamedTuple):
-    """Risk at every reachable coverage: answer where the score is at least `threshold`."""
-
-    threshold: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    risk: NDArray[np.float64]
-    answered: NDArray[np.int64]
-    wrong: NDArray[np.int64]
-
-
-def risk_coverage_steps(score: NDArray[np.float64], right: NDArray[np.bool_]) -> RiskCoverage:
-    """Share answered and share of the answered that is wrong, one step for each distinct score; NaN never answers.
-
-    Args:
-      score: [Q]. right: [Q].
-
-    Source: El-Yaniv and Wiener 2010.
-
-    Example:
-      >>> curve = risk_coverage_steps(np.array([3.0, 1.0, 1.0]), np.array([True, True, False]))
-      >>> curve.coverage, curve.risk
-      (array([0.33333333, 1.        ]), array([0.        , 0.33333333]))
-    """
-    known = ~np.isnan(score)
-    levels, place = np.unique(-score[known], return_inverse=True)
-    answered = np.bincount(place, minlength=len(levels)).cumsum()
-    wrong = np.bincount(place, weights=~right[known], minlength=len(levels)).cumsum().astype(np.int64)
-    return RiskCoverage(-levels, answered / max(1, len(score)), wrong / np.maximum(answered, 1), answered, wrong)
 
 
 def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: float = 0.95) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from raglab._sections import (
     Chosen,
     Confidence,
     Density,
+    Fused,
     Gap,
     PatternLists,
     Refine,
@@ -28,9 +29,11 @@ from raglab._sections import (
     Switch,
 )
 from raglab.evidence import Patterns, patterns_hash
+from raglab.fusion import Model, Part
 from raglab.gates import (
     ConfidenceThresholds,
     DensityThresholds,
+    FusedThresholds,
     GapThresholds,
     L2Thresholds,
     SimilarityThresholds,
@@ -49,6 +52,7 @@ class Structure(NamedTuple):
     strict: bool
     entity_extractor: bool
     max_options: int
+    fused: Model | None
 
 
 class Policy(BaseModel):
@@ -65,6 +69,7 @@ class Policy(BaseModel):
     similarity: Similarity
     sufficiency: Sufficiency
     confidence: Confidence
+    fused: Fused
     refine: Refine
     resolver: Resolver
     patterns: PatternLists
@@ -97,9 +102,8 @@ class Policy(BaseModel):
         A change of any threshold, switch or pattern drops the certificate.
         """
         if len(changes) % 2:
-            msg = (
-                f"replace takes pairs of path and value, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
-            )
+            rule = "replace takes pairs of path and value"
+            msg = f"{rule}, got {len(changes)} arguments; write replace('l2.max_l2', 0.7)."
             raise ValueError(msg)
         touched: dict[str, dict[str, Any]] = {}
         whole: dict[str, Any] = {}
@@ -110,12 +114,10 @@ class Policy(BaseModel):
                 touched.setdefault(name, getattr(self, name).model_dump())[key] = value
             else:
                 whole[name] = value
-        keeps = touched.keys() | whole.keys() <= {"certificate", "notes"}
-        certificate = (
-            {} if keeps or "certificate" in whole else {"certificate": None}
-        )  # it is for what it was earned with
+        keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes"}
+        certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
-            rows = {name: getattr(self, name) for name in type(self).model_fields} | whole | touched | certificate
+            rows = dict(self) | whole | touched | certificate
             return _validated(lambda: type(self).model_validate(rows), "replace")
         sections = {
             name: _validated(partial(type(getattr(self, name)).model_validate, rows), "replace", name)
@@ -137,8 +139,8 @@ class Policy(BaseModel):
         """First 12 hex digits of the SHA-256 of the canonical JSON, without certificate and notes."""
         rows = self.model_dump(mode="json", exclude={"certificate", "notes"})
         rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
-        text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
+        return hashlib.sha256(text).hexdigest()[:12]
 
     @property
     def pattern_lists(self) -> Patterns:
@@ -156,12 +158,20 @@ class Policy(BaseModel):
             resolver.strict,
             resolver.entity_extractor,
             resolver.max_options,
+            self.fused_model,
         )
 
     @property
+    def fused_model(self) -> Model | None:
+        """Model of the fused gate, where there is one."""
+        parts = tuple(Part(name, line.x, line.y) for name, line in sorted(self.fused.parts.items()))
+        return Model(self.fused.bias, parts) if parts else None
+
+    @property
     def manifest(self) -> dict[str, Any]:
-        """Path -> value of everything but patterns, certificate and notes: what a log of parameters holds."""
-        rows = self.model_dump(mode="json", exclude={"patterns", "certificate", "notes"})
+        """Path -> value of everything but patterns, fused parts, certificate, notes: what a log of parameters holds."""
+        left_out: Any = {"patterns": True, "certificate": True, "notes": True, "fused": {"parts"}}
+        rows = self.model_dump(mode="json", exclude=left_out)
         return {
             path: value
             for section, content in rows.items()
@@ -184,6 +194,7 @@ class Thresholds(NamedTuple):
     similarity: SimilarityThresholds
     sufficiency: SufficiencyThresholds
     confidence: ConfidenceThresholds
+    fused: FusedThresholds
     blend: Floats
     overview: Bools
     overview_entities_lift: Bools
@@ -218,6 +229,7 @@ def thresholds(policies: Sequence[Policy]) -> Thresholds:
         confidence=ConfidenceThresholds(
             of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")
         ),
+        fused=FusedThresholds(of("fused.min_fused"), of("fused.enabled")),
         blend=of("confidence.blend"),
         overview=of("resolver.overview"),
         overview_entities_lift=of("resolver.overview_entities_lift"),
@@ -237,12 +249,8 @@ def thresholds(policies: Sequence[Policy]) -> Thresholds:
 
 
 @cache
-def _published_text() -> str:
-    return files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")
-
-
-def _published() -> dict[str, Any]:
-    return dict(yaml.safe_load(_published_text()))
+def _published() -> Mapping[str, Any]:
+    return dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
 
 
 def _merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:

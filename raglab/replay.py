@@ -86,7 +86,7 @@ def by_structure(policies: Sequence[Policy]) -> Iterator[list[int]]:
     groups: dict[Any, list[int]] = {}
     known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
     for place, policy in enumerate(policies):
-        parts = (id(policy.patterns), id(policy.chosen), resolver_of(policy))
+        parts = (id(policy.patterns), id(policy.chosen), id(policy.fused), resolver_of(policy))
         if parts not in known:
             known[parts] = policy.structure
         groups.setdefault(known[parts], []).append(place)

@@ -72,6 +72,19 @@ class Corpus(NamedTuple):
     chunks: tuple[Chunk, ...]
 
 
+class Curve(NamedTuple):
+    """Bins or steps of a rate, in order: k of n cases, y = k / n, at x.
+
+    x: mean score of a bin, or coverage of a step. at: lower end of the bin, or threshold of the step; all [N].
+    """
+
+    x: NDArray[np.float64]
+    y: NDArray[np.float64]
+    n: NDArray[np.int64]
+    k: NDArray[np.int64]
+    at: NDArray[np.float64]
+
+
 class Case(NamedTuple):
     """A question with its label (rule S6.1).
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from math import exp
 from typing import Any, NamedTuple
 
 from raglab.evidence import matches
@@ -108,7 +110,7 @@ def confidence(policy: Policy, hits: list[One]) -> float:
     return 100.0 * max(finals)
 
 
-def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: PLR0911 - a return a gate
+def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: C901, PLR0911 - a return a gate
     """Gates from L2 to confidence on one depth's hits."""
     if not hits:
         return Said("refuse", "no_hits")
@@ -135,11 +137,36 @@ def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  
         return Said("refuse", "coverage")
     if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
         return Said("refuse", "similarity")
+    if policy.fused.enabled and not fused(policy, hits) >= policy.fused.min_fused:
+        return Said("refuse", "fused")
     explicit = bool(trace.cases[row].selected_sources)
     tau = policy.confidence.tau_explicit if explicit else policy.confidence.tau_default
     if policy.confidence.enabled and not confidence(policy, hits) >= tau:
         return Said("refuse", "confidence")
     return said
+
+
+def fused(policy: Policy, hits: list[One]) -> float:
+    """Probability of rule S2.14, of three of its signals."""
+    pure = policy.replace("confidence.blend", 1.0)
+    gap = abs(hits[1].l2 - hits[0].l2) if len(hits) > 1 else float("nan")
+    signals = {"confidence": confidence(pure, hits), "top1_cosine": hits[0].cosine, "gap": gap}
+    measured = [signals[name] for name in policy.fused.parts]
+    if all(value != value for value in measured):  # noqa: PLR0124 - NaN
+        return float("nan")
+    parts = sorted(policy.fused.parts.items())
+    total = policy.fused.bias + sum(on_line(signals[name], line.x, line.y) for name, line in parts)
+    return round(1.0 / (1.0 + exp(-total)), 10)
+
+
+def on_line(value: float, x: tuple[float, ...], y: tuple[float, ...]) -> float:
+    """Height of a polyline, flat beyond its ends; a missing value is at its low end."""
+    if value != value or value <= x[0]:  # noqa: PLR0124 - NaN
+        return y[0]
+    for (x0, y0), (x1, y1) in pairwise(zip(x, y, strict=True)):
+        if value <= x1:
+            return y0 + (value - x0) * (y1 - y0) / (x1 - x0)
+    return y[-1]
 
 
 def entities_of(policy: Policy, query: str) -> list[str]:

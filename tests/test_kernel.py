@@ -97,13 +97,21 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
         {
             "chosen": {"final_k": int(rng.integers(1, 5)), "order": order},
             "resolver": {"strict": bool(rng.random() < 0.5), "max_options": int(rng.integers(1, 4))},
+            "fused": {
+                "bias": 0.5,
+                "parts": {
+                    "gap": {"x": [0.0, 0.25, 0.5], "y": [-1.0, 0.0, 1.0]},
+                    "top1_cosine": {"x": [0.25], "y": [0.5]},
+                    "confidence": {"x": [10.0, 70.0], "y": [-1.0, 0.5]},
+                },
+            },
             "patterns": PATTERNS,
         }
     )
-    bounds = ("l2.max_l2", "similarity.min_similarity")
+    bounds = ("l2.max_l2", "similarity.min_similarity", "fused.min_fused")
     cosines = (f"resolver.min_{of}" for of in ("sig_sim", "sig_sim_gap", "anchor_sim", "anchor_sim_gap"))
     unset = ("l2.soft_max_l2", "gap.min_gap", "resolver.min_group_gap", *cosines)
-    gates = ("domain", "l2", "density", "gap", "coverage", "similarity", "confidence")
+    gates = ("domain", "l2", "density", "gap", "coverage", "similarity", "confidence", "fused")
     rules = ("signature", "anchor", "overview", "entities")
     switches = (*(f"{gate}.enabled" for gate in gates), *(f"resolver.{rule}" for rule in rules))
     halves = ("resolver.overview_entities_lift", "resolver.require_full_entity_coverage")

@@ -35,6 +35,7 @@ GATES: dict[str, Callable[[Any, Any, Any], tuple[Any, ...]]] = {
     "coverage": lambda x, t, on: gates.coverage_margins(np.add(x, t), on),
     "similarity": lambda x, t, on: gates.similarity_margins(x, gates.SimilarityThresholds(t, on)),
     "sufficiency": lambda x, t, on: gates.sufficiency_margins(x, gates.SufficiencyThresholds(t, on)),
+    "fused": lambda x, t, on: gates.fused_margins(x, gates.FusedThresholds(t, on)),
     "tau_default": lambda x, t, on: gates.confidence_margins(x, False, gates.ConfidenceThresholds(t, NAN, on)),
     "tau_explicit": lambda x, t, on: gates.confidence_margins(x, True, gates.ConfidenceThresholds(NAN, t, on)),
 }
@@ -131,6 +132,7 @@ def _rows(trace: Trace, rows: Any) -> Trace:
     )
 
 
+@pytest.mark.slow
 @CHAIN
 @given(seed=SEEDS)
 def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
@@ -171,6 +173,7 @@ def test_a_tally_counts_what_decide_says(seed: int) -> None:
         }
 
 
+@pytest.mark.slow
 @CHAIN
 @given(seed=SEEDS)
 def test_tallies_sum_to_the_cases_and_their_order_is_irrelevant(seed: int) -> None:
@@ -219,6 +222,8 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
     ("confidence.tau_explicit", (25.0, 50.0, 75.0, 100.0), {}, 3),
     ("similarity.enabled", (False, True), {}, 3),
     ("similarity.min_similarity", (0.0, 0.25, 0.5, 0.75), {}, 3),
+    ("fused.enabled", (False, True), {}, 3),
+    ("fused.min_fused", (0.25, 0.5, 0.75, 1.0), {}, 3),
     ("density.min_keep", (1, 2, 3, 4), {}, 1),
     ("density.min_keep", (1, 2, 3, 4), {"gap__enabled": False}, 3),
     ("l2.max_l2", (1.0, 0.75, 0.5, 0.25, 0.0), HARD_ONLY | {"chosen__order": "l2"}, 3),
@@ -235,7 +240,7 @@ HOLDS: tuple[tuple[str, tuple[Any, ...], dict[str, Any], int], ...] = (
 @pytest.mark.slow
 @pytest.mark.parametrize(("path", "values", "fixed", "depths"), HOLDS)
 def test_tightening_never_answers_more(path: str, values: tuple[Any, ...], fixed: dict[str, Any], depths: int) -> None:
-    """Tau and min_similarity always; min_keep without refinement or without the gap; the rest as stated above."""
+    """Tau, min_similarity, min_fused always; min_keep without refinement or without the gap; the rest as stated."""
     moved = 0
     for seed in range(9):
         trace = random_trace(seed, n_cases=16, depths=1 + seed % depths)

@@ -22,8 +22,6 @@ from raglab.metrics import (
     paired,
     rate_columns,
     rates,
-    reliability_bins,
-    risk_coverage_steps,
 )
 from raglab.values import Status
 
@@ -165,38 +163,6 @@ def test_ndcg_leaves_out_queries_without_a_relevant_document() -> None:
     """They have no ideal order; with no other query there is no mean."""
     assert ndcg(np.array([[True], [False]]), np.array([1, 0])) == 1.0
     assert np.isnan(ndcg(np.array([[False]]), np.array([0])))
-
-
-def test_bins_are_closed_below_and_the_last_on_both_sides() -> None:
-    """Edges 0, 0.5, 1: 0.5 is of the second bin, 1 as well; an empty bin has no row."""
-    found = reliability_bins(np.array([0.0, 0.5, 1.0]), np.array([False, True, False]), [0.0, 0.5, 1.0])
-    assert (found.n.tolist(), found.k.tolist(), found.score.tolist()) == ([1, 2], [0, 1], [0.0, 0.75])
-    assert reliability_bins(np.array([0.9]), np.array([True]), [0.0, 0.5, 1.0]).n.tolist() == [1]
-
-
-def test_risk_at_every_reachable_coverage() -> None:
-    """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong; NaN never answers."""
-    curve = risk_coverage_steps(np.array([2.0, 3.0, 2.0, NAN]), np.array([False, True, True, True]))
-    assert curve.threshold.tolist() == [3.0, 2.0]
-    assert curve.coverage.tolist() == [0.25, 0.75]
-    assert curve.risk.tolist() == [0.0, 1 / 3]
-    assert (curve.answered.tolist(), curve.wrong.tolist()) == ([1, 3], [0, 1])
-
-
-def test_no_scores_give_no_steps() -> None:
-    """All missing: nothing is ever answered."""
-    assert len(risk_coverage_steps(np.array([NAN]), np.array([True])).threshold) == 0
-
-
-@LAWFUL
-@given(rows=st.lists(st.tuples(st.sampled_from([0.0, 0.25, 0.5, NAN]), st.booleans()), min_size=1, max_size=12))
-def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[float, bool]]) -> None:
-    """Answered and wrong at a step are what `score >= threshold` counts."""
-    score, right = np.array([s for s, _ in rows]), np.array([r for _, r in rows])
-    curve = risk_coverage_steps(score, right)
-    for threshold, answered, wrong in zip(curve.threshold, curve.answered, curve.wrong, strict=True):
-        assert answered == (score >= threshold).sum()
-        assert wrong == ((score >= threshold) & ~right).sum()
 
 
 @LAWFUL

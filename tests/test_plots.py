@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from raglab.lab import _ink as ink
 from raglab.lab import plots
-from raglab.metrics import TARGETS, reliability_bins, risk_coverage_steps
+from raglab.metrics import TARGETS, Interval, risk_coverage
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,11 +39,10 @@ COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
 
 def drawn_figures() -> dict[str, Figure]:
     """Every figure once."""
-    curves = {"confidence": risk_coverage_steps(SCORE, RIGHT)}
+    curves = {"confidence": risk_coverage(RIGHT, SCORE)}
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
     made: dict[str, Axes | Figure] = {
-        "reliability": plots.reliability(reliability_bins(SCORE, RIGHT, (0, 50, 100))),
         "risk_coverage": plots.risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
         "threshold": plots.threshold(PANEL, TARGETS),
         "thresholds": plots.thresholds([PANEL] * 4, TARGETS),
@@ -100,24 +99,15 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
             )
 
 
-def test_reliability_draws_its_bins() -> None:
-    """Points stand at mean score and rate, bars at the counts."""
-    bins = reliability_bins(SCORE, RIGHT, (0, 50, 100))
-    on, below = plots.reliability(bins).axes
-    points = curve(on, "right, with 95 % interval").lines[0]
-    np.testing.assert_allclose(points.get_xdata(), bins.score)
-    np.testing.assert_allclose(points.get_ydata(), bins.rate)
-    assert [bar.get_height() for bar in below.containers[0]] == bins.n.tolist()
-
-
 def test_risk_coverage_draws_curve_and_points() -> None:
-    """The line is the curve, a policy without answers has no mark, the axes given are the axes used."""
-    found = risk_coverage_steps(SCORE, RIGHT)
+    """The line is the curve, its first risk held down to coverage 0; a policy without answers has no mark."""
+    found = risk_coverage(RIGHT, SCORE)
     on = plots.figure().subplots()
     assert plots.risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01) is on
     line = curve(on, "confidence")
-    np.testing.assert_array_equal(line.get_xdata(), found.coverage)
-    np.testing.assert_array_equal(line.get_ydata(), found.risk)
+    np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
+    np.testing.assert_array_equal(line.get_ydata(), [found.y[0], *found.y])
+    assert line.get_drawstyle() == "steps-pre"
     assert (curve(on, "x").get_xdata()[0], curve(on, "x").get_ydata()[0]) == (0.5, 0.1)
     assert on.get_legend_handles_labels()[1] == ["confidence", "x", "target 1 %"]
 
@@ -151,6 +141,22 @@ def test_heat_table_shows_counts_and_row_shares() -> None:
     assert texts[3:6] == ["0\n–"] * 3
 
 
+def test_heat_table_shows_intervals_and_wrong_sources() -> None:
+    """Where given, the interval stands below the share, and answers from wrong sources at (ok, ok)."""
+    ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
+    texts = [text.get_text() for text in plots.label_by_decision(COUNTS, interval=ends, wrong=2).texts]
+    assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
+    assert texts[3] == "0\n–"
+
+
+def test_risk_is_drawn_to_scale() -> None:
+    """Wrong first cases leave the axis to the rest: 1 wrong of 200, asked first, is 10 % at a coverage of 5 %."""
+    right = np.arange(200) > 0
+    on = plots.risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
+    assert on.get_ylim()[1] < 0.12
+    assert plots.risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
+
+
 def test_histograms_draw_their_counts() -> None:
     """One panel a label, bars at the counts, a line at each tau."""
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
@@ -175,10 +181,9 @@ def test_names_are_drawn_as_they_stand() -> None:
 
 
 def test_nothing_to_draw_is_still_a_figure() -> None:
-    """Empty bins, curves and trials draw empty axes."""
+    """Empty curves and trials draw empty axes."""
     empty = np.zeros(0)
-    plots.png(plots.reliability(reliability_bins(empty, np.zeros(0, dtype=bool), (0, 50, 100))))
-    plots.png(plots.risk_coverage({"x": risk_coverage_steps(empty, np.zeros(0, dtype=bool))}, {}))
+    plots.png(plots.risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
     plots.png(plots.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
     plots.png(plots.thresholds([], TARGETS))
 

@@ -12,16 +12,23 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab import metrics, replay
+from raglab import metrics, replay, robustness
+from raglab.lab import _believed as believed
 from raglab.lab import _changes as changes
 from raglab.lab import _findings as findings
+from raglab.lab import _guarantees as guarantees
 from raglab.lab import _parts as parts
 from raglab.lab import _wording as wording
 from raglab.lab import report
+from raglab.lab.certificate import certify_policy
+from raglab.lab.check import check_policy
+from raglab.lab.fuse import fuse
 from raglab.lab.ranking import ranking
 from raglab.lab.report import write_report
+from raglab.lab.slices import slices
 from raglab.lab.space import always_answer, always_refuse
 from raglab.store.policies import Policy
+from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, Trace
 
 EVIL = "<script>alert('1')</script>"
@@ -132,15 +139,6 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def test_one_per_cent_needs_230_cases() -> None:
-    """1 % at 90 % confidence takes 230 answers without an error, 10 % takes 22; 22 of them certify 9.9 %."""
-    assert findings.cases_needed(0.01) == 230
-    assert findings.cases_needed(0.10) == 22
-    assert findings.least_certifiable(22) == pytest.approx(0.0994, abs=1e-4)
-    assert findings.upper_bound(0, 22) == pytest.approx(findings.least_certifiable(22))
-    assert np.isnan(findings.least_certifiable(0))
-
-
 def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> findings.Answered:
     """Answered cases with one signal."""
     return findings.Answered({"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False)
@@ -208,15 +206,14 @@ def test_right_status_on_wrong_sources_is_said() -> None:
 
 
 def test_size_limits_what_can_be_certified() -> None:
-    """22 answered without an error certify 9.9 %; nothing answered certifies nothing."""
-    best = findings.Reach("gap", 0.2, 3, 10, 1, 12), 0.29
-    first, second = wording.certifiable_sentences(47, 0, 22, best, metrics.TARGETS)
-    assert "needs 230 answered cases" in first
-    assert "You have 22 answered: even without an error they would certify about 9.9 %" in first
-    assert "47 answerable cases" in second
-    assert "about 4.8 %" in second
-    assert "gap at or above 0.2 answers 12 cases, 1 wrongly" in second
-    assert wording.certifiable_sentences(47, 0, 0, best, metrics.TARGETS)[0].endswith("You have 0 answered.")
+    """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
+    ok, refuse = Status.ok, Status.refuse
+    here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
+    text = guarantees.best_sentence(here)
+    assert "47 answerable cases" in text
+    assert "would certify 4.8 %" in text
+    assert "s at or above 0 answers 47 cases, 1 wrongly" in text
+    assert "nothing can be certified" in guarantees.best_sentence(seen([1.0], [False], [refuse]))
 
 
 def test_tables_sum_to_the_cases() -> None:
@@ -322,9 +319,9 @@ def test_page_needs_nothing_else(page: str) -> None:
 
 
 def test_sections_stand_in_order(page: str) -> None:
-    """Twelve headings, numbered."""
+    """Fifteen headings, numbered."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert [int(number) for number, _ in heads] == list(range(1, 13))
+    assert [int(number) for number, _ in heads] == list(range(1, 16))
     assert heads[0][1] == "What was judged"
     assert heads[-1][1] == "Ranking of the expected sources"
 
@@ -351,7 +348,7 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
 def test_late_interaction_is_rank_only() -> None:
     """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = parts.reliability(judged(some_trace(ROWS, reranker=reranker)))[0]
+        picture = believed.reliability(judged(some_trace(ROWS, reranker=reranker)))[0]
         assert isinstance(picture, wording.Picture)
         assert ("rank only until calibrated" in picture.caption) == warned
 
@@ -421,3 +418,194 @@ def test_doors_state_the_rule(tmp_path: Path) -> None:
             some_trace([("one", "ok", 0.3, 0.9)]).__class__((), CHUNKS, ("hybrid",), some_trace(ROWS).hits, None, {}),
         )
     assert not list(tmp_path.iterdir())
+
+
+def wide_trace(n: int, split: str, seed: int = 0) -> StoredTrace:
+    """Trace of n answerable and unanswerable cases that the confidence separates, with queries of their own."""
+    rng = np.random.default_rng(seed)
+    good = rng.random(n) < 0.7
+    score = np.clip(np.where(good, rng.normal(0.75, 0.1, n), rng.normal(0.3, 0.1, n)), 0.01, 0.99).round(2)
+    rows = [
+        (f"{split} question {place}", "ok" if ok else "refuse", 0.3, float(value))
+        for place, (ok, value) in enumerate(zip(good, score, strict=True))
+    ]
+    made = some_trace(rows, split=split)
+    return StoredTrace(made.cases, made.chunks, made.arms, made.hits, None, made.meta)
+
+
+@pytest.fixture(scope="module")
+def certified() -> Policy:
+    """Policy that keeps two targets with 90 % confidence, certified on 300 cases, ordered on 300 others."""
+    two = [wide_trace(300, split, seed) for seed, split in enumerate(("tune", "certify"), start=1)]
+    hits = Hits(*(np.concatenate(pair) for pair in zip(two[0].hits, two[1].hits, strict=True)))
+    both = StoredTrace(two[0].cases + two[1].cases, CHUNKS, ("hybrid",), hits, None, two[0].meta)
+    start = Policy.load().replace("similarity.min_similarity", 0.1)
+    found = certify_policy(both, start, targets={"hallucination_rate": 0.05, "false_refusal_rate": 0.1})
+    assert found.policy is not None
+    return found.policy
+
+
+def whole(trace: Trace, subject: Policy) -> parts.Judged:
+    """What the parts read of one policy."""
+    return report._judged(trace, {"mine": subject}, None, "tuned", "mine", "report")
+
+
+def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
+    """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
+    trace = wide_trace(300, "report", seed=3)
+    text, table, verdict = guarantees.promised(whole(trace, certified))
+    assert isinstance(text, wording.Text)
+    assert isinstance(table, wording.Table)
+    assert isinstance(verdict, wording.Text)
+    found = check_policy(certified, trace)
+    assert text.text.startswith("mine is certified: with 90 % confidence")
+    assert [row[0].text for row in table.rows] == ["hallucination_rate ≤ 5 %", "false_refusal_rate ≤ 10 %"]
+    assert [row[3].small for row in table.rows] == [
+        f"{k}/{n}" for k, n in zip(found.table.k, found.table.n, strict=True)
+    ]
+    assert [row[5].text for row in table.rows] == found.table["verdict"].tolist() == ["upheld", "upheld"]
+    assert verdict.text.startswith("Re-test upheld")
+    shown = written(tmp_path, trace, {"mine": certified}, incumbent="mine")
+    heads = [title for _, title in re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", shown)]
+    assert heads[2:8] == [
+        "What is promised",
+        "Policies and their rates",
+        "Where it goes wrong",
+        "If the labels or the traffic were others",
+        "Does the confidence mean what it says?",
+        "Risk and coverage",
+    ]
+    assert "isotonic, cross-fitted in 5 folds" in shown
+    Tags(shown)
+
+
+def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
+    """On the split that it was certified on the promises stand without a re-test."""
+    table, text = guarantees.promised(whole(wide_trace(300, "certify", seed=2), certified))[1:]
+    assert isinstance(table, wording.Table)
+    assert isinstance(text, wording.Text)
+    assert table.head[-1] == "upper bound, 90 %"
+    assert text.text.startswith("No re-test")
+
+
+def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
+    """One of another policy, or one without its parts, brings a warning, not a promise; further looks are said."""
+    trace = wide_trace(60, "report", seed=3)
+    own = dict(certified.certificate or {})
+    for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}):
+        (only,) = guarantees.promised(whole(trace, certified.replace("certificate", wrong)))
+        assert isinstance(only, wording.Text)
+        assert only.warning
+        assert "not its own" in only.text
+    second = guarantees.promised(whole(trace, certified.replace("certificate", own | {"looks": 2})))[1]
+    assert isinstance(second, wording.Text)
+    assert "break with probability 20.0 %" in second.text
+    other = guarantees.promised(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
+    assert isinstance(other, wording.Text)
+    assert other.warning
+    assert "arm must be one of hybrid" in other.text
+
+
+def test_without_a_certificate_the_data_it_needs_are_named() -> None:
+    """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
+    blocks = guarantees.promised(whole(wide_trace(300, "report", seed=3), Policy.load()))
+    texts = [block.text for block in blocks if isinstance(block, wording.Text)]
+    table = blocks[-1]
+    assert isinstance(table, wording.Table)
+    assert "mine holds no certificate" in texts[0]
+    assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
+    assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
+    assert {row[0].text for row in table.rows} == {"confidence", "top-1 cosine", "-best l2", "gap"}
+    assert "for a risk of 5 % (1 % is beyond so few cases)" in table.caption
+
+
+def test_worst_slice_first() -> None:
+    """Slices that pass less often than the rest, as `slices` orders them; equal ones everywhere give a sentence."""
+    trace = wide_trace(200, "report", seed=4)
+    cases = tuple(case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases))
+    here = whole(Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
+    (table,) = guarantees.weak_spots(here)
+    assert isinstance(table, wording.Table)
+    frame = slices(here.said["mine"]).query("rate < rest")
+    assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
+    assert "label = refuse" in {row[0].text for row in table.rows[:2]}
+    assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
+    (text,) = guarantees.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
+    assert isinstance(text, wording.Text)
+    assert text.text.startswith("There is no slice")
+
+
+def test_wrong_labels_and_other_traffic() -> None:
+    """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
+    here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
+    doubted, mixed = guarantees.assumptions(here)
+    assert isinstance(doubted, wording.Table)
+    assert isinstance(mixed, wording.Table)
+    k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
+    bounds = robustness.mislabelled(k, n).bound
+    assert [cell.text for cell in doubted.rows[1][1:]] == [
+        wording.percent(float(bounds[j])) for j in (0, 1, 2, 3, 5, 10)
+    ]
+    assert "The bound is above 1 % as the labels are." in doubted.caption
+    assert mixed.rows[0][1].text == wording.percent(k / n)
+    assert mixed.rows[1][0].small == "50 % ok, 50 % refuse"
+    assert mixed.rows[1][1].text == "50.0 %"
+    (text,) = guarantees.assumptions(whole(some_trace(ROWS), always_refuse(Policy.load())))
+    assert isinstance(text, wording.Text)
+
+
+def test_wrong_labels_that_a_promise_bears(certified: Policy) -> None:
+    """With the number named the bound passes the promised rate, with one fewer it does not."""
+    here = whole(wide_trace(300, "report", seed=3), certified)
+    caption = getattr(guarantees.assumptions(here)[0], "caption", "")
+    least = int(re.findall(r"With (\d+) wrong labels the bound passes 5 %", caption)[0])
+    k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
+    assert metrics.upper_bound(k + least, n) > 0.05 >= metrics.upper_bound(k + least - 1, n)
+
+
+def test_in_sample_calibration_never_stands_alone() -> None:
+    """As it is, cross-fitted, in sample: three rows and two curves, or one of each where cases are too few."""
+    picture, table, _ = believed.reliability(judged(wide_trace(200, "report", seed=5)))
+    assert isinstance(picture, wording.Picture)
+    assert isinstance(table, wording.Table)
+    assert [row[0].text.split(",")[0].split(" on ")[0] for row in table.rows] == [
+        "confidence / 100",
+        "isotonic",
+        "isotonic",
+    ]
+    assert "flatters" in table.rows[2][0].text
+    assert "(30, 40]" in picture.caption
+    few = believed.reliability(judged(some_trace(ROWS)))
+    assert isinstance(few[0], wording.Picture)
+    assert "takes 10 right and 10 wrong cases" in few[0].caption
+    assert isinstance(few[1], wording.Table)
+    assert len(few[1].rows) == 1
+
+
+def test_signals_are_ranked_with_intervals() -> None:
+    """Values are AUROC and AURC of the primitives, the lowest AURC first, and its own difference is a dash."""
+    here = judged(wide_trace(200, "report", seed=5))
+    (table,) = believed.signals(here)
+    assert isinstance(table, wording.Table)
+    areas = {name: metrics.aurc(here.seen.right, score) for name, score in here.seen.score.items()}
+    assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
+    first = table.rows[0]
+    assert first[2].text == f"{min(areas.values()):.3f}"
+    assert first[1].text == f"{metrics.auroc(here.seen.right, here.seen.score[first[0].text]):.3f}"
+    assert first[3].text == wording.DASH
+    low, high = map(float, first[2].small.split(" to "))
+    assert low <= min(areas.values()) <= high
+
+
+def test_the_fused_gate_has_its_line() -> None:
+    """A policy with a fused model shows its curve and its row beside the single signals."""
+    trace = wide_trace(200, "report", seed=5)
+    fused = fuse(trace, Policy.load()).policy
+    here = whole(trace, fused)
+    picture, table = *parts.risk_coverage(here), *believed.signals(here)
+    assert isinstance(picture, wording.Picture)
+    assert isinstance(table, wording.Table)
+    assert "fair where its model was fitted on other cases" in picture.caption
+    assert "fused gate" in {row[0].text for row in table.rows}
+    said = replay.decide(trace, always_answer(fused))
+    np.testing.assert_array_equal(here.seen.score["fused gate"], said.tables.evidence.fused[0])

@@ -168,6 +168,14 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
     return Trace(tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked))
 
 
+FUSED = {
+    "bias": 0.5,
+    "parts": {
+        "gap": {"x": [0.0, 0.25, 0.5], "y": [-1.0, 0.0, 1.0]},
+        "top1_cosine": {"x": [0.25], "y": [-0.5]},
+        "confidence": {"x": [25.0, 75.0], "y": [-2.0, 1.0]},
+    },
+}
 _CHOICES: dict[str, tuple[Any, ...]] = {
     "chosen.final_k": (1, 2, 3),
     "chosen.order": ("rank", "l2"),
@@ -187,6 +195,8 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
     "confidence.tau_default": (25.0, 50.0, 75.0),
     "confidence.tau_explicit": (25.0, 50.0),
     "confidence.blend": (1.0, 1.0, 0.5, 0.0),
+    "fused.enabled": (True, False, False),
+    "fused.min_fused": (0.25, 0.5, 0.75),
     "refine.max_depth": (0, 1, 2, 3),
     "refine.epsilon": (0.0, 1.0, 50.0),
     "refine.refine_on_refusal": (True, True, False),
@@ -211,7 +221,7 @@ def random_policies(seed: int, count: int, **fixed: Any) -> list[Policy]:
     """Policies drawn on the grids of `random_trace`; `fixed` holds paths with `__` for the point."""
     rng = np.random.default_rng(seed)
     told = {path.replace("__", "."): value for path, value in fixed.items()}
-    base = Policy.from_mapping({"patterns": PATTERNS})
+    base = Policy.from_mapping({"patterns": PATTERNS, "fused": FUSED})
     out = []
     for _ in range(count):
         drawn = {path: choices[rng.integers(len(choices))] for path, choices in _CHOICES.items()} | told

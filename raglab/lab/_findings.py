@@ -11,24 +11,24 @@ from numpy.typing import NDArray
 from raglab import chain, metrics, replay
 from raglab.decisions import Decisions
 from raglab.lab.space import always_answer
-from raglab.metrics import TARGETS, RiskCoverage
+from raglab.metrics import TARGETS
 from raglab.store.policies import Policy
-from raglab.values import Status, Trace
+from raglab.values import Curve, Status, Trace
 
 if TYPE_CHECKING:
     import pandas as pd
 
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
 DELTA = 0.10  # one-sided error of what can be certified at all
-CONFIDENCE_EDGES = tuple(float(edge) for edge in range(0, 101, 10))
 FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
 
 
 class Answered(NamedTuple):
     """What answering every case would give, [Q].
 
-    score: signal -> its value, higher is surer; NaN where nothing can be answered. right: answered correctly if it
-    were answered. label: status codes. explicit: whether the user named documents in any case.
+    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate too, where the
+    policy holds one. right: answered correctly if it were answered. label: status codes. explicit: whether the user
+    named documents in any case.
     """
 
     score: Mapping[str, NDArray[np.float64]]
@@ -51,6 +51,8 @@ def answered(trace: Trace, policy: Policy, arm: str | None = None) -> Answered:
         "-best l2": -found.best_l2[0],
         "gap": found.gap[0],
     }
+    if policy.fused_model is not None:
+        signals["fused gate"] = found.fused[0]
     return Answered(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
         said.right & can,
@@ -83,10 +85,10 @@ class Reach(NamedTuple):
 def reaches(seen: Answered, signal: str) -> list[Reach]:
     """What every threshold on a signal gives, "answer at or above it, else refuse", one row for each distinct value."""
     score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
-    by_answer = metrics.risk_coverage_steps(score, seen.right)
-    by_label = metrics.risk_coverage_steps(score, seen.label == Status.ok)
-    answerable = by_label.answered - by_label.wrong
-    rows = zip(by_answer.threshold, n_ok - answerable, by_answer.wrong, by_answer.answered, strict=True)
+    by_answer = metrics.risk_coverage(seen.right, score)
+    by_label = metrics.risk_coverage(seen.label == Status.ok, score)
+    answerable = by_label.n - by_label.k
+    rows = zip(by_answer.at, n_ok - answerable, by_answer.k, by_answer.n, strict=True)
     return [Reach(signal, float(at), int(refused), n_ok, int(wrong), int(n)) for at, refused, wrong, n in rows]
 
 
@@ -141,28 +143,6 @@ def verdicts(row: Mapping[str, Any], *, can: bool, targets: Mapping[str, float] 
     return out
 
 
-def least_certifiable(n: int, delta: float = DELTA) -> float:
-    """Exact upper bound of an error rate after n cases without an error; NaN for none.
-
-    Source: Clopper and Pearson 1934, at k = 0.
-
-    Example:
-      >>> round(least_certifiable(22), 3)
-      0.099
-    """
-    return 1.0 - delta ** (1.0 / n) if n else float("nan")
-
-
-def cases_needed(target: float, delta: float = DELTA) -> int:
-    """Answered cases without an error that certify a target.
-
-    Example:
-      >>> cases_needed(0.01), cases_needed(0.10)
-      (230, 22)
-    """
-    return int(np.ceil(np.log(delta) / np.log1p(-target)))
-
-
 def certifiable(n: int, targets: Sequence[float] = (0.01, 0.02, 0.05, 0.10, 0.20), delta: float = DELTA) -> float:
     """Lowest of some targets that n answered cases certify with errors at half the target's rate; NaN for none.
 
@@ -170,35 +150,23 @@ def certifiable(n: int, targets: Sequence[float] = (0.01, 0.02, 0.05, 0.10, 0.20
       >>> certifiable(83), certifiable(2000)
       (0.1, 0.01)
     """
-    return next((t for t in targets if upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
-
-
-def upper_bound(k: int, n: int, delta: float = DELTA) -> float:
-    """Exact one-sided upper bound of a rate; NaN where n is 0."""
-    return float(metrics.clopper_pearson(k, n, 1.0 - 2.0 * delta).high)
+    return next((t for t in targets if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
 
 
 def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
     rows = [row for signal in seen.score for row in reaches(seen, signal)]
-    bounds = metrics.clopper_pearson(
-        np.array([row.wrong for row in rows]), np.array([row.answered for row in rows]), 1.0 - 2.0 * delta
-    ).high
     if not rows:
         return Reach("-", float("nan"), 0, 0, 0, 0), float("nan")
+    wrong, answered = (np.array([getattr(row, part) for row in rows]) for part in ("wrong", "answered"))
+    bounds = np.asarray(metrics.upper_bound(wrong, answered, delta))
     best = int(np.argmin(bounds))
-    return rows[best], float(np.asarray(bounds)[best])
+    return rows[best], float(bounds[best])
 
 
-def curves(seen: Answered) -> dict[str, RiskCoverage]:
+def curves(seen: Answered) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
-    return {name: metrics.risk_coverage_steps(score, seen.right) for name, score in seen.score.items()}
-
-
-def reliability(seen: Answered) -> metrics.Reliability:
-    """Bins of 10 points of the confidence against being right."""
-    known = ~np.isnan(seen.score["confidence"])
-    return metrics.reliability_bins(seen.score["confidence"][known], seen.right[known], CONFIDENCE_EDGES)
+    return {name: metrics.risk_coverage(seen.right, score) for name, score in seen.score.items()}
 
 
 def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
@@ -211,9 +179,7 @@ def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
 
 def label_by_decision(said: Decisions) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
-    counts = np.zeros((len(Status), len(Status)), dtype=np.int64)
-    np.add.at(counts, (said.tables.evidence.label.astype(int), said.status.astype(int)), 1)
-    return counts
+    return metrics.outcome_table(said.tables.evidence.label, said.status)
 
 
 def stage_by_label(said: Decisions) -> dict[str, NDArray[np.int64]]:

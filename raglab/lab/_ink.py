@@ -16,7 +16,7 @@ from raglab.values import Status
 Style = dict[str, Any]
 
 BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
-ORANGE, SKY, GREY, SILVER = "#E69F00", "#56B4E9", "#666666", "#9a9a9a"
+ORANGE, SKY, GREY, SILVER, GRID = "#E69F00", "#56B4E9", "#666666", "#9a9a9a", "#e4e4e4"
 INKS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
@@ -28,6 +28,7 @@ RATE_INKS = dict(
         strict=True,
     )
 )
+SWEEP_INKS = RATE_INKS | {"coverage": GREY, "pass_rate": ORANGE}
 VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
     {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
     {"color": "black", "linewidth": 1.4, "zorder": 1.6},
@@ -35,7 +36,10 @@ VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two po
     {"color": "black", "linewidth": 1.4, "zorder": 1.6, "linestyle": DASHES[2]},
 )
 IDEAL: Style = {"color": GREY, "linewidth": 1.0, "linestyle": DASHES[1]}
-OBSERVED: Style = {"color": BLUE, "linewidth": 1.3, "fmt": "o", "capsize": 3}
+HEAT: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
+BAND: Style = {"alpha": 0.16, "linewidth": 0}
+CERTIFIED: Style = {"color": "black", "linewidth": 1.6, "linestyle": DASHES[3]}
+BOUND: Style = {"color": "black", "marker": "v", "linestyle": "none", "markersize": 7}
 TARGET: Style = {"color": "black", "linewidth": 0.9, "linestyle": "--"}
 TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth": 0}
 FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
@@ -49,7 +53,20 @@ SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are s
 
 def curve_style(place: int) -> Style:
     """Line of the curve at a place in its legend."""
-    return {"drawstyle": "steps-post", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
+    return {"drawstyle": "steps-pre", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
+
+
+def bin_style(place: int) -> Style:
+    """Points with intervals of the curve at a place in its legend."""
+    return {
+        "color": INKS[place % 7],
+        "marker": MARKERS[place % 7],
+        "markersize": 5,
+        "linewidth": 1.0,
+        "linestyle": DASHES[place % 4],
+        "elinewidth": 1.2,
+        "capsize": 3,
+    }
 
 
 def point_style(place: int) -> Style:

@@ -25,8 +25,6 @@ from raglab.values import Status, Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-LATE_INTERACTION = "late-interaction"
-
 
 class Judged(NamedTuple):
     """What every part reads.
@@ -79,24 +77,15 @@ def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
 
 
 def verdict(judged: Judged, trials: pd.DataFrame | None) -> list[Block]:
-    """Verdict on every target, how near one can come, and what a set of this size could certify at all."""
+    """Verdict on every target, and how near one can come."""
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
     can = findings.reachable(judged.seen, judged.table, trials)
     found = findings.verdicts(row, can=can)
     pairs = [findings.nearest(judged.seen, signal) for signal in judged.seen.score]
-    n_ok = int((judged.seen.label == Status.ok).sum())
-    sentences = wording.certifiable_sentences(
-        n_ok,
-        int(row["hallucination_rate_k"]),
-        int(row["hallucination_rate_n"]),
-        findings.best_bound(judged.seen),
-        TARGETS,
-    )
     return [
         Text(wording.verdict_sentence(judged.subject, found, can=can)),
         wording.verdict_table(found),
         wording.nearest_table(pairs, TARGETS),
-        *(Text(sentence) for sentence in sentences),
     ]
 
 
@@ -111,44 +100,25 @@ def rates(judged: Judged, paired: Mapping[str, Paired] | None) -> list[Block]:
     return blocks
 
 
-def reliability(judged: Judged) -> list[Block]:
-    """Reliability diagram of the confidence, and its numbers."""
-    bins = findings.reliability(judged.seen)
-    late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
-    caption = (
-        "Confidence in bins of 10 points against the share of cases that are right. Right: answered correctly if it "
-        "were answered, that is, labelled ok and the expected sources are among the hits that the "
-        "policy without any gate chooses."
-    )
-    if late:
-        caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
-    rows = [
-        [Cell(f"{score:.1f}", mark="number"), wording.share_of(int(k), int(n))]
-        for score, k, n in zip(bins.score, bins.k, bins.n, strict=True)
-    ]
-    return [
-        _picture("reliability", caption, plots.reliability(bins)),
-        Table("The same in numbers.", ["mean confidence (points)", "right if answered"], rows),
-    ]
-
-
 def risk_coverage(judged: Judged) -> list[Block]:
     """Risk–coverage curves of the signals with the policies' operating points."""
     points = {name: (float(row["coverage"]), float(row["hallucination_rate"])) for name, row in judged.table.iterrows()}
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
     caption = (
         "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of "
-        "what is answered. "
+        "what is answered. Above the figure goes only what chance does with the first few cases. "
         "Marks: the policies, which use several gates and may ask."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
     curves = findings.curves(judged.seen)
-    if np.array_equal(curves["top-1 cosine"].risk, curves["-best l2"].risk):
+    if np.array_equal(curves["top-1 cosine"].y, curves["-best l2"].y):
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
+    if "fused gate" in curves:
+        caption += " The fused gate's line is fair where its model was fitted on other cases."
     drawn = plots.risk_coverage(
         curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
     )
-    return [_picture("risk_coverage", caption, drawn)]
+    return [picture("risk_coverage", caption, drawn)]
 
 
 def sweeps(judged: Judged) -> list[Block]:
@@ -173,13 +143,13 @@ def sweeps(judged: Judged) -> list[Block]:
             f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
         )
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
-    return [_picture("thresholds", caption, plots.thresholds(panels, TARGETS))] if panels else [Text(caption)]
+    return [picture("thresholds", caption, plots.thresholds(panels, TARGETS))] if panels else [Text(caption)]
 
 
 def confusions(judged: Judged) -> list[Block]:
     """Label × decision of incumbent and tuned, as figure and tables."""
     counts = {name: findings.label_by_decision(said) for name, said in judged.said.items()}
-    picture = _picture(
+    drawn = picture(
         "label_by_decision",
         "Cases by label and decision; the diagonal is the right status.",
         plots.labels_by_decision(counts),
@@ -191,7 +161,7 @@ def confusions(judged: Judged) -> list[Block]:
         shares = [[wording.share_of(int(count), int(row.sum())) for count in row] for row in table]
         rows = [[Cell(label), *cells] for label, cells in zip(names, shares, strict=True)]
         tables.append(Table(f"Policy {wording.cut(name)}.", head, rows))
-    return [picture, *tables]
+    return [drawn, *tables]
 
 
 def stages(judged: Judged) -> list[Block]:
@@ -229,7 +199,7 @@ def histograms(judged: Judged) -> list[Block]:
     caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
     caption += f" Gate off: {', '.join(off)}." if off else ""
     drawn = plots.confidence_by_label(findings.histograms(judged.seen), findings.FINE_EDGES, taus)
-    return [_picture("confidence_by_label", caption, drawn)]
+    return [picture("confidence_by_label", caption, drawn)]
 
 
 def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
@@ -252,7 +222,7 @@ def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[B
             "beats in both rates. "
             f"Left out: {int((~answers).sum())} that answer nothing. Dashed: targets."
         )
-        blocks.append(_picture("trials", caption, plots.pareto(refusal[answers], wrong[answers], best, TARGETS)))
+        blocks.append(picture("trials", caption, plots.pareto(refusal[answers], wrong[answers], best, TARGETS)))
     return blocks
 
 
@@ -291,6 +261,7 @@ def _three(value: Any) -> str:  # noqa: ANN401 - cell of a frame
     return wording.DASH if np.isnan(value) else f"{value:.3f}"
 
 
-def _picture(name: str, caption: str, drawn: Any) -> Picture:  # noqa: ANN401 - axes or figure
+def picture(name: str, caption: str, drawn: Any) -> Picture:  # noqa: ANN401 - axes or figure
+    """Figure as a block."""
     data = plots.png(drawn)
     return Picture(name, caption, data, b64encode(data).decode("ascii"))

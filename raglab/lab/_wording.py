@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from raglab import metrics
-from raglab.lab import _findings as findings
 from raglab.lab._findings import Reach, Verdict
 from raglab.store.policies import Policy
 
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
 
 DASH = "–"
 LONGEST_TEXT = 300
+Mark = Literal["", "good", "bad", "number"]
 
 
 class Cell(NamedTuple):
@@ -25,7 +25,7 @@ class Cell(NamedTuple):
 
     text: str
     small: str = ""
-    mark: Literal["", "good", "bad", "number"] = ""
+    mark: Mark = ""
 
 
 class Table(NamedTuple):
@@ -94,6 +94,13 @@ def share_of(k: int, n: int) -> Cell:
     """Rate of k in n with its counts and 95 % interval."""
     low, high = metrics.clopper_pearson(k, n)
     return Cell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}", "number")
+
+
+def estimate(value: float, low: float, high: float, sign: str = "") -> Cell:
+    """Number with its interval, to three decimals; a dash where there is none."""
+    if np.isnan(value):
+        return Cell(DASH, mark="number")
+    return Cell(f"{value:{sign}.3f}", f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
 
 
 def rates_table(table: pd.DataFrame) -> Table:
@@ -170,41 +177,6 @@ def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
     if not one.answered:
         return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
     return [*(rates[::-1] if refusal else rates), Cell(number(one.threshold), mark="number")]
-
-
-def certifiable_sentences(
-    n_ok: int, wrong: int, n_answered: int, best: tuple[Reach, float], targets: Mapping[str, float]
-) -> list[str]:
-    """What a set of this size could certify at all, at confidence 1 − delta."""
-    target = targets["hallucination_rate"]
-    sure = f"{100 * (1 - findings.DELTA):g} %"
-    size = (
-        f"A hallucination rate of {100 * target:g} % needs {findings.cases_needed(target)} answered cases without an "
-        f"error to be certified at {sure} confidence; "
-        f"10 % needs {findings.cases_needed(0.10)}. You have {n_answered} answered"
-    )
-    if n_answered:
-        size += (
-            f": even without an error they would certify about {percent(findings.least_certifiable(n_answered))}; with "
-            f"{wrong} wrong the exact upper bound is {percent(findings.upper_bound(wrong, n_answered))}"
-        )
-    size += "."
-    if not n_ok:
-        return [size, "No case here is labelled ok, so nothing can be certified."]
-    reach, bound = best
-    at_most = (
-        f"The set holds {n_ok} answerable cases: were they all answered rightly and nothing else answered, the best "
-        "target certifiable here would be about "
-        f"{percent(findings.least_certifiable(n_ok))}."
-    )
-    if np.isnan(bound):
-        return [size, at_most]
-    with_signals = (
-        f"With these signals it is about {percent(bound)} at best: {reach.signal} at or above "
-        f"{number(reach.threshold)} answers {reach.answered} cases, "
-        f"{reach.wrong} wrongly (the threshold is chosen on these cases, so the bound flatters)."
-    )
-    return [size, f"{at_most} {with_signals}"]
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Figures of computed values; the one file that knows matplotlib.
+"""Figures of computed values, as the report shows them; those of one curve alone are in `displays`.
 
 A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns what it drew
 on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the returned figure. How
@@ -8,24 +8,35 @@ it looks is said in `_ink`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from io import BytesIO
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from matplotlib.figure import Figure
-from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
 from numpy.typing import NDArray
 
+from raglab.lab import _canvas as canvas
+from raglab.lab import _draw as draw
 from raglab.lab import _ink as ink
-from raglab.metrics import Reliability, RiskCoverage
-from raglab.values import Status
+from raglab.lab._canvas import figure, png
+from raglab.metrics import Interval
+from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.axes import Axes
 
-DPI = 100
+    from raglab.lab._canvas import Axes, Figure
+
+__all__ = [
+    "Panel",
+    "confidence_by_label",
+    "figure",
+    "label_by_decision",
+    "labels_by_decision",
+    "pareto",
+    "png",
+    "risk_coverage",
+    "threshold",
+    "thresholds",
+]
 
 
 class Panel(NamedTuple):
@@ -37,49 +48,8 @@ class Panel(NamedTuple):
     marks: Mapping[str, float]
 
 
-def figure(width: float = 7.0, height: float = 4.2) -> Figure:
-    """Empty figure, inches, that makes room for its labels and legends."""
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def png(drawn: Figure | Axes) -> bytes:
-    """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes."""
-    stream = BytesIO()
-    whole = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
-    if whole is None:
-        msg = "axes must be in a figure to be drawn, got axes that were removed; draw them again."
-        raise ValueError(msg)
-    whole.savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
-    return stream.getvalue()
-
-
-def reliability(bins: Reliability, drawn: Figure | None = None) -> Figure:
-    """Share that is right against confidence, one point and interval a bin, and its count as a bar below.
-
-    Args:
-      bins: of confidences from 0 to 100.
-    """
-    drawn = drawn or figure(6.4, 5.4)
-    on, below = drawn.subplots(2, 1, sharex=True, height_ratios=(3, 1))
-    on.plot([0, 100], [0, 1], label="if it were a probability", **ink.IDEAL)
-    reach = np.abs(np.stack([bins.rate - bins.interval.low, bins.interval.high - bins.rate]))
-    on.errorbar(bins.score, bins.rate, yerr=reach, label="right, with 95 % interval", **ink.OBSERVED)
-    below.bar(bins.score, bins.n, width=4.0, color=ink.SKY)
-    for place, count in zip(bins.score, bins.n, strict=True):
-        below.annotate(str(int(count)), (place, count), (0, 2), textcoords="offset points", ha="center", fontsize=8)
-    below.set_ylim(0, 1.35 * max(1, int(bins.n.max(initial=0))))
-    below.yaxis.set_major_locator(MaxNLocator(nbins=3, integer=True))
-    below.set_xlim(0, 100)
-    below.set_xlabel("confidence (points, 0 to 100)", fontsize=9)
-    below.set_ylabel("cases (count)", fontsize=9)
-    _tidy(below)
-    _shares(on, "right if answered (share of cases, %)")
-    _legend_above(on, 2)
-    return drawn
-
-
 def risk_coverage(
-    curves: Mapping[str, RiskCoverage],
+    curves: Mapping[str, Curve],
     points: Mapping[str, tuple[float, float]],
     ax: Axes | None = None,
     *,
@@ -90,19 +60,18 @@ def risk_coverage(
     Args:
       points: name -> (coverage, hallucination_rate); a NaN has no mark. target: drawn as a dashed line.
     """
-    on = _axes(ax, 8.2, 4.8)
+    on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):
-        on.plot(curve.coverage, curve.risk, label=ink.plain(name), **ink.curve_style(place))
+        draw.risk(on, curve, ink.plain(name), place)
     for place, (name, (coverage, risk)) in enumerate(points.items()):
         if not np.isnan(coverage + risk):
             on.plot([coverage], [risk], label=ink.plain(name), **ink.point_style(place))
     if target is not None:
-        on.axhline(target, label=f"target {100 * target:g} %", **ink.TARGET)
-    on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
-    on.xaxis.set_major_formatter(_percent())
-    on.set_xlabel("coverage (share of cases answered, %)", fontsize=9)
-    _shares(on, "risk (wrong share of the answered, %)")
-    _legend_beside(on)
+        draw.target(on, target, f"target {100 * target:g} %")
+    risks = [risk for coverage, risk in points.values() if not np.isnan(coverage + risk)]
+    tops = [draw.risk_top(curve, curve.y) for curve in curves.values()]
+    draw.risk_axes(on, max([*tops, *risks, target or 0.0, 0.01]))
+    canvas.legend_beside(on)
     return on
 
 
@@ -114,7 +83,7 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
     Args:
       targets: rate -> target, drawn in the ink of the rate.
     """
-    on = _axes(ax, 7.0, 4.2)
+    on = canvas.axes(ax, 7.0, 4.2)
     steps = panel.steps
     low, high = ink.seen_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
@@ -129,10 +98,10 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
     on.set_xlim(low, high)
     on.set_title(panel.title, fontsize=9, loc="left")
     on.set_xlabel(f"threshold ({panel.unit})", fontsize=8)
-    on.xaxis.set_major_locator(MaxNLocator(nbins=6))
-    _shares(on, "rate (%)")
+    canvas.few_ticks(on)
+    canvas.shares_up(on, "rate (%)")
     if legend:
-        _legend_beside(on)
+        canvas.legend_beside(on)
     return on
 
 
@@ -141,7 +110,7 @@ def thresholds(
 ) -> Figure:
     """Small multiples of `threshold`, one legend for all."""
     n_rows = max(1, -(-len(panels) // columns))
-    drawn = drawn or figure(3.7 * columns, 2.5 * n_rows + 0.7)
+    drawn = drawn or canvas.figure(3.7 * columns, 2.5 * n_rows + 0.7)
     grid = drawn.subplots(n_rows, columns, squeeze=False)
     known: dict[str, Any] = {}
     for place, on in enumerate(grid.flat):
@@ -152,41 +121,56 @@ def thresholds(
         if place % columns:
             on.set_ylabel("")
         known = {label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)} | known
-    known["targets"] = Line2D([], [], **ink.TARGET | {"color": ink.GREY})
-    _legend_over(drawn, list(known.values()), list(known), columns=7)
+    known["targets"] = canvas.line(**ink.TARGET | {"color": ink.GREY})
+    canvas.legend_over(drawn, list(known.values()), list(known), columns=7)
     return drawn
 
 
-def label_by_decision(counts: NDArray[np.int64], ax: Axes | None = None, *, title: str = "") -> Axes:
+def label_by_decision(
+    counts: NDArray[np.int64],
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+    interval: Interval | None = None,
+    wrong: int = 0,
+    **style: Any,  # noqa: ANN401 - a style
+) -> Axes:
     """Heat-table of labels (rows) and decisions (columns): counts, and their share of the row.
 
     Args:
-      counts: [3, 3] in the order of `Status`.
+      counts: [3, 3] in the order of `Status`. interval: of each share, [3, 3]; written below it.
+      wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
     """
-    on = _axes(ax, 4.4, 4.0)
+    on = canvas.axes(ax, 4.4, 4.0)
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
-    on.imshow(share, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
+    size = 10 if interval is None else 9
+    on.imshow(share, **ink.HEAT | style)
     for (row, column), count in np.ndenumerate(counts):
         text = f"{count}\n{100 * share[row, column]:.0f} %" if total[row, 0] else f"{count}\n–"
+        if interval is not None and total[row, 0]:
+            low, high = (100 * np.asarray(end)[row, column] for end in interval)
+            text += f"\n({low:.0f} to {high:.0f} %)"
+        if wrong and row == column == Status.ok:
+            text += f"\n{wrong} wrong source{'' if wrong == 1 else 's'}"
         colour = "white" if share[row, column] > 0.55 else "black"
         weight = "bold" if row == column else "normal"
-        on.text(column, row, text, ha="center", va="center", fontsize=10, color=colour, weight=weight)
+        on.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)
     names = [status.name for status in Status]
     on.set_xticks(range(3), names)
     on.set_yticks(range(3), [f"{name}\n(n = {n})" for name, n in zip(names, total[:, 0], strict=True)])
     on.set_xlabel("decision (cases, and % of the row)")
     on.set_ylabel("label (cases)")
-    on.set_title(ink.plain(title), fontsize=10)
+    on.set_title(title, fontsize=10)
     on.tick_params(length=0)
     return on
 
 
 def labels_by_decision(counts: Mapping[str, NDArray[np.int64]], drawn: Figure | None = None) -> Figure:
     """`label_by_decision` of several policies beside each other."""
-    drawn = drawn or figure(4.4 * len(counts), 4.2)
+    drawn = drawn or canvas.figure(4.4 * len(counts), 4.2)
     for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
-        label_by_decision(table, on, title=name)
+        label_by_decision(table, on, title=ink.plain(name))
     return drawn
 
 
@@ -201,22 +185,21 @@ def confidence_by_label(
     Args:
       counts: label -> cases between the edges, [B]. taus: name -> confidence.
     """
-    drawn = drawn or figure(7.4, 5.4)
+    drawn = drawn or canvas.figure(7.4, 5.4)
     grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
     for on, (name, bars) in zip(grid, counts.items(), strict=True):
         on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)
         on.set_title(f"label {name} (n = {int(bars.sum())})", fontsize=9, loc="left")
         on.set_ylabel("cases (count)", fontsize=9)
-        on.set_ylim(0, 1.12 * max(1, int(bars.max(initial=0))))
-        on.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
+        canvas.counts_up(on, int(bars.max(initial=0)))
         for place, (label, tau) in enumerate(taus.items()):
             on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.plain(label))
-        _tidy(on)
+        canvas.tidy(on)
     grid[-1].set_xlim(edges[0], edges[-1])
     grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)
     if taus:
         lines, labels = grid[0].get_legend_handles_labels()
-        _legend_over(drawn, lines, labels, columns=2)
+        canvas.legend_over(drawn, lines, labels, columns=2)
     return drawn
 
 
@@ -232,54 +215,17 @@ def pareto(
     Args:
       false_refusal, hallucination: of each trial, [N]. front: whether no other beats it, [N].
     """
-    on = _axes(ax, 7.0, 4.6)
+    on = canvas.axes(ax, 7.0, 4.6)
     on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **ink.TRIAL)
     order = np.argsort(false_refusal[front], kind="stable")
     line = (false_refusal[front][order], hallucination[front][order])
     on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
     on.axvline(targets["false_refusal_rate"], label="targets", **ink.TARGET)
     on.axhline(targets["hallucination_rate"], **ink.TARGET)
-    on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
-    on.xaxis.set_major_formatter(_percent())
-    on.set_xlabel("false_refusal_rate (share of the answerable, %)", fontsize=9)
-    _shares(on, "hallucination_rate (share of the answered, %)")
-    _legend_above(on, 3)
+    canvas.shares_along(on, "false_refusal_rate (share of the answerable, %)")
+    canvas.shares_up(on, "hallucination_rate (share of the answered, %)")
+    canvas.legend_above(on, 3)
     return on
-
-
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
-    return ax if ax is not None else figure(width, height).subplots()
-
-
-def _percent() -> PercentFormatter:
-    return PercentFormatter(xmax=1.0, decimals=0, symbol=" %")
-
-
-def _tidy(on: Axes) -> None:
-    on.spines[["top", "right"]].set_visible(False)
-    on.grid(visible=True, color="#e4e4e4", linewidth=0.6)
-    on.set_axisbelow(True)
-    on.tick_params(labelsize=8)
-
-
-def _shares(on: Axes, label: str) -> None:
-    on.set_ylim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
-    on.yaxis.set_major_formatter(_percent())
-    on.set_ylabel(label, fontsize=9)
-    _tidy(on)
-
-
-def _legend_above(on: Axes, columns: int) -> None:
-    on.legend(ncols=columns, fontsize=8, frameon=False, **ink.ABOVE)
-
-
-def _legend_beside(on: Axes) -> None:
-    on.legend(fontsize=8, frameon=False, **ink.BESIDE)
-
-
-def _legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
-    n_columns = min(columns, len(labels))
-    drawn.legend(lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False)
 
 
 def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 from jinja2 import Environment, StrictUndefined
 
 from raglab import replay
+from raglab.lab import _believed as believed
 from raglab.lab import _findings as findings
+from raglab.lab import _guarantees as guarantees
 from raglab.lab import _parts as parts
 from raglab.lab._parts import Judged
 from raglab.lab._wording import Picture, Section, cut
@@ -63,9 +65,12 @@ def write_report(
     sections = [
         Section("What was judged", parts.head(judged, notes)),
         Section("Verdict", parts.verdict(judged, trials)),
+        Section("What is promised", guarantees.promised(judged)),
         Section("Policies and their rates", parts.rates(judged, paired)),
-        Section("Does the confidence mean what it says?", parts.reliability(judged)),
-        Section("Risk and coverage", parts.risk_coverage(judged)),
+        Section("Where it goes wrong", guarantees.weak_spots(judged)),
+        Section("If the labels or the traffic were others", guarantees.assumptions(judged)),
+        Section("Does the confidence mean what it says?", believed.reliability(judged)),
+        Section("Risk and coverage", [*parts.risk_coverage(judged), *believed.signals(judged)]),
         Section("Every threshold over its range", parts.sweeps(judged)),
         Section("Label against decision", parts.confusions(judged)),
         Section("What decided", parts.stages(judged)),

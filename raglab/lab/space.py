@@ -24,7 +24,7 @@ SWITCHES = (
     "resolver.signature",
     "resolver.anchor",
 )
-ALL_GATES = ("domain", "l2", "density", "gap", "coverage", "similarity", "sufficiency", "confidence")
+ALL_GATES = ("domain", "l2", "density", "gap", "coverage", "similarity", "sufficiency", "confidence", "fused")
 KEEP_AT_MOST = 8  # relevant hits asked for
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.certify import cases_needed
 from raglab.lab import _findings
 from raglab.lab._search import pareto_front, search
 from raglab.lab.goal import Goal
@@ -168,7 +169,7 @@ def _size_note(trace: Trace) -> str:
     rows = [case for case in trace.cases if case.split == "certify"]
     where = "certify split" if rows else "cases"
     n = sum(case.expect_status == "ok" for case in rows or trace.cases)
-    best, needs = _findings.certifiable(n), _findings.cases_needed(0.01)
+    best, needs = _findings.certifiable(n), cases_needed(0.01)
     most = f"{best:.0%} at most" if best == best else "nothing"  # noqa: PLR0124 - NaN
     never = "" if n >= needs else ", never 1 %"
     return (

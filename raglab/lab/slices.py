@@ -1,0 +1,174 @@
+"""Slices: one rate by language, line, document type, intent and label, worst first, corrected for looking often."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decisions import Decisions
+from raglab.values import Case, Chunk, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+NONE = "(none)"  # value of a case of which the column says nothing
+SEVERAL = "(several)"  # line of a case whose documents are of several
+HIGHER_IS_BETTER = ("coverage", "pass_rate")
+LINE_TAGS = ("domain", "product")
+COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag")
+
+
+def slices(
+    said: Decisions,
+    *,
+    by: Mapping[str, Sequence[Any] | NDArray[Any]] | None = None,
+    rate: str = "pass_rate",
+    level: float = 0.95,
+    least: int = 10,
+) -> pd.DataFrame:
+    """One rate of a policy by slices of the cases, worst first, each tested against the rest of the cases.
+
+    Columns are `language`, `line`, `doctype`, `intent`, `named_documents` (whether the user named documents) and
+    `label`, where the cases state them, and those of `by`. The slices of a column hold every case once; a case of
+    which a column says nothing is in `(none)`. Every case outside a slice is its rest, so slices of cases labelled ok
+    differ in the pass rate by what refusing is easier than answering: read `doctype` and `intent` beside `label`.
+
+    Args:
+      by: name -> value of every case, [Q]; a name of a column takes its place.
+      rate: one of `metrics.RATES`, over its own cases: `false_refusal_rate` over those labelled ok,
+        `hallucination_rate` over those answered.
+      level: of the intervals; 1 − level is the error that Holm's correction keeps.
+      least: cases that a slice and its rest must have each to be tested.
+
+    Returns: a row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all other
+      cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all slices
+      tested, NaN for the others) and `flag` (p_holm below 1 − level: really unlike the rest, worse or better).
+      Worst first: by the bound on the good side, the highest `low` of an error rate, the lowest `high` of a pass rate,
+      so that a slice of few cases is not worst by chance.
+
+    Raises:
+      ValueError: unknown rate, values of `by` that are not one a case, or level outside (0, 1).
+
+    Source: Holm 1979; Fisher 1935; rules S6.2, S6.3.
+
+    Example: `slices(decide(trace, policy), rate="false_refusal_rate").query("flag")`.
+    """
+    import pandas as pd
+    from scipy.stats import fisher_exact
+
+    if rate not in metrics.RATES:
+        msg = f"rate must be one of {', '.join(metrics.RATES)}, got {rate!r}."
+        raise ValueError(msg)
+    place = metrics.RATES.index(rate)
+    label = said.tables.evidence.label.astype(np.int64)
+    counts = metrics.contributions(np.arange(3, dtype=np.int8))[said.status, label, said.right.astype(int)]
+
+    def share(rows: NDArray[np.bool_]) -> tuple[int, int]:
+        summed = counts[rows].sum(axis=0)
+        size = metrics.denominators(summed, np.bincount(label[rows], minlength=len(Status)))
+        return int(summed[place]), int(size[place])
+
+    all_k, all_n = share(np.ones(len(said), dtype=bool))
+    found = []
+    for column, told in _columns(said, by or {}).items():
+        values = np.array(told, dtype=object)
+        for value in sorted(set(told)):
+            k, n = share(values == value)
+            others = all_k - k, all_n - n
+            p = (
+                float(fisher_exact(np.array([[k, n - k], [others[0], others[1] - others[0]]]))[1])
+                if n and others[1]
+                else np.nan
+            )
+            low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
+            found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0)))
+    table = pd.DataFrame(found, columns=list(COLUMNS[:-2]))
+    enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
+    table["p_holm"] = holm(np.where(enough, table["p"].astype(float), np.nan))
+    table["flag"] = table["p_holm"] < 1.0 - level
+    good = rate in HIGHER_IS_BETTER
+    order = table.assign(order=np.arange(len(table))).sort_values(
+        ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
+    )
+    return table.loc[order.index].reset_index(drop=True)
+
+
+def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Holm's adjusted p-values of those that are no NaN, which stay NaN.
+
+    Source: Holm 1979.
+
+    Example:
+      >>> holm(np.array([0.04, 0.01, np.nan]))
+      array([0.04, 0.02,  nan])
+    """
+    adjusted = np.full(len(p), np.nan)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    left = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * left))
+    return adjusted
+
+
+def lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
+    """Line of business of every case: what it says itself (`line` or `domain` of its extra), else its documents' tag.
+
+    Its documents are those expected, without any those that the user named; the tag is `domain`, where no chunk has
+    one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
+    """
+    tags = next((tag for tag in LINE_TAGS if any(_said(chunk.tags.get(tag)) for chunk in chunks)), LINE_TAGS[0])
+    of_document: dict[str, str] = {}
+    for chunk in chunks:
+        told = _said(chunk.tags.get(tags))
+        if told:
+            of_document.setdefault(chunk.file_name, told)
+    return [_line(case, of_document) for case in cases]
+
+
+def _line(case: Case, of_document: Mapping[str, str]) -> str:
+    own = _said(case.extra.get("line")) or _said(case.extra.get("domain"))
+    if own:
+        return own
+    expected = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
+    found = {of_document[name] for name in (_document(source) for source in expected) if name in of_document}
+    return SEVERAL if len(found) > 1 else next(iter(found), NONE)
+
+
+def _document(source: str) -> str:
+    """File of `file` or `file#page`."""
+    file, mark, page = source.rpartition("#")
+    return file if mark and page.isdigit() else source
+
+
+def _columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
+    """Column -> value of every case; columns that say nothing of any case are left out."""
+    cases = said.trace.cases
+    own: dict[str, list[str]] = {
+        "language": [_said(case.extra.get("lang")) or _said(case.extra.get("language")) for case in cases],
+        "line": lines(cases, said.trace.chunks),
+        "doctype": [_said(case.doctype) for case in cases],
+        "intent": [_said(case.intent) for case in cases],
+        "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
+        "label": [case.expect_status for case in cases],
+    }
+    for name, values in by.items():
+        if len(values) != len(cases):
+            msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(cases)} cases."
+            raise ValueError(msg)
+        own[name] = [_said(value) for value in values]
+    stated = {name: [value or NONE for value in values] for name, values in own.items()}
+    return {name: values for name, values in stated.items() if set(values) - {NONE}}
+
+
+def _said(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
+    """A value as text; empty for None, NaN and blanks."""
+    missing = value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
+    return "" if missing else str(value).strip()
+
+
+def _share(k: int, n: int) -> float:
+    return k / n if n else float("nan")

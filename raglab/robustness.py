@@ -1,0 +1,257 @@
+"""How far a certificate carries: wrong labels, other traffic, another embedder. Pure numbers on counts and scores."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.metrics import clopper_pearson, upper_bound
+from raglab.values import Status
+
+
+class Mislabelled(NamedTuple):
+    """If `labels` of the right cases are labelled wrong, k errors become `k`, and the bound becomes `bound`; [J]."""
+
+    labels: NDArray[np.int64]
+    k: NDArray[np.int64]
+    bound: NDArray[np.float64]
+
+
+def mislabelled(k: int, n: int, delta: float = 0.1, most: int = 10) -> Mislabelled:
+    """Exact upper bound of an error rate at confidence 1 − delta if j of the n labels hide an error, j = 0 … most.
+
+    Every wrong label is taken to hide one error: the worst that j wrong labels can do. There are no more rows than
+    right cases.
+
+    Args:
+      k: errors seen. n: cases answered, at least 1. most: last j.
+
+    Raises:
+      ValueError: n below 1, k outside 0 … n, most below 0, or delta outside (0, 0.5).
+
+    Source: Clopper and Pearson 1934.
+
+    Example:
+      >>> mislabelled(0, 50, most=2).bound.round(3)
+      array([0.045, 0.076, 0.103])
+    """
+    _counts(k, n)
+    if most < 0:
+        msg = f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
+        raise ValueError(msg)
+    labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
+    return Mislabelled(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
+
+
+def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
+    """Fewest wrong labels among the right cases that push the bound above alpha; 0 where it is above already.
+
+    With one fewer the promise "at most alpha, at confidence 1 − delta" still stands.
+
+    Args:
+      k: errors seen. n: cases answered, at least 1. alpha: highest rate allowed, in (0, 1).
+
+    Raises:
+      ValueError: n below 1, k outside 0 … n, alpha outside (0, 1), or delta outside (0, 0.5).
+
+    Example:
+      >>> labels_to_break(0, 50, alpha=0.1)
+      2
+    """
+    _counts(k, n)
+    if not 0.0 < alpha < 1.0:
+        msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
+        raise ValueError(msg)
+    return bisect_left(range(n - k + 1), 1, key=lambda j: int(upper_bound(k + j, n, delta) > alpha))
+
+
+def _counts(k: int, n: int) -> None:
+    if n < 1:
+        msg = f"n must be at least 1, got {n}; a bound takes answered cases."
+        raise ValueError(msg)
+    if not 0 <= k <= n:
+        msg = f"k must be between 0 and n, got {k} of {n}; check that both count the same cases."
+        raise ValueError(msg)
+
+
+class Answers(NamedTuple):
+    """Cases answered: `right` and `wrong` of those labelled ok, and of those labelled refuse and ambiguous."""
+
+    right: int
+    wrong: int
+    refuse: int
+    ambiguous: int
+
+
+def answers(
+    status: NDArray[np.integer[Any]], label: NDArray[np.integer[Any]], right: NDArray[np.bool_]
+) -> tuple[Answers, NDArray[np.int64]]:
+    """Answered cases by label, and the cases of each label, [3]: what `reweighted` reads.
+
+    Args:
+      status, label: codes of `Status`, [Q]. right: whether a case passes its contract, [Q].
+
+    Example:
+      >>> answers(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, False, True]))
+      (Answers(right=1, wrong=0, refuse=1, ambiguous=0), array([1, 2, 0]))
+    """
+    said = status == Status.ok
+    of = {one: int((said & (label == one)).sum()) for one in Status}
+    good = int((said & (label == Status.ok) & right).sum())
+    found = Answers(good, of[Status.ok] - good, of[Status.refuse], of[Status.ambiguous])
+    return found, np.bincount(label, minlength=len(Status))
+
+
+class Reweighted(NamedTuple):
+    """Rates under other traffic.
+
+    hallucination_rate: NaN where nothing is answered. bound: its upper bound. coverage, with a lower and an upper
+    bound. Each bound holds by itself at confidence 1 − delta.
+    """
+
+    hallucination_rate: float
+    bound: float
+    coverage: float
+    coverage_low: float
+    coverage_high: float
+
+
+def reweighted(
+    counts: Answers | Sequence[int],
+    labels: Sequence[int] | NDArray[np.int64],
+    shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64],
+    delta: float = 0.1,
+) -> Reweighted:
+    """Hallucination rate and coverage where labels are as frequent as in a user's traffic, not as in the labelled set.
+
+    It holds if only the shares of the labels differ: within a label the traffic must be like the labelled cases.
+    The false-refusal rate is a share of the cases labelled ok and **does not move**; nor does the share of missed
+    ambiguity. With shares s, and among the cases of a label the shares right, wrong, answered,
+
+        coverage = s_ok · a + B,  B = s_refuse · b + s_ambiguous · c
+        hallucination_rate = 1 − s_ok · a · (1 − e) / coverage
+
+    which rises in e, b and c and falls in a. The bound puts an exact bound in the place of each share that matters (of
+    a label with traffic; a only where B does) at delta over their number, at most four, so that all hold together.
+    With all traffic answerable it is the plain exact bound of e.
+
+    Args:
+      counts: see `Answers`. labels: cases labelled ok, refuse, ambiguous, [3].
+      shares: of the labels, by name or in that order, summing to 1; a name left out is 0.
+
+    Raises:
+      ValueError: shares that do not sum to 1, a label with traffic and no case, or counts above their labels.
+
+    Example:
+      >>> half = reweighted(Answers(80, 10, 5, 0), [100, 50, 0], {"ok": 0.5, "refuse": 0.5})
+      >>> rare = reweighted(Answers(80, 10, 5, 0), [100, 50, 0], {"ok": 0.9, "refuse": 0.1})
+      >>> round(half.hallucination_rate, 3), round(rare.hallucination_rate, 3)
+      (0.2, 0.122)
+    """
+    share, size = _shares(shares), np.asarray(labels, dtype=np.int64)
+    seen = Answers(*(int(count) for count in counts))
+    _possible(seen, size, share, delta)
+    answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
+    strata = [(s, k, n) for s, k, n in zip(share, answered, size.tolist(), strict=True) if s > 0.0]
+    of_ok, others = (strata[:1], strata[1:]) if share[Status.ok] > 0.0 else ([], strata)
+
+    right = sum(s * seen.right / n for s, _, n in of_ok)
+    coverage = sum(s * k / n for s, k, n in strata)
+    each = delta / ((1 + bool(others)) * len(of_ok) + len(others))
+    least_ok = sum(s * _below(k, n, each) for s, k, n in of_ok)
+    most_others = sum(s * _above(k, n, each) for s, k, n in others)
+    most_wrong = _above(seen.wrong, answered[Status.ok], each)
+    most = (least_ok * most_wrong + most_others) / (least_ok + most_others) if others else most_wrong
+
+    each = delta / len(strata)
+    return Reweighted(
+        hallucination_rate=1.0 - right / coverage if coverage > 0.0 else float("nan"),
+        bound=most,
+        coverage=coverage,
+        coverage_low=sum(s * _below(k, n, each) for s, k, n in strata),
+        coverage_high=min(1.0, sum(s * _above(k, n, each) for s, k, n in strata)),
+    )
+
+
+def _above(k: int, n: int, delta: float) -> float:
+    return float(upper_bound(k, n, delta)) if n else 1.0
+
+
+def _below(k: int, n: int, delta: float) -> float:
+    return float(clopper_pearson(k, n, 1.0 - 2.0 * delta).low) if n else 0.0
+
+
+def _shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
+    names = [status.name for status in Status]
+    if isinstance(shares, Mapping):
+        unknown = sorted(set(shares) - set(names))
+        if unknown:
+            msg = f"shares must be of {', '.join(names)}, got {unknown[0]!r}; name labels, not kinds of question."
+            raise ValueError(msg)
+        found = [float(shares.get(name, 0.0)) for name in names]
+    else:
+        found = [float(share) for share in shares]
+    if len(found) != len(names) or not all(0.0 <= share <= 1.0 for share in found) or abs(sum(found) - 1.0) > 1e-9:
+        msg = f"shares must be three from 0 to 1 that sum to 1, got {found}; divide by their sum."
+        raise ValueError(msg)
+    return found[0], found[1], found[2]
+
+
+def _possible(seen: Answers, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
+    """Stop at counts that cannot be."""
+    if not 0.0 < delta < 0.5:
+        msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives bounds at 90 % confidence."
+        raise ValueError(msg)
+    answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
+    for label, count, n, weight in zip(Status, answered, size, share, strict=True):
+        if min(seen) < 0 or count > n:
+            came = f"{tuple(seen)} of {size.tolist()}"
+            msg = (
+                f"answered cases must be between 0 and those of their label, got {came}; count both on the same cases."
+            )
+            raise ValueError(msg)
+        if weight > 0.0 and n == 0:
+            rule = f"a label with traffic must have cases, got none of {label.name} at a share of {weight:g}"
+            msg = f"{rule}; label some, or set its share to 0."
+            raise ValueError(msg)
+
+
+def quantile_map(threshold: float, source: NDArray[np.float64], target: NDArray[np.float64]) -> float:
+    """Threshold on another embedder's score that answers the same share of the same queries; it needs no labels.
+
+    "Answer where score >= threshold" answers m of the source's queries; returned is the level observed in the target
+    that answers nearest to m, the higher of two that are equally near, or the next float above all of them where
+    answering none is nearest. So ties are counted as they fall, and a higher threshold never maps to a lower one. A
+    distance, where lower is surer, is mapped with its sign turned. The same share is not the same risk: a certificate
+    does not carry over, test it again on labelled cases.
+
+    Args:
+      threshold: for the source, not NaN. source, target: scores of the same queries, [Q] each; NaN never answers.
+
+    Raises:
+      ValueError: threshold NaN, lengths that differ, or no score in the target.
+
+    Example:
+      >>> quantile_map(0.7, np.array([0.5, 0.6, 0.7, 0.8]), np.array([20.0, 30.0, 40.0, 50.0]))
+      40.0
+    """
+    if np.isnan(threshold):
+        msg = "threshold must be a number, got NaN; a gate without a threshold has nothing to map."
+        raise ValueError(msg)
+    if np.shape(source) != np.shape(target) or np.ndim(source) != 1:
+        came = f"{np.shape(source)} and {np.shape(target)}"
+        msg = f"source and target must be scores of the same queries, [Q] each, got {came}; score the same queries."
+        raise ValueError(msg)
+    levels, sizes = np.unique(target[~np.isnan(target)], return_counts=True)
+    if not len(levels):
+        msg = "target must hold at least one score, got none; score the queries with the target's embedder."
+        raise ValueError(msg)
+    wanted = int((np.asarray(source) >= threshold).sum())
+    at_or_above = np.append(np.cumsum(sizes[::-1])[::-1], 0)
+    candidates = np.append(levels, np.nextafter(levels[-1], np.inf))
+    away = np.abs(at_or_above - wanted)
+    return float(candidates[len(away) - 1 - int(np.argmin(away[::-1]))])

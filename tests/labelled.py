@@ -1,0 +1,95 @@
+"""Labelled traces for tests of certificates and of the fused gate: signals that know how likely a case is right."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, Hits
+
+FREE: dict[str, Any] = {  # only similarity and confidence decide
+    "chosen": {"final_k": 2, "order": "l2"},
+    "l2": {"enabled": False},
+    "gap": {"enabled": False},
+    "coverage": {"enabled": False},
+    "resolver": {"overview": False, "entities": False, "min_group_gap": 0.0},
+}
+
+
+def free_policy(**sections: Mapping[str, Any]) -> Policy:
+    """Published policy whose only gates are similarity and confidence, with what is stated on top."""
+    return Policy.from_mapping(FREE | sections)
+
+
+def labelled(
+    seed: int,
+    splits: Mapping[str, int],
+    *,
+    wrong: float | None = None,
+    refusable: float = 0.5,
+    steps: int | None = 20,
+    missing: float = 0.0,
+) -> Trace:
+    """Trace with two hits a case; top-1 cosine, confidence and gap rise with the chance that a case is right.
+
+    Args:
+      splits: cases of each split; the name "" is none. wrong: chance of every case, whatever its signals.
+      refusable: share of the wrong ones that are labelled refuse; of the others the evidence is missed.
+      steps: levels of a signal on [0, 1], None for all.
+      missing: share of cases without any hit.
+    """
+    rng = np.random.default_rng(seed)
+    names = [name for name, size in splits.items() for _ in range(size)]
+    n = len(names)
+    sure = rng.random(n)
+    right = rng.random(n) < (1.0 / (1.0 + np.exp(-(sure - 0.35) / 0.1)) if wrong is None else 1.0 - wrong)
+    ok = right | (rng.random(n) >= refusable)
+    cases = tuple(
+        Case(
+            id=f"q{row:04d}",
+            query=f"question {seed} {row}",
+            expect_status="ok" if ok[row] else "refuse",
+            expect_sources=("guide.md" if right[row] else "other.md",) if ok[row] else (),
+            split=names[row] or None,
+        )
+        for row in range(n)
+    )
+
+    def told(spread: float) -> NDArray[np.float64]:
+        value = np.clip(sure + rng.normal(0.0, spread, n), 0.0, 1.0)
+        return value if steps is None else np.round(value * steps) / steps
+
+    shape = (n, 1, 1, 2)
+    hit = np.broadcast_to(rng.random(n)[:, None, None, None] >= missing, shape)
+    top, rerank, gap = told(0.1), told(0.2), told(0.4)
+    pair = {
+        "l2": (0.25 + 0.0 * top, 0.25 + gap),
+        "cosine": (top, top / 2.0),
+        "s_hybrid": (told(0.3), 0.0 * top),
+        "s_rerank": (rerank, rerank / 2.0),
+        "s_raw": (rerank, rerank - 1.0),
+        "anchor_sim": (told(0.3), 0.0 * top),
+        "sig_sim": (0.0 * top, 0.0 * top),
+        "sig_sim_strict": (0.0 * top, 0.0 * top),
+    }
+    floats = {name: np.where(hit, np.stack(both, axis=-1).reshape(shape), np.nan) for name, both in pair.items()}
+    place = np.where(hit, np.arange(2), -1).astype(np.int32)
+    reranked = np.where(hit[..., 0], 2, 0).astype(np.int32)
+    chunks = (Chunk("0", "text", "guide.md", 1), Chunk("1", "more", "guide.md", 2))
+    meta = {"fingerprint": f"made {seed}", "parameters": {"encoder": "none", "arms": ["hybrid"]}}
+    return Trace(cases, chunks, ("hybrid",), Hits(place, place, **floats, n_reranked=reranked), None, meta)
+
+
+def shuffled(trace: Trace, seed: int) -> Trace:
+    """The same cases in another order."""
+    return trace.subset(np.random.default_rng(seed).permutation(len(trace)))
+
+
+def rows_of(trace: Trace, keep: Sequence[bool] | NDArray[np.bool_]) -> Trace:
+    """The cases where a mask holds."""
+    return trace.subset(np.flatnonzero(keep))

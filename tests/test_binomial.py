@@ -1,0 +1,69 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from raglab.metrics import binomial_p, upper_bound
+
+N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
+K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
+ALPHAS = (0.01, 0.05, 0.1, 0.25, 0.5, 0.9)
+DELTAS = (0.01, 0.05, 0.1, 0.25, 0.49)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_a_p_value_is_the_lower_tail(alpha: float) -> None:
+    """`binom.cdf`, and `binomtest` with the alternative that the rate is less, to 1e-9."""
+    found = np.asarray(binomial_p(K, N, alpha))
+    np.testing.assert_allclose(found, stats.binom.cdf(K, N, alpha), rtol=1e-9, atol=1e-300)
+    one_by_one = [stats.binomtest(int(k), int(n), alpha, alternative="less").pvalue for k, n in _pairs()]
+    np.testing.assert_allclose(found.ravel(), one_by_one, rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_an_upper_bound_is_a_quantile_of_a_beta(delta: float) -> None:
+    """`beta.ppf(1 - delta, k + 1, n - k)`, and the end of `binomtest`'s one-sided interval, to 1e-9; n of n leave 1."""
+    found = np.asarray(upper_bound(K, N, delta))
+    with np.errstate(invalid="ignore"):
+        by_beta = np.where(K < N, stats.beta.ppf(1.0 - delta, K + 1, N - K), 1.0)
+    np.testing.assert_allclose(found, by_beta, rtol=1e-9)
+    ends = [stats.binomtest(k, n, alternative="less").proportion_ci(1.0 - delta).high for k, n in _pairs()]
+    np.testing.assert_allclose(found.ravel(), ends, rtol=1e-9)
+
+
+@pytest.mark.parametrize("delta", DELTAS)
+def test_a_p_value_is_small_exactly_where_the_bound_is(delta: float) -> None:
+    """It is <= delta where the upper bound is at most alpha, and nowhere else."""
+    n = np.arange(1, 120)[:, None]
+    k = np.minimum(np.arange(12), n)
+    bound = np.asarray(upper_bound(k, n, delta))
+    for alpha in ALPHAS:
+        assert np.array_equal(np.asarray(binomial_p(k, n, alpha)) <= delta, bound <= alpha)
+
+
+def test_nothing_answered_proves_nothing() -> None:
+    """0 of 0: p is 1, the bound is missing."""
+    assert float(binomial_p(0, 0, 0.1)) == 1.0
+    assert np.isnan(upper_bound(0, 0))
+
+
+@pytest.mark.parametrize(("k", "n"), [(3, 2), (-1, 2)])
+def test_a_part_is_not_more_than_the_whole(k: int, n: int) -> None:
+    """3 of 2 is a mistake in counting."""
+    for call in (lambda: binomial_p(k, n, 0.1), lambda: upper_bound(k, n)):
+        with pytest.raises(ValueError, match="k must be between 0 and n"):
+            call()
+
+
+@pytest.mark.parametrize("value", [0.0, 1.0, -0.1, 10.0, float("nan")])
+def test_levels_are_probabilities(value: float) -> None:
+    """10 is a percentage."""
+    with pytest.raises(ValueError, match=r"alpha must be in \(0, 1\), got"):
+        binomial_p(1, 2, value)
+    with pytest.raises(ValueError, match=r"delta must be in \(0, 0.5\), got"):
+        upper_bound(1, 2, value)
+
+
+def _pairs() -> list[tuple[int, int]]:
+    return list(zip(K.ravel().tolist(), np.broadcast_to(N, K.shape).ravel().tolist(), strict=True))

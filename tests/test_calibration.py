@@ -1,0 +1,683 @@
+"""Calibration: measures on probabilities, maps from scores to probabilities, cross-fitting (raglab.calibration)."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab import _binned, _levels, calibration
+from raglab.calibration import (
+    METHODS,
+    Calibrator,
+    apply,
+    brier_decomposition,
+    calibrated,
+    check_probability,
+    cross_fitted,
+    ece,
+    ece_interval,
+    fit,
+    folds_of,
+    reliability,
+    smooth_ece,
+    smooth_ece_with_bandwidth,
+    spiegelhalter,
+    venn_abers_interval,
+)
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+STRATEGIES = ("uniform", "quantile", "corp")
+MEASURES = {
+    "reliability": lambda y, p: [reliability(y, p, strategy=strategy) for strategy in STRATEGIES],
+    "ece": lambda y, p: [ece(y, p, strategy=s, norm=norm) for s in STRATEGIES for norm in ("l1", "l2", "max")],
+    "ece, debiased": lambda y, p: [ece(y, p, strategy=s, norm="l2", debias=True) for s in STRATEGIES],
+    "smooth ece": smooth_ece_with_bandwidth,
+    "brier": brier_decomposition,
+    "spiegelhalter": spiegelhalter,
+    "interval": lambda y, p: [
+        ece_interval(y, p, strategy=s, resamples=20, rng=np.random.default_rng(0)) for s in STRATEGIES
+    ],
+}
+ROWS = st.lists(st.tuples(st.booleans(), st.integers(0, 20)), min_size=1, max_size=40)
+FIT_ROWS = ROWS.filter(lambda rows: len({y for y, _ in rows}) == 2)
+
+
+def _rng(seed: int = 0) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+def _columns(rows: list[tuple[bool, int]], scale: float = 20.0) -> tuple[Any, Any]:
+    return np.array([y for y, _ in rows]), np.array([s for _, s in rows]) / scale
+
+
+def _bits(value: Any) -> bytes:
+    """Every number in nested tuples, lists and arrays, bit by bit."""
+    if isinstance(value, tuple | list):
+        return b"".join(map(_bits, value))
+    return value.encode() if isinstance(value, str) else np.asarray(value, dtype=np.float64).tobytes()
+
+
+def _world(n: int, seed: int = 0) -> tuple[Any, Any]:
+    """Outcomes that come true with probability s², and scores s on 99 levels in (0, 1)."""
+    rng = _rng(seed)
+    s = rng.integers(1, 100, n) / 100
+    return rng.random(n) < s**2, s
+
+
+# worked examples
+
+
+def test_reliability_by_head() -> None:
+    """Ten bins, two of them filled: {0.1} below 0.1, and {0.85, 0.9} below 0.9."""
+    curve = reliability([0, 1, 1, 0], [0.1, 0.85, 0.9, 0.9])
+    assert curve.at.tolist() == pytest.approx([0.0, 0.8])
+    assert curve.x.tolist() == pytest.approx([0.1, 2.65 / 3])
+    assert curve.y.tolist() == pytest.approx([0.0, 2 / 3])
+    assert (curve.n.tolist(), curve.k.tolist()) == ([1, 3], [0, 2])
+
+
+def test_equal_mass_by_head() -> None:
+    """Two bins of 0.1, 0.2, 0.3, 0.9: the median is 0.25, the lowest score the lower edge."""
+    curve = reliability([0, 1, 1, 1], [0.1, 0.2, 0.3, 0.9], bins=2, strategy="quantile")
+    assert curve.at.tolist() == pytest.approx([0.1, 0.25])
+    assert (curve.n.tolist(), curve.k.tolist()) == ([2, 2], [1, 2])
+
+
+def test_corp_by_head() -> None:
+    """0.2 came true, 0.4 did not: they are out of order and make one bin with rate 1/2; 0.9 stands alone."""
+    curve = reliability([1, 0, 1], [0.2, 0.4, 0.9], strategy="corp")
+    assert curve.x.tolist() == pytest.approx([0.3, 0.9])
+    assert curve.y.tolist() == [0.5, 1.0]
+    assert curve.at.tolist() == [0.2, 0.9]
+
+
+def test_ece_by_head() -> None:
+    """Gaps of 0.1 on three cases and 0.3 on one."""
+    y, p = [0, 0, 0, 1], [0.1, 0.1, 0.1, 0.7]
+    assert ece(y, p) == pytest.approx((3 * 0.1 + 0.3) / 4)
+    assert ece(y, p, norm="l2") == pytest.approx(np.sqrt((3 * 0.1**2 + 0.3**2) / 4))
+    assert ece(y, p, norm="max") == pytest.approx(0.3)
+
+
+def test_debiased_ece_by_head() -> None:
+    """Four cases at 0.9, two true: 0.4² − 0.25 / 3; at 0.6 the noise is larger than the gap: 0; one case: 0."""
+    y = [0, 1, 1, 0]
+    assert ece(y, [0.9] * 4, norm="l2", debias=True) == pytest.approx(np.sqrt(0.16 - 0.25 / 3))
+    assert ece(y, [0.6] * 4, norm="l2", debias=True) == 0.0
+    assert ece([0], [0.6], norm="l2", debias=True) == 0.0
+
+
+def test_debiasing_takes_off_what_noise_adds() -> None:
+    """Calibrated scores, 300 cases, 200 repeats: l2 ECE is 0.1 on average, debiased it is less than half of it."""
+    rng = _rng()
+    plain, debiased = [], []
+    for _ in range(200):
+        p = rng.random(300)
+        y = rng.random(300) < p
+        plain.append(ece(y, p, norm="l2"))
+        debiased.append(ece(y, p, norm="l2", debias=True))
+    assert 0.08 < np.mean(plain) < 0.12
+    assert np.mean(debiased) < 0.5 * np.mean(plain)
+
+
+def test_brier_by_head() -> None:
+    """Scores 1/4 and 3/4, one of two and two of two true: 0.1875 = 0.0625 of miscalibration − 0.0625 + 0.1875."""
+    found = brier_decomposition([0, 1, 1, 1], [0.25, 0.25, 0.75, 0.75])
+    assert found == (0.1875, 0.0625, 0.0625, 0.1875)
+
+
+def test_spiegelhalter_by_head() -> None:
+    """One case of 0.9 that came out 0: (−0.9)(−0.8) / sqrt(0.64 · 0.09) = 3; both tails count."""
+    z, p_value = spiegelhalter([0], [0.9])
+    assert z == pytest.approx(3.0)
+    assert p_value == pytest.approx(0.0027, rel=1e-3)
+    assert spiegelhalter([0, 1], [0.5, 0.5]) == (0.0, 1.0)  # a score of 1/2 is as well off either way
+    assert spiegelhalter([0, 1], [0.0, 1.0]) == (0.0, 1.0)
+    assert spiegelhalter([1, 1], [0.0, 1.0]) == (np.inf, 0.0)
+
+
+def test_smooth_ece_by_head() -> None:
+    """Eight cases at 1/2, seven of them true: the residual is 3/8 everywhere, whatever the kernel."""
+    value, bandwidth = smooth_ece_with_bandwidth([1] * 7 + [0], [0.5] * 8)
+    assert value == pytest.approx(0.375, rel=1e-4)
+    assert bandwidth == 384 / 1024  # the least multiple of 1 / 1024 that is no smaller than the error
+    assert smooth_ece([1] * 7 + [0], [0.5] * 8) == value
+
+
+def test_platt_by_head() -> None:
+    """Two levels, one and two of three true: with three cases of each outcome they count as 4/5 and 1/5."""
+    calibrator = fit([0, 0, 1, 1, 1, 0], [0, 0, 0, 1, 1, 1], method="platt")
+    high, low = 4 / 5, 1 / 5
+    assert apply(calibrator, [0, 1]) == pytest.approx([(high + 2 * low) / 3, (2 * high + low) / 3])
+
+
+def test_temperature_by_head() -> None:
+    """Scores of 0.9 and 0.1 that are right in 3 of 4 cases mean 0.75 and 0.25."""
+    y, s = [1, 1, 1, 0, 0, 0, 0, 1], [0.9] * 4 + [0.1] * 4
+    calibrator = fit(y, s, method="temperature")
+    assert apply(calibrator, [0.9, 0.5, 0.1]) == pytest.approx([0.75, 0.5, 0.25])
+    assert calibrator.weights[0] == pytest.approx(0.5)  # 1 / T: ln 3 / ln 9
+
+
+def test_beta_by_head() -> None:
+    """Two levels whose rates are 1/4 and 3/4 are met exactly."""
+    y, s = [1, 1, 1, 0, 0, 0, 0, 1], [0.9] * 4 + [0.2] * 4
+    assert apply(fit(y, s, method="beta"), [0.9, 0.2]) == pytest.approx([0.75, 0.25])
+
+
+def test_venn_abers_by_head() -> None:
+    """Calibration cases 0 at 10 and 1 at 20; a new case at 15 or 20 as 0 gives 0 or 1/2, as 1 gives 1."""
+    calibrator = fit([0, 1], [10, 20], method="venn-abers")
+    p0, p1 = venn_abers_interval(calibrator, [5, 10, 15, 20, 25])
+    assert p0.tolist() == [0.0, 0.0, 0.0, 0.5, 0.5]
+    assert p1.tolist() == [0.5, 0.5, 1.0, 1.0, 1.0]
+    assert apply(calibrator, 15).tolist() == 0.5
+
+
+# edges of bins
+
+
+@pytest.mark.parametrize("bins", [5, 10, 15, 20, 25, 50, 100])
+def test_a_score_that_names_an_edge_belongs_to_the_bin_below(bins: int) -> None:
+    """0.6 or 40 / 100 on an edge is the top of its bin, never the bottom of the next."""
+    for j in range(1, bins):
+        just_above = np.nextafter(np.linspace(0, 1, bins + 1)[j], 1.0)
+        curve = reliability([1, 0], [j / bins, just_above], bins=bins)
+        assert curve.at.tolist() == pytest.approx([(j - 1) / bins, j / bins])
+
+
+@pytest.mark.parametrize("threshold", [0.3, 0.4, 0.6, 0.7, 30 / 100, 40 / 100])
+def test_our_default_thresholds_fall_below_the_edge_they_lie_on(threshold: float) -> None:
+    """0.6, 0.7, 30 % and 40 % are edges of ten bins, and the upper ends of theirs."""
+    curve = reliability([1], [threshold])
+    assert curve.at[0] == pytest.approx(threshold - 0.1)
+
+
+def test_both_ends_are_inside() -> None:
+    """0 belongs to the first bin, 1 to the last."""
+    assert reliability([0, 1], [0.0, 1.0]).at.tolist() == [0.0, 0.9]
+
+
+@LAWFUL
+@given(rows=ROWS, bins=st.integers(1, 24))
+def test_placing_without_sorting_is_placing_by_search(rows: list[tuple[bool, int]], bins: int) -> None:
+    """The nearest edge and one comparison give the bin that a search over all edges gives."""
+    y, p = _columns(rows, 20.0)
+    edges = np.linspace(0, 1, bins + 1)
+    p = np.concatenate([p, edges, np.nextafter(edges[1:], 0), np.nextafter(edges[:-1], 1)])
+    y = np.resize(y, p.size)
+    place = np.searchsorted(edges[1:-1], p)
+    curve = reliability(y, p, bins=bins)
+    assert curve.n.tolist() == np.bincount(place, minlength=bins).tolist()
+    assert curve.k.tolist() == np.bincount(place[y], minlength=bins).tolist()
+    assert curve.x * curve.n == pytest.approx(np.bincount(place, weights=p), rel=1e-13, abs=1e-15)
+
+
+# laws
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MEASURES)
+@LAWFUL
+@given(rows=ROWS, data=st.data())
+def test_no_bit_of_a_measure_depends_on_the_order_of_cases(
+    name: str, rows: list[tuple[bool, int]], data: st.DataObject
+) -> None:
+    """Every measure, every strategy and norm, and every bootstrap draw."""
+    measure = MEASURES[name]
+    shuffled = data.draw(st.permutations(rows))
+    assert _bits(measure(*_columns(rows))) == _bits(measure(*_columns(shuffled)))
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_no_bit_depends_on_the_order_of_many_continuous_scores(name: str) -> None:
+    """70,000 cases: more than one chunk, and scores of every magnitude."""
+    rng = _rng()
+    p = rng.random(70_000) ** 3
+    y = rng.random(70_000) < p
+    order = rng.permutation(70_000)
+    assert _bits(MEASURES[name](y, p)) == _bits(MEASURES[name](y[order], p[order]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", METHODS)
+@LAWFUL
+@given(rows=FIT_ROWS, data=st.data())
+def test_no_bit_of_a_calibrator_depends_on_the_order_of_cases(
+    method: Any, rows: list[tuple[bool, int]], data: st.DataObject
+) -> None:
+    """Fits on levels in (0, 1), ties and all."""
+    shuffled = data.draw(st.permutations(rows))
+    first, second = (
+        fit(y, 0.02 + 0.96 * s, method=method) for y, s in (_columns(part, 20.0) for part in (rows, shuffled))
+    )
+    assert _bits(first) == _bits(second)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("grouped", [False, True])
+def test_cross_fitted_values_do_not_depend_on_the_order_of_cases(method: Any, *, grouped: bool) -> None:
+    """Cases alike in outcome and score are interchangeable; with groups, so are they inside a group."""
+    y, s = _world(300)
+    groups = _rng(1).integers(0, 40, 300) if grouped else None
+    order = _rng(2).permutation(300)
+    p = cross_fitted(y, s, method=method, groups=groups, rng=_rng(3))
+    again = cross_fitted(
+        y[order], s[order], method=method, groups=None if groups is None else groups[order], rng=_rng(3)
+    )
+    assert sorted(zip(y, s, p, strict=True)) == sorted(zip(y[order], s[order], again, strict=True))
+    if grouped:
+        assert again.tolist() == p[order].tolist()
+
+
+def test_what_calibrated_reports_does_not_depend_on_the_order_of_cases() -> None:
+    """Calibrator and both judgements, to the bit."""
+    y, s = _world(300)
+    order = _rng(2).permutation(300)
+    first = calibrated(y, s, method="isotonic", rng=_rng(3))
+    second = calibrated(y[order], s[order], method="isotonic", rng=_rng(3))
+    assert _bits([first.calibrator, first.in_sample, first.cross_fitted]) == _bits(
+        [
+            second.calibrator,
+            second.in_sample,
+            second.cross_fitted,
+        ]
+    )
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_the_parts_of_the_brier_score_make_it_up(rows: list[tuple[bool, int]]) -> None:
+    """To the last bit as mcb − dsc + unc; no part is negative; the score is the mean of (p − y)²."""
+    y, p = _columns(rows)
+    score, mcb, dsc, unc = brier_decomposition(y, p)
+    assert score == mcb - dsc + unc
+    assert min(score, mcb, dsc, unc) >= 0.0
+    assert dsc <= unc
+    assert score == pytest.approx(np.mean((p - y) ** 2), abs=1e-15)
+
+
+def test_the_parts_make_up_the_score_of_many_cases() -> None:
+    """100,000 continuous scores."""
+    rng = _rng()
+    p = rng.random(100_000)
+    y = rng.random(100_000) < p**2
+    score, mcb, dsc, unc = brier_decomposition(y, p)
+    assert score == mcb - dsc + unc
+    assert score == pytest.approx(np.mean((p - y) ** 2), rel=1e-13)
+
+
+@LAWFUL
+@given(rows=FIT_ROWS)
+def test_isotonic_recalibration_leaves_no_error_in_sample(rows: list[tuple[bool, int]]) -> None:
+    """On its own cases: which is why in-sample values never stand alone."""
+    y, s = _columns(rows)
+    p = apply(fit(y, s, method="isotonic"), s)
+    assert ece(y, p, strategy="corp", norm="max") == pytest.approx(0.0, abs=1e-15)
+    assert brier_decomposition(y, p).mcb == 0.0
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_corp_rates_rise_and_count_every_case(rows: list[tuple[bool, int]]) -> None:
+    """Blocks are in strict order, and their counts add up."""
+    y, p = _columns(rows)
+    curve = reliability(y, p, strategy="corp")
+    assert all(a < b for a, b in pairwise(curve.y))
+    assert (curve.n.sum(), curve.k.sum()) == (y.size, y.sum())
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_mirrored_scores_have_mirrored_reliability(rows: list[tuple[bool, int]]) -> None:
+    """CORP, Brier score and Spiegelhalter's z do not know which outcome is called 1."""
+    y, p = _columns(rows, 32.0)  # so that 1 − p is exact
+    there, back = reliability(y, p, strategy="corp"), reliability(~y, 1 - p, strategy="corp")
+    assert there.y == pytest.approx(1 - back.y[::-1])
+    assert brier_decomposition(y, p) == pytest.approx(brier_decomposition(~y, 1 - p), abs=1e-14)
+    assert spiegelhalter(y, p).z == pytest.approx(spiegelhalter(~y, 1 - p).z, abs=1e-12)
+
+
+@LAWFUL
+@given(rows=FIT_ROWS, method=st.sampled_from([m for m in METHODS if m != "platt"]))
+def test_a_calibrator_never_turns_the_ranking_round(rows: list[tuple[bool, int]], method: Any) -> None:
+    """A probability rises with the score or stays, even where the data say the opposite; only Platt's line may fall."""
+    y, s = _columns(rows)
+    p = apply(fit(y, 0.02 + 0.96 * s, method=method), np.linspace(0.01, 0.99, 50))
+    assert np.all((p >= 0.0) & (p <= 1.0))
+    assert np.all(np.diff(p) >= -1e-12)
+
+
+def test_platt_follows_a_score_that_ranks_the_wrong_way_round() -> None:
+    """As in Platt's definition: a distance, where less is better, needs no change of sign."""
+    p = apply(fit([1, 1, 0, 1, 0, 0], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6], method="platt"), [0.1, 0.6])
+    assert p[0] > 0.5 > p[1]
+
+
+def _exact_venn_abers(y: list[bool], s: list[int], new: int, label: int) -> Fraction:
+    """The isotonic value at a new case, by the max–min formula over exact fractions."""
+    cases = sorted([*zip(s, map(int, y), strict=True), (new, label)])
+    at = sorted({score for score, _ in cases})
+    i = at.index(new)
+
+    def mean(a: int, b: int) -> Fraction:
+        held = [label for score, label in cases if at[a] <= score <= at[b]]
+        return Fraction(sum(held), len(held))
+
+    return max(min(mean(a, b) for b in range(i, len(at))) for a in range(i + 1))
+
+
+@settings(LAWFUL, max_examples=40)
+@given(rows=st.lists(st.tuples(st.booleans(), st.integers(0, 6)), min_size=2, max_size=12))
+def test_venn_abers_is_two_isotonic_fits_a_case(rows: list[tuple[bool, int]]) -> None:
+    """At, between and outside the levels, for each outcome that the new case may have."""
+    if len({y for y, _ in rows}) < 2:
+        return
+    y, s = [y for y, _ in rows], [2 * s for _, s in rows]
+    calibrator = fit(y, s, method="venn-abers")
+    for new in range(-1, 14):
+        p0, p1 = venn_abers_interval(calibrator, new)
+        assert float(p0) == pytest.approx(float(_exact_venn_abers(y, s, new, 0)), abs=1e-15)
+        assert float(p1) == pytest.approx(float(_exact_venn_abers(y, s, new, 1)), abs=1e-15)
+        assert p0 < p1
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_calibrator_survives_a_file(method: Any) -> None:
+    """Written as lists and read back it gives the same probabilities; its arrays cannot be written to."""
+    y, s = _world(200)
+    calibrator = fit(y, s, method=method)
+    text = json.dumps({key: np.asarray(part).tolist() for key, part in calibrator._asdict().items()})
+    grid = np.linspace(0.01, 0.99, 197)
+    assert apply(Calibrator(**json.loads(text)), grid).tolist() == apply(calibrator, grid).tolist()
+    for part in calibrator[1:]:
+        assert not part.flags.writeable
+
+
+@pytest.mark.parametrize("method", ["isotonic", "platt", "venn-abers"])
+def test_scores_of_any_scale_are_calibrated(method: Any) -> None:
+    """Points, cosines and negative margins: a shift and a stretch change no probability."""
+    y, s = _world(200)
+    p = apply(fit(y, s, method=method), s)
+    assert apply(fit(y, 640 * s - 320, method=method), 640 * s - 320) == pytest.approx(p, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_missing_score_stays_missing(method: Any) -> None:
+    """NaN in, NaN out: it never passes a gate."""
+    y, s = _world(200)
+    p = apply(fit(y, s, method=method), [0.5, np.nan])
+    assert np.isnan(p).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_score_with_one_level_gets_the_base_rate(method: Any) -> None:
+    """Isotonic, beta, temperature: 3 of 4; Platt: shrunk; Venn-Abers: between 3 of 5 and 4 of 5."""
+    calibrator = fit([1, 1, 1, 0], [0.6] * 4, method=method)
+    wanted = {"platt": (3 * 4 / 5 + 1 / 3) / 4, "venn-abers": 0.8 / 1.2}.get(method, 0.75)
+    assert float(apply(calibrator, 0.6)) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize("method", ["beta", "temperature"])
+def test_outcomes_that_the_score_separates_are_fitted(method: Any) -> None:
+    """No likeliest finite weights exist; a trace of a ridge keeps them finite, and the ends all but sure."""
+    calibrator = fit([0, 0, 1, 1], [0.1, 0.2, 0.8, 0.9], method=method)
+    assert np.isfinite(calibrator.weights).all()
+    assert apply(calibrator, [0.2, 0.8]) == pytest.approx([0.0, 1.0], abs=1e-6)
+
+
+def test_beta_takes_sure_scores_and_temperature_does_not() -> None:
+    """Beta comes as near to 0 and 1 as floats do; a logit has no value there."""
+    y, s = [0, 1, 1, 0, 1], [0.0, 0.2, 0.5, 0.6, 1.0]
+    assert np.isfinite(fit(y, s, method="beta").weights).all()
+    with pytest.raises(ValueError, match=r"score must be in \(0, 1\) for temperature, got 1.0 at most"):
+        fit(y, s, method="temperature")
+
+
+# cross-fitting
+
+
+def test_folds_are_alike_in_size() -> None:
+    """103 cases over five folds: 20 or 21 each."""
+    y, s = _world(103)
+    assert set(np.bincount(folds_of(y, s, rng=_rng())).tolist()) == {20, 21}
+
+
+def test_folds_are_blind_to_the_outcome() -> None:
+    """Of ten true cases among twenty at one score, a fold of ten gets 2 to 8, as chance has it: not always 5."""
+    y = np.arange(20) < 10
+    held = [y[folds_of(y, np.full(20, 0.5), folds=2, rng=_rng(seed)) == 0].sum() for seed in range(400)]
+    assert np.mean(held) == pytest.approx(5.0, abs=0.2)
+    assert np.var(held) == pytest.approx(25 / 19, rel=0.3)  # hypergeometric
+
+
+@pytest.mark.slow
+def test_cross_fitted_error_does_not_flatter() -> None:
+    """Isotonic on 11 levels that say nothing, 300 cases, 80 repeats: ECE as on fresh cases or a little above it."""
+    rng = _rng()
+    inside, across, fresh = [], [], []
+    for _ in range(80):
+        (y, new_y), (s, new_s) = rng.random((2, 300)) < 0.5, rng.integers(0, 11, (2, 300)) / 10
+        found = calibrated(y, s, method="isotonic", rng=rng)
+        inside.append(found.in_sample.ece)
+        across.append(found.cross_fitted.ece)
+        fresh.append(ece(new_y, apply(found.calibrator, new_s)))
+    assert 0.95 * np.mean(fresh) < np.mean(across) < 1.35 * np.mean(fresh)
+    assert np.mean(inside) < 0.01 * np.mean(fresh)
+
+
+def test_groups_are_never_parted() -> None:
+    """Forty groups over five folds: eight a fold, each whole."""
+    groups = np.repeat(np.arange(40), 5).astype(str)
+    y, s = _world(200)
+    fold = folds_of(y, s, groups=groups, rng=_rng())
+    of_group = {group: set(fold[groups == group].tolist()) for group in groups}
+    assert all(len(folds) == 1 for folds in of_group.values())
+    assert np.bincount([folds.pop() for folds in of_group.values()]).tolist() == [8] * 5
+
+
+def test_no_case_is_judged_by_a_fit_that_saw_it() -> None:
+    """Each fold gets what a calibrator fitted to the rows of the other folds says."""
+    y, s = _world(40)
+    fold = folds_of(y, s, rng=_rng())
+    p = cross_fitted(y, s, method="isotonic", rng=_rng())
+    for held in range(5):
+        rest = fold != held
+        alone = apply(fit(y[rest], s[rest], method="isotonic"), s[~rest])
+        assert p[~rest].tolist() == alone.tolist()
+
+
+def test_in_sample_and_cross_fitted_judgements_stand_side_by_side() -> None:
+    """Both hold ECE, smooth ECE and Brier score with its parts, of the same cases."""
+    y, s = _world(100)
+    found = calibrated(y, s, method="isotonic", rng=_rng())
+    for judgement, p in ((found.in_sample, apply(found.calibrator, s)), (found.cross_fitted, found.p)):
+        assert judgement == (100, ece(y, p), smooth_ece(y, p), brier_decomposition(y, p))
+    assert found.cross_fitted.brier.score > found.in_sample.brier.score
+
+
+# resampling
+
+
+def _plain_bootstrap(y: Any, p: Any, resamples: int, *, bins: int) -> Any:
+    """ECE of rows drawn with replacement, one resample at a time."""
+    rng = _rng(9)
+    rows = (rng.integers(0, y.size, y.size) for _ in range(resamples))
+    return np.array([ece(y[row], p[row], bins=bins) for row in rows])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("levels", [10, 10_000])
+def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
+    """Drawing counts, exact or of merged cells, gives the ends that drawing cases gives, within 3 standard errors."""
+    rng = _rng(1)
+    p = rng.integers(0, levels + 1, 3000) / levels
+    y = rng.random(3000) < p**1.5
+    drawn = _plain_bootstrap(y, p, 1000, bins=10)
+    low, high = ece_interval(y, p, bins=10, resamples=4000, rng=_rng(2))
+    spread = drawn.std()
+    assert abs(low - np.quantile(drawn, 0.025)) < 0.25 * spread
+    assert abs(high - np.quantile(drawn, 0.975)) < 0.25 * spread
+    assert low < ece(y, p, bins=10) < high
+
+
+def test_merging_levels_changes_no_interval_by_more_than_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
+    rng = _rng(1)
+    p = rng.random(3000)
+    y = rng.random(3000) < p**1.5
+    merged = ece_interval(y, p, resamples=2000, rng=_rng(2))
+    monkeypatch.setattr(_binned, "FINE", 1 << 20)
+    exact = ece_interval(y, p, resamples=2000, rng=_rng(2))
+    assert merged == pytest.approx(exact, abs=0.05 * (exact[1] - exact[0]))
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("n", [60, 4000])
+def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
+    """What is resampled has the cases, the true ones and the gaps of the bins of `reliability`, merged or not."""
+    rng = _rng(1)
+    p = rng.random(n)
+    y = rng.random(n) < p
+    seen = _levels.levels(y, p)
+    count, residual, outcome, start = _binned._cells(seen, _binned._level_bins(seen, 10, strategy))
+    curve = reliability(y, p, strategy=strategy)
+    assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
+    assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()
+    assert np.add.reduceat(count * residual, start) == pytest.approx(curve.n * (curve.x - curve.y), abs=1e-10)
+
+
+def test_a_seed_gives_the_same_interval_and_a_wider_level_a_wider_one() -> None:
+    """Chance comes in as an argument."""
+    y, s = _world(300)
+    ends = [ece_interval(y, s, level=level, rng=_rng(4)) for level in (0.95, 0.95, 0.99)]
+    assert ends[0] == ends[1]
+    assert ends[2][0] < ends[0][0] < ends[0][1] < ends[2][1]
+
+
+# the door
+
+
+PUBLIC = {
+    "reliability": reliability,
+    "ece": ece,
+    "smooth_ece": smooth_ece,
+    "brier": brier_decomposition,
+    "spiegelhalter": spiegelhalter,
+    "interval": lambda y, p: ece_interval(y, p, rng=_rng()),
+}
+FITS = {method: lambda y, s, method=method: fit(y, s, method=method) for method in METHODS}
+DOORS = PUBLIC | FITS | {"cross_fitted": lambda y, s: cross_fitted(y, s, method="isotonic", rng=_rng())}
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+@pytest.mark.parametrize(("p", "seen"), [([0.3, 72.0], "72.0 at most"), ([-0.2, 0.4], "-0.2 at least")])
+def test_a_score_that_only_ranks_is_sent_to_calibration(name: str, p: list[float], seen: str) -> None:
+    """Points, cosines, distances: the message says what to do."""
+    with pytest.raises(ValueError, match=rf"p must be in \[0, 1\], got {seen}; .*rank only: calibrate first"):
+        PUBLIC[name]([0, 1], p)
+
+
+def test_check_probability_takes_any_shape() -> None:
+    """And hands it back as float64."""
+    assert check_probability([[0, 1], [0.5, 0.25]]).dtype == np.float64
+    assert check_probability([]).size == 0
+    with pytest.raises(ValueError, match="p must not be NaN, got 1 of 2"):
+        check_probability([0.5, np.nan])
+
+
+@pytest.mark.parametrize("name", DOORS)
+@pytest.mark.parametrize(
+    ("y", "p", "says"),
+    [
+        ([0, np.nan, 1], [0.1, 0.2, np.nan], "must not be NaN, got 1 in y and 1 in .*, of 3 cases"),
+        ([True, False, True], [0.1, np.nan, np.nan], "got 0 in y and 2 in .*, of 3 cases"),
+        ([0, 1], [0.1, 0.2, 0.3], r"must be \[Q\], one of each a case, got shapes \(2,\) and \(3,\)"),
+        ([[0, 1]], [[0.1, 0.2]], r"must be \[Q\]"),
+        ([], [], "at least one case"),
+        ([0, 2, 3], [0.1, 0.2, 0.3], "y must be 0 or 1 .*, got 2 in 2 cases"),
+        (["ok", "refuse"], [0.1, 0.2], "y must be 0 or 1"),
+        ([0, 1], [0.1, np.inf], "must be finite, got 1 infinite of 2"),
+    ],
+)
+def test_what_stops_at_the_door(name: str, y: Any, p: Any, says: str) -> None:
+    """Rule, what came, remedy; the same for every measure and every fit."""
+    with pytest.raises(ValueError, match=says):
+        DOORS[name](y, p)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("outcome", [0, 1])
+def test_one_outcome_teaches_nothing(method: Any, outcome: int) -> None:
+    """One class only is refused by every fit, and in every fold."""
+    with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of 3 true"):
+        fit([outcome] * 3, [0.1, 0.2, 0.3], method=method)
+    with pytest.raises(ValueError, match=r"y must hold both outcomes to fit on, got \d of \d true"):
+        cross_fitted([1 - outcome, *[outcome] * 9], np.linspace(0.1, 0.9, 10), method=method, rng=_rng())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: ece([0], [0.5], bins=0), "bins must be at least 1, got 0"),
+        (lambda: reliability([0], [0.5], strategy="width"), "strategy must be one of uniform, quantile, corp, got 'w"),
+        (lambda: ece([0], [0.5], norm="L1"), "norm must be one of l1, l2, max, got 'L1'"),
+        (lambda: ece([0], [0.5], debias=True), "debias needs norm='l2', got 'l1'"),
+        (lambda: ece_interval([0], [0.5], norm="max", debias=True, rng=_rng()), "debias needs norm='l2'"),
+        (lambda: ece_interval([0], [0.5], level=95, rng=_rng()), r"level must be in \(0, 1\), got 95"),
+        (lambda: ece_interval([0], [0.5], resamples=0, rng=_rng()), "resamples must be at least 1, got 0"),
+        (lambda: fit([0, 1], [0.1, 0.2], method="sigmoid"), "method must be one of isotonic, .*, got 'sigmoid'"),
+        (lambda: fit([0, 1], [40, 72], method="beta"), r"score must be in \[0, 1\] for beta, got 72.0 at most"),
+        (lambda: fit([0, 1], [-3, 0.2], method="temperature"), r"in \(0, 1\) for temperature, got -3.0 at least"),
+        (
+            lambda: apply(fit([0, 1], [0.1, 0.2], method="beta"), [0.5, 1.5]),
+            r"score must be in \[0, 1\] for beta, got 1.5 at most",
+        ),
+        (
+            lambda: venn_abers_interval(fit([0, 1], [1, 2], method="platt"), 1),
+            "need a venn-abers calibrator, got platt",
+        ),
+        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=4, rng=_rng()), "folds must be between 2 and the 3 cases, got 4"),
+        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=1, rng=_rng()), "folds must be between 2 and the 3 cases, got 1"),
+        (
+            lambda: folds_of([0, 1, 0], [1, 2, 3], folds=3, groups=["a", "a", "b"], rng=_rng()),
+            "folds must be between 2 and the 2 groups, got 3",
+        ),
+        (lambda: folds_of([0, 1, 0], [1, 2, 3], folds=2, groups=[1, 2], rng=_rng()), r"groups must be \[Q\]"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: Any, says: str) -> None:
+    """With the range it must lie in."""
+    with pytest.raises(ValueError, match=says):
+        wrong()
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize(("y", "p"), [([1], [0.25]), ([0], [0.0]), ([0, 1, 1, 0], [0.25] * 4), ([1, 1], [0.25, 0.75])])
+def test_one_case_one_level_and_one_outcome_are_measured(strategy: Any, y: list[int], p: list[float]) -> None:
+    """Every measure has a finite value: the gap between what was said and what came."""
+    gap = abs(np.mean(p) - np.mean(y))
+    assert ece(y, p, bins=1, strategy=strategy) == pytest.approx(gap)
+    assert reliability(y, p, strategy=strategy).n.sum() == len(y)
+    assert all(np.isfinite(ece_interval(y, p, strategy=strategy, rng=_rng())))
+    assert np.isfinite([smooth_ece(y, p), *brier_decomposition(y, p), *spiegelhalter(y, p)]).all()
+
+
+def test_labels_may_be_bool_int_or_float() -> None:
+    """And p float32, which is read as the float64 it is."""
+    y, p = _world(50)
+    values = {ece(labels, p) for labels in (y, y.astype(int), y.astype(float), y.astype(np.uint8), y.tolist())}
+    assert len(values) == 1
+    assert ece(y, p.astype(np.float32)) == pytest.approx(values.pop(), abs=1e-7)
+
+
+def test_every_public_name_is_there() -> None:
+    """What `__all__` promises is importable."""
+    assert all(hasattr(calibration, name) for name in calibration.__all__)

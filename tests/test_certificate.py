@@ -1,0 +1,460 @@
+"""Policies with a certificate: earned on split certify, carried in YAML, remembered, checked on new cases."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from labelled import free_policy, labelled, shuffled
+from raglab.certify import cases_needed, certify
+from raglab.cli import app
+from raglab.lab._findings import answered
+from raglab.lab.candidates import grid
+from raglab.lab.certificate import Certified, certify_policy
+from raglab.lab.check import check_policy
+from raglab.lab.promises import certificate_lines, diagnosis
+from raglab.metrics import upper_bound
+from raglab.replay import sweep
+from raglab.store.looks import looks_at, note_look, queries_hash
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+POLICY = free_policy()
+ONE = ["similarity.min_similarity"]
+RISK = {"hallucination_rate": 0.15}
+BOTH = {"hallucination_rate": 0.2, "false_refusal_rate": 0.25}
+SPLITS = {"tune": 150, "certify": 250, "report": 60}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Three splits of one traffic."""
+    return labelled(0, SPLITS)
+
+
+@pytest.fixture(scope="module")
+def found(trace: Trace) -> Certified:
+    """One target, one threshold."""
+    return certify_policy(trace, POLICY, targets=RISK, paths=ONE)
+
+
+@pytest.fixture(scope="module")
+def certified(found: Certified) -> Policy:
+    """The policy that was chosen."""
+    assert found.policy is not None
+    return found.policy
+
+
+def _rows(found: Certified, *columns: str) -> list[Any]:
+    return found.table[list(columns)].to_numpy().tolist()
+
+
+# what is certified
+
+
+def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certified) -> None:
+    """Pilot p-values and gains rise along the table; candidates pass until the first whose bound exceeds the target."""
+    made, table = found.certificate, found.table
+    tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
+    pilot, held_out = (sweep(trace.split(name), tried) for name in ("tune", "certify"))
+    gains = (pilot["coverage_k"] - pilot["hallucination_rate_k"]).tolist()
+    assert gains == sorted(set(gains))
+    assert table["hallucination_rate_k"].tolist() == held_out["hallucination_rate_k"].tolist()
+    passes = (table["hallucination_rate_bound"] <= RISK["hallucination_rate"]).tolist()
+    n = passes.index(False)
+    assert table["certified"].tolist() == [True] * n + [False] * (len(passes) - n)
+    assert (made.tested, made.cases, made.pilot, made.method) == (n + 1, 250, 150, "fixed_sequence")
+    assert made.chosen == made.certified[-1] == table["policy_id"][n - 1]
+    assert made.coverage == held_out["coverage"][n - 1]
+    assert made.promises[0].bound == upper_bound(int(made.promises[0].k), made.promises[0].n)
+
+
+def _changed(found: Certified) -> list[dict[str, Any]]:
+    return [{"similarity.min_similarity": POLICY.similarity.min_similarity} | row for row in found.table["changed"]]
+
+
+def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: Trace, found: Certified) -> None:
+    """With every case of it labelled refuse, the same candidates stand in the same order, and none is certified."""
+    cases = tuple(
+        case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
+        for case in trace.cases
+    )
+    other = certify_policy(Trace(cases, *_parts(trace)), POLICY, targets=RISK, paths=ONE)
+    assert other.table["policy_id"].tolist() == found.table["policy_id"].tolist()
+    assert (other.policy, other.certificate.chosen, other.certificate.coverage) == (None, None, 0.0)
+    assert "the first candidate tested fails on hallucination_rate" in other.certificate.reason
+
+
+def _parts(trace: Trace) -> tuple[Any, ...]:
+    return trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta
+
+
+def test_one_gate_of_a_policy_agrees_with_arrays(trace: Trace) -> None:
+    """Holm over one threshold, without a pilot split: as many levels as `certify` does on cosine and labels."""
+    held_out = trace.split("certify")
+    alone = Trace(tuple(case._replace(split=None) for case in held_out.cases), *_parts(held_out))
+    cosine, base = alone.hits.cosine[:, 0, 0, 0], free_policy(confidence={"enabled": False})
+    levels = [float(at) for at in np.unique(cosine) if (cosine >= at).sum() >= cases_needed(0.15)]
+    candidates = [base.replace(*ONE, at) for at in levels]
+    by_policy = certify_policy(alone, base, targets=RISK, candidates=candidates).certificate
+    right = [case.expect_sources == ("guide.md",) for case in alone.cases]
+    by_array = certify(cosine, right, alpha=0.15, method="holm")
+    at = {one.policy_id: level for one, level in zip(candidates, levels, strict=True)}
+    assert sorted(at[str(name)] for name in by_policy.certified) == sorted(by_array.certified)
+    assert len(by_array.certified) > 3
+
+
+def test_several_targets_hold_together(trace: Trace) -> None:
+    """The chosen policy keeps the bound of each; the binding one stopped the sequence."""
+    found = certify_policy(trace, POLICY, targets=BOTH)
+    made = found.certificate
+    assert made.chosen is not None
+    assert all(one.bound <= one.alpha for one in made.promises)
+    stop = found.table.iloc[made.tested - 1]
+    p = {name: stop[f"{name}_p"] for name in BOTH}
+    assert max(p.values()) > made.delta
+    assert made.binding == max(p, key=lambda name: p[name])
+    assert ", together, with confidence 0.9" in made.reason
+    assert made.candidates > 100
+
+
+def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what_must_hold() -> None:
+    """Holm; it holds only where nothing was tuned on these cases."""
+    found = certify_policy(labelled(2, {"": 250}), POLICY, targets=RISK, paths=ONE)
+    assert (found.certificate.method, found.certificate.pilot) == ("holm", 0)
+    assert found.certificate.tested == found.certificate.candidates
+    assert ["Holm" in found.notes[0], "tuned or fitted on these cases" in found.notes[1]] == [True, True]
+    none = certify_policy(labelled(2, {"": 60}, wrong=0.5), POLICY, targets=RISK, paths=ONE)
+    assert "the likeliest of many fails on hallucination_rate" in none.certificate.reason
+
+
+def test_the_data_need_line_stands_beside(found: Certified) -> None:
+    """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies; and the words of it."""
+    promise, need = found.certificate.promises[0], found.needs["hallucination_rate"]
+    assert need.needed == (15, 25, 34)
+    assert (need.answered, need.wrong, need.best) == (promise.n, promise.k, promise.bound)
+    told = "\n".join(certificate_lines(found))
+    assert told.startswith("CERTIFIED: hallucination_rate at most 0.15 with confidence 0.9; hallucination_rate binds.")
+    assert "needs 15 answered cases without an error, 25 with one, 34 with two" in told
+    assert f"there are {promise.n} with {promise.k}" in told
+
+
+def test_what_cannot_be_certified_names_the_nearest_target() -> None:
+    """Wrong three times in ten, whatever the score: no 15 %, but the pilot lets 40 % or 50 % hope."""
+    found = certify_policy(labelled(3, SPLITS, wrong=0.3), POLICY, targets=RISK, paths=ONE)
+    assert found.policy is None
+    assert 0.3 < found.nearest <= 0.5
+    assert f"On the pilot a hallucination_rate of {found.nearest:g}" in found.notes[-1]
+    hopeless = certify_policy(labelled(3, SPLITS, wrong=0.9), POLICY, targets=RISK, paths=ONE)
+    assert np.isnan(hopeless.nearest)
+    assert "no hallucination_rate up to 0.5" in hopeless.notes[-1]
+
+
+def _diagnosed(trace: Trace, alpha: float) -> Any:
+    """Diagnosis of the signals of a trace."""
+    seen = answered(trace, POLICY)
+    return diagnosis(seen.right, seen.score, alpha)
+
+
+def test_signals_are_diagnosed() -> None:
+    """Signals that separate reach 20 %; signals that do not say so; too few cases say how many it takes."""
+    good = _diagnosed(labelled(4, {"": 300}), 0.2)
+    assert good["verdict"][0] == "within reach"
+    assert (good["lowest_risk"] <= good["risk"]).all()
+    assert (good["answered"] >= 11).all()
+    flat = _diagnosed(labelled(4, {"": 300}, wrong=0.4), 0.2)
+    assert set(flat["verdict"]) <= {"does not separate", "separates, but not down to the target"}
+    few = _diagnosed(labelled(4, {"": 100}), 0.01)
+    assert set(few["verdict"]) == {"too few cases: 230 must be answered"}
+
+
+@settings(deadline=None, derandomize=True, max_examples=3)
+@given(seed=st.integers(0, 99))
+def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certified, seed: int) -> None:
+    """Certificate, key, table and notes."""
+    again = certify_policy(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
+    assert again.certificate == found.certificate
+    assert again.policy == found.policy
+    assert again.table.equals(found.table)
+    assert (again.needs, again.notes) == (found.needs, found.notes)
+
+
+# candidates
+
+
+def test_the_grid_is_of_observed_values_and_holds_the_policy_itself(trace: Trace) -> None:
+    """Lowest and own value of each threshold, gates on, tau_explicit moved along; no label is read."""
+    pilot = trace.split("tune")
+    own = POLICY.replace("similarity.enabled", False)
+    found = grid(pilot, own)
+    assert found[0] == own
+    cosines = np.unique(pilot.hits.cosine[:, 0, 0, 0])
+    tried = {one.similarity.min_similarity for one in found}
+    assert tried <= {*cosines.tolist(), own.similarity.min_similarity}
+    assert {cosines[0], own.similarity.min_similarity} <= tried
+    assert all(one.similarity.enabled and one.confidence.enabled for one in found[1:])
+    spread = POLICY.confidence.tau_default - POLICY.confidence.tau_explicit
+    assert all(one.confidence.tau_explicit == max(0.0, one.confidence.tau_default - spread) for one in found[1:])
+    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
+    assert grid(Trace(cases, *_parts(pilot)), own) == found
+
+
+@pytest.mark.parametrize("path", ["density.min_keep", "resolver.min_group_gap", "l2.soft_max_l2", "gap.min_gap"])
+def test_the_grid_takes_any_threshold(trace: Trace, path: str) -> None:
+    """Whole numbers stay whole, a rule of the resolver has no switch, one that is not set is not tried."""
+    base = POLICY if path == "density.min_keep" else POLICY.replace(path, None)
+    assert len(grid(trace, base, paths=[path])) > 1
+
+
+def test_both_taus_vary_where_both_are_named(trace: Trace) -> None:
+    """Then the one does not follow the other."""
+    found = grid(trace, POLICY, paths=["confidence.tau_default", "confidence.tau_explicit"])
+    assert len({(one.confidence.tau_default, one.confidence.tau_explicit) for one in found[1:]}) == len(found) - 1
+
+
+@pytest.mark.parametrize(
+    ("changed", "rule"),
+    [
+        ({"targets": {}}, "at least one rate, got none"),
+        ({"targets": {"coverage": 0.1}}, "rates of errors, one of .* got 'coverage'"),
+        ({"targets": {"hallucination_rate": 1.0}}, r"in \(0, 1\), got 1.0"),
+        ({"targets": {"hallucination_rate": float("nan")}}, r"in \(0, 1\), got nan"),
+        ({"delta": 0.5}, r"delta must be in \(0, 0.5\), got 0.5"),
+        ({"candidates": []}, "at least one policy, got none"),
+        ({"paths": ["similarity"]}, "paths must be among .* got 'similarity'"),
+        ({"arm": "dense"}, "arm must be one of hybrid, got 'dense'"),
+    ],
+)
+def test_what_means_nothing_is_refused(trace: Trace, changed: dict[str, Any], rule: str) -> None:
+    """Rule, value, remedy; and no look is taken."""
+    with pytest.raises(ValueError, match=rule):
+        certify_policy(trace, POLICY, **({"targets": RISK, "paths": ONE} | changed))
+
+
+def test_a_split_to_certify_on_must_be_there(trace: Trace) -> None:
+    """Cases of other splits are no substitute; no cases are none."""
+    with pytest.raises(ValueError, match="must have a split certify to certify on, got report"):
+        certify_policy(trace.split("report"), POLICY, targets=RISK)
+    with pytest.raises(ValueError, match="at least one case, got none"):
+        certify_policy(trace.subset([]), POLICY, targets=RISK)
+
+
+# looks
+
+
+def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_path: Path) -> None:
+    """Other targets on the same cases are another look; the very same certification is none, in any order of rows."""
+    remembered, call = tmp_path / "looks.jsonl", {"policy": POLICY, "paths": ONE}
+    first = certify_policy(trace, targets=RISK, looks=remembered, **call)
+    same = certify_policy(shuffled(trace, 1), targets=RISK, looks=remembered, **call)
+    assert (first.certificate.looks, same.certificate.looks) == (1, 1)
+    other = {"hallucination_rate": 0.25}
+    with pytest.raises(ValueError, match=r"certified on once.*got 1 before.*again=True"):
+        certify_policy(trace, targets=other, looks=remembered, **call)
+    second = certify_policy(trace, targets=other, delta=0.05, looks=remembered, again=True, **call)
+    assert (second.certificate.looks, second.certificate.rows["spent"]) == (2, pytest.approx(0.15))
+    assert "Look 2 on these cases" in second.notes[0]
+    assert "probability 0.15" in second.notes[0]
+    assert certify_policy(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
+    assert len(looks_at(remembered, queries_hash(trace.split("certify").cases))) == 2
+
+
+def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> None:
+    """Without a file, the certificate inside the policy says that its cases were used, and how often."""
+    other = {"hallucination_rate": 0.25}
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, certified, targets=other, paths=ONE)
+    rows = dict(certified.certificate or {}) | {"looks": 4}
+    again = certify_policy(trace, certified.replace("certificate", rows), targets=other, paths=ONE, again=True)
+    assert again.certificate.looks == 5
+    assert certify_policy(labelled(9, SPLITS), certified, targets=RISK, paths=ONE).certificate.looks == 1
+
+
+def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
+    """Its policy remembers the questions; those of another split are welcome."""
+    fitted = trace.split("certify")
+    parts = {"confidence": {"x": [0.0, 100.0], "y": [-1.0, 1.0]}}
+    section = {"enabled": True, "parts": parts, "fitted_on": queries_hash(fitted.cases)}
+    policy = Policy.from_mapping({"fused": section})
+    with pytest.raises(ValueError, match="those that the fused gate was fitted on"):
+        certify_policy(trace, policy, targets=RISK, paths=ONE)
+    elsewhere = policy.replace("fused.fitted_on", queries_hash(trace.split("tune").cases))
+    assert certify_policy(trace, elsewhere, targets=RISK, paths=ONE).certificate.looks == 1
+
+
+def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
+    """Keys and deltas by the hash of the cases, in their order; a file that is not there has none."""
+    path = tmp_path / "looks.jsonl"
+    assert looks_at(path, "a") == {}
+    for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
+        note_look(path, cases, key, delta)
+    assert list(looks_at(path, "a").items()) == [("1", 0.1), ("3", 0.05)]
+    assert looks_at(path, "b") == {"2": 0.1}
+    path.write_text("{broken\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="JSON"):
+        looks_at(path, "a")
+
+
+# the certificate in the policy
+
+
+def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certified, tmp_path: Path) -> None:
+    """Saved and loaded it is equal; the policy_id does not see it."""
+    certified.save(tmp_path / "c.yaml")
+    loaded = Policy.load(tmp_path / "c.yaml")
+    assert loaded == certified
+    assert loaded.policy_id == certified.policy_id == found.certificate.chosen
+    assert loaded.certificate is not None
+    rows = loaded.certificate
+    assert rows["promises"] == [one._asdict() for one in found.certificate.promises]
+    assert (rows["delta"], rows["cases_hash"]) == (0.1, found.certificate.cases_hash)
+    assert rows["retrieval"] == {"encoder": "none", "arms": ["hybrid"]}
+
+
+def test_another_threshold_has_no_certificate(certified: Policy) -> None:
+    """`replace` drops it; notes may change; an unchanged copy keeps it."""
+    assert certified.replace("similarity.min_similarity", 0.1).certificate is None
+    assert certified.replace("patterns.deny", ["weather"]).certificate is None
+    assert certified.replace("notes", "seen").certificate == certified.certificate
+
+
+# checks
+
+
+def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
+    """The same traffic, one where half is wrong, and ten cases."""
+    verdicts = {
+        "upheld": labelled(21, {"": 1_500}),
+        "broken": labelled(22, {"": 400}, wrong=0.5),
+        "open": labelled(23, {"": 10}),
+    }
+    for said, cases in verdicts.items():
+        found = check_policy(certified, cases)
+        row = found.table.iloc[0]
+        assert (found.verdict, row["verdict"]) == (said, said)
+        assert (row["upper_bound"] <= 0.15) == (said == "upheld")
+        assert (row["lower_bound"] > 0.15) == (said == "broken")
+        assert found.notes == ()
+
+
+def test_a_target_without_a_case_is_open(certified: Policy) -> None:
+    """Nothing is answered where nothing was found: 0 of 0 is neither kept nor broken."""
+    found = check_policy(certified, labelled(24, {"": 5}, missing=1.0))
+    assert found.verdict == "open"
+    assert (found.table["n"][0], np.isnan(found.table["rate"][0])) == (0, True)
+
+
+def test_targets_share_the_error_of_a_broken_verdict(trace: Trace) -> None:
+    """Two lower bounds at 95 % each, so that one of two true promises is called broken in at most 10 %."""
+    policy = certify_policy(trace, POLICY, targets=BOTH).policy
+    assert policy is not None
+    table = check_policy(policy, labelled(25, {"": 400})).table
+    from scipy import stats
+
+    want = stats.beta.ppf(0.05, table["k"], table["n"] - table["k"] + 1)
+    np.testing.assert_allclose(table["lower_bound"], want, rtol=1e-9)
+
+
+def test_cases_that_earned_a_certificate_do_not_check_it(trace: Trace, certified: Policy) -> None:
+    """Alone, shuffled, or among other splits; unless that is asked for."""
+    for same in (trace.split("certify"), shuffled(trace.split("certify"), 0), trace):
+        with pytest.raises(ValueError, match="must see new cases, got those the policy was certified on"):
+            check_policy(certified, same)
+    assert check_policy(certified, trace.split("certify"), again=True).verdict == "upheld"
+    assert check_policy(certified, trace.split("report")).verdict in {"open", "upheld"}
+
+
+def test_a_certificate_that_is_none_is_not_checked(certified: Policy, tmp_path: Path) -> None:
+    """None, one of another policy (a threshold edited by hand), one without promises or of no rate; no cases."""
+    new = labelled(26, {"": 20})
+    certified.save(tmp_path / "c.yaml")
+    text = (tmp_path / "c.yaml").read_text(encoding="utf-8")
+    line = f"min_similarity: {certified.similarity.min_similarity}"
+    (tmp_path / "c.yaml").write_text(text.replace(line, "min_similarity: 0.01"), encoding="utf-8")
+    rows = dict(certified.certificate or {})
+    cases = [
+        (POLICY, "must hold a certificate to be checked, got none"),
+        (Policy.load(tmp_path / "c.yaml"), "must be that of its policy, got that of"),
+        (certified.replace("certificate", rows | {"promises": []}), "must be whole, got promises of none"),
+        (certified.replace("certificate", rows | {"promises": [{"name": "x"}]}), "or of what is no rate"),
+        (certified.replace("certificate", {"delta": 0.1}), "got one without cases_hash, policy_id, promises"),
+    ]
+    for policy, rule in cases:
+        with pytest.raises(ValueError, match=rule):
+            check_policy(policy, new)
+    with pytest.raises(ValueError, match="at least one case, got none"):
+        check_policy(certified, new.subset([]))
+
+
+def test_other_retrieval_is_noted(certified: Policy) -> None:
+    """A promise is about the hits of one encoder."""
+    new = labelled(27, {"": 30})
+    other = Trace(new.cases, *_parts(new)[:-1], {**new.meta, "parameters": {"encoder": "other", "arms": ["hybrid"]}})
+    assert check_policy(certified, new).notes == ()
+    assert "encoder other instead of none" in check_policy(certified, other).notes[0]
+
+
+# the door
+
+
+def _run(*call: object) -> Any:
+    return CliRunner().invoke(app, [str(part) for part in call])
+
+
+@pytest.fixture
+def world(trace: Trace, tmp_path: Path) -> Path:
+    """A folder with a trace and a policy."""
+    trace.save(tmp_path / "t.parquet")
+    POLICY.save(tmp_path / "p.yaml")
+    return tmp_path
+
+
+def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
+    """Exit code 0 where certified, 3 where not, 1 for a second look, 0 with --again; looks.jsonl beside the trace."""
+    call = ("certify", world / "t.parquet", "-p", world / "p.yaml")
+    done = _run(*call, "-t", "hallucination_rate=0.15", "-o", world / "made" / "c.yaml")
+    assert (done.exit_code, done.stdout.splitlines()[0][:10]) == (0, "CERTIFIED:"), done.output
+    policy = Policy.load(world / "made" / "c.yaml")
+    assert policy.policy_id in done.stdout
+    assert (policy.certificate or {})["promises"][0]["alpha"] == 0.15
+    assert len((world / "looks.jsonl").read_text(encoding="utf-8").splitlines()) == 1
+    refused = _run(*call, "-t", "hallucination_rate=0.01")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "--again" in refused.stderr
+    again = _run(*call, "-t", "hallucination_rate=0.0001", "-t", "missed_ambiguity_rate=0.1", "--again", "--json")
+    assert again.exit_code == 3
+    told = json.loads(again.stdout, parse_constant=pytest.fail)
+    assert told["certificate"]["looks"] == 2
+    assert told["certificate"]["promises"][1] == {
+        "name": "missed_ambiguity_rate", "alpha": 0.1, "k": 0, "n": 0, "bound": None,
+    }  # fmt: skip
+    assert _run(*call, "-t", "hallucination_rate").stderr.startswith("raglab: --target must be rate=highest")
+    assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
+
+
+def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
+    """0 upheld, 3 broken, 4 open, 1 the same cases or no certificate."""
+    certified.save(world / "c.yaml")
+    seen = {
+        "upheld": (0, labelled(31, {"": 1_500})),
+        "broken": (3, labelled(32, {"report": 400, "tune": 10}, wrong=0.5)),
+        "open": (4, labelled(33, {"": 10})),
+    }
+    for said, (code, cases) in seen.items():
+        cases.save(world / "new.parquet")
+        more = ("--split", "report") if said == "broken" else ()
+        done = _run("check", world / "c.yaml", "-c", world / "new.parquet", *more)
+        assert (done.exit_code, f"verdict: {said}" in done.stdout) == (code, True), done.output
+    told = json.loads(_run("check", world / "c.yaml", "-c", world / "new.parquet", "--json").stdout)
+    assert (told["verdict"], told["targets"][0]["target"]) == ("open", "hallucination_rate")
+    same = _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify")
+    assert (same.exit_code, "must see new cases" in same.stderr) == (1, True)
+    assert _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again").exit_code == 0
+    assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1

@@ -1,0 +1,489 @@
+"""Thresholds with a finite-sample guarantee, on arrays: what they promise, keep, cost, and refuse (raglab.certify)."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy import stats
+
+from raglab.certify import (
+    Certificate,
+    cases_needed,
+    certify,
+    data_need,
+    fixed_sequence,
+    gate_counts,
+    hoeffding_bentkus,
+    holm,
+    joint_p,
+    pareto_order,
+)
+from raglab.metrics import binomial_p, risk_coverage, upper_bound
+
+NAN = float("nan")
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+DELTA = 0.1
+SETTINGS = ((0.1, 200), (0.05, 400), (0.2, 100))
+METHODS = ("fixed_sequence", "holm")
+Floats = NDArray[np.float64]
+
+
+def _allowed(repeats: int) -> float:
+    """Share of broken promises that chance explains: delta and three standard errors."""
+    return float(DELTA + 3.0 * np.sqrt(DELTA * (1.0 - DELTA) / repeats))
+
+
+# what is needed
+
+
+def test_what_one_percent_needs() -> None:
+    """Without an error 0.99 ** 230 < 0.1; then 388 and 531; 22 for 10 %."""
+    assert [cases_needed(0.01, errors=errors) for errors in range(3)] == [230, 388, 531]
+    assert cases_needed(0.1) == 22
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.05, 0.1, 0.25, 0.5, 0.9, 0.99])
+@pytest.mark.parametrize("delta", [0.01, 0.1, 0.25, 0.4])
+def test_cases_needed_are_found_by_trying_all(alpha: float, delta: float) -> None:
+    """The smallest n whose binomial tail at so many errors is at most delta, by scipy."""
+    for errors in (0, 1, 2, 7):
+        tail = stats.binom.cdf(errors, np.arange(2_500), alpha)
+        assert cases_needed(alpha, delta, errors) == int(np.argmax(tail <= delta))
+
+
+def test_the_data_need_line() -> None:
+    """100 answers without an error certify 2.28 %, not 1 %; without an answer nothing."""
+    found = data_need(0.01, 100, 0)
+    assert found.needed == (230, 388, 531)
+    assert found.best == pytest.approx(1.0 - 0.1**0.01, rel=1e-12)
+    assert np.isnan(data_need(0.01, 0, 0).best)
+
+
+# tests of many hypotheses
+
+
+P_VALUES = st.lists(st.sampled_from([0.0, 0.01, 0.025, 0.05, 0.1, 0.2, 1.0]), max_size=7).map(np.array)
+
+
+@LAWFUL
+@given(p=P_VALUES)
+def test_a_fixed_sequence_ends_at_the_first_that_fails(p: Floats) -> None:
+    """Each at the whole delta; nothing after a failure counts."""
+    want = [bool((p[: place + 1] <= DELTA).all()) for place in range(len(p))]
+    assert fixed_sequence(p, DELTA).tolist() == want
+
+
+@LAWFUL
+@given(p=P_VALUES)
+def test_holm_steps_down_from_the_smallest(p: Floats) -> None:
+    """The i-th smallest of m at delta / (m - i), until one fails; ties share a verdict only where both pass."""
+    rejected, ordered = 0, np.sort(p)
+    while rejected < len(p) and ordered[rejected] <= DELTA / (len(p) - rejected):
+        rejected += 1
+    found = holm(p, DELTA)
+    assert found.sum() == rejected
+    assert sorted(p[found].tolist()) == ordered[:rejected].tolist()
+
+
+def test_the_worst_of_several_targets_decides() -> None:
+    """The largest p-value, with no correction."""
+    k, n = np.array([[0, 3], [2, 0]]), np.array([[50, 40], [50, 0]])
+    found = joint_p(k, n, [0.1, 0.2])
+    assert found.tolist() == [float(binomial_p(3, 40, 0.2)), 1.0]
+
+
+@LAWFUL
+@given(rows=st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5]), st.integers(0, 3)), min_size=1, max_size=7))
+def test_a_pareto_order_keeps_what_nothing_beats(rows: list[tuple[float, int]]) -> None:
+    """Both p and gain rise strictly along it, and every candidate is beaten or matched by one of it."""
+    p, gain = (np.array(column, dtype=np.float64) for column in zip(*rows, strict=True))
+    order = pareto_order(p, gain)
+    assert (np.diff(p[order]) > 0).all()
+    assert (np.diff(gain[order]) > 0).all()
+    assert all(((p[order] <= one) & (gain[order] >= other)).any() for one, other in rows)
+
+
+GRID = st.sampled_from([0.0, 0.25, 0.5, 0.75, NAN])
+RIGHT = st.sampled_from([1, 1, 1, 1, 0])
+
+
+@LAWFUL
+@given(data=st.data(), gates=st.integers(1, 3), size=st.integers(0, 12))
+def test_gate_counts_are_those_of_a_loop(data: st.DataObject, gates: int, size: int) -> None:
+    """Every combination of thresholds, every case, every gate; a missing score never passes; rows in any order."""
+    scores = [np.array(data.draw(st.lists(GRID, min_size=size, max_size=size))) for _ in range(gates)]
+    groups = np.array(data.draw(st.lists(st.integers(0, 2), min_size=size, max_size=size)), dtype=np.int64)
+    some = st.sets(st.sampled_from([0.0, 0.25, 0.4, 0.75]))
+    levels = [np.array(sorted(data.draw(some)), dtype=np.float64) for _ in range(gates)]
+    found = gate_counts(scores, levels, groups)
+    assert found.shape == (*map(len, levels), int(groups.max(initial=-1)) + 1)
+    for at in product(*(range(len(one)) for one in levels)):
+        passes = [
+            all(score[row] >= one[place] for score, one, place in zip(scores, levels, at, strict=True))
+            for row in range(size)
+        ]
+        assert found[at].tolist() == [sum(np.array(passes) & (groups == group)) for group in range(found.shape[-1])]
+    order = np.random.default_rng(0).permutation(size)
+    assert np.array_equal(gate_counts([score[order] for score in scores], levels, groups[order]), found)
+
+
+@pytest.mark.parametrize(
+    ("levels", "groups", "rule"),
+    [([0.5, 0.25], [0], "must ascend"), ([0.5, 0.5], [0], "must ascend"), ([0.5], [-1], "numbers from 0, got -1")],
+)
+def test_gate_counts_refuse_what_they_would_miscount(levels: list[float], groups: list[int], rule: str) -> None:
+    """Thresholds out of order or twice, and groups below 0."""
+    with pytest.raises(ValueError, match=rule):
+        gate_counts([np.array([0.3])], [np.array(levels)], np.array(groups))
+
+
+# one gate
+
+
+def _by_hand(scores: Floats, correct: NDArray[np.bool_], alpha: float, start: float | None = None) -> float | None:
+    """Fixed sequence in plain words: from the start down, one threshold after the other."""
+    found = None
+    levels = sorted({score for score in scores.tolist() if score == score}, reverse=True)  # noqa: PLR0124 - NaN
+    needed = cases_needed(alpha, DELTA)
+    enough = [at for at in levels if (scores >= at).sum() >= needed]
+    wide = [at for at in enough if (scores >= at).sum() >= 2 * needed]
+    first = min(enough, default=NAN) if not wide else max(wide)
+    if start is not None:
+        first = min([at for at in enough if at >= start], default=max(enough, default=NAN))
+    for at in levels:
+        if at <= first:
+            answered = scores >= at
+            if not upper_bound(int((answered & ~correct).sum()), int(answered.sum()), DELTA) <= alpha:
+                break
+            found = at
+    return found
+
+
+@LAWFUL
+@given(
+    rows=st.lists(st.tuples(st.sampled_from([0, 1, 2, 3, NAN]), RIGHT), min_size=1, max_size=60),
+    alpha=st.sampled_from([0.1, 0.25, 0.5]),
+    start=st.sampled_from([None, -1.0, 0.5, 2.0, 9.0]),
+)
+def test_certify_is_the_sequence_by_hand(rows: list[tuple[float, int]], alpha: float, start: float | None) -> None:
+    """Down from the highest level with twice the cases needed, or the lowest there is, or the start that is given."""
+    scores, right = np.array([score for score, _ in rows], dtype=float), np.array([bool(y) for _, y in rows])
+    found = certify(scores, right, alpha=alpha, start=start)
+    assert found.threshold == _by_hand(scores, right, alpha, start)
+    answered = scores >= (np.inf if found.threshold is None else found.threshold)
+    assert found.coverage == answered.mean()
+    if found.threshold is not None:
+        promise = found.promises[0]
+        assert (promise.k, promise.n) == ((answered & ~right).sum(), answered.sum())
+        assert promise.bound == found.bound == upper_bound(int(promise.k), promise.n, DELTA)
+        assert found.bound <= alpha
+
+
+GRADES = st.sampled_from([0.0, 0.25, 0.7, 1.0])
+
+
+@LAWFUL
+@given(
+    rows=st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.3, NAN]), GRADES), min_size=1, max_size=50),
+    seed=st.integers(0, 9),
+    method=st.sampled_from(METHODS),
+)
+def test_the_order_of_the_rows_changes_nothing(rows: list[tuple[float, float]], seed: int, method: Any) -> None:
+    """To the last bit, graded losses and ties included."""
+    order = np.random.default_rng(seed).permutation(len(rows))
+    scores, correct = (np.array(column) for column in zip(*rows, strict=True))
+    for right in (correct, correct >= 0.25):
+        one = certify(scores, right, alpha=0.4, method=method)
+        two = certify(scores[order], right[order], alpha=0.4, method=method)
+        assert repr(one) == repr(two)
+
+
+def test_holm_chooses_the_lowest_of_all_it_certifies() -> None:
+    """The level between may fail: 0.9 has 0 of 60 wrong, 0.5 has 30 of 90, 0.1 has 30 of 890."""
+    scores = [0.9] * 60 + [0.5] * 30 + [0.1] * 800
+    right = [True] * 60 + [False] * 30 + [True] * 800
+    assert certify(scores, right, alpha=0.1, method="holm").certified == (0.9, 0.1)
+    stopped = certify(scores, right, alpha=0.1)
+    assert (stopped.certified, stopped.tested, stopped.candidates) == ((0.9,), 2, 3)
+
+
+def _none(found: Certificate, reason: str) -> None:
+    assert (found.threshold, found.chosen, found.certified, found.coverage) == (None, None, (), 0.0)
+    assert np.isnan(found.bound)
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_where_nothing_can_be_certified_the_reason_says_so(method: Any) -> None:
+    """No score, one case, only wrong ones, too few: a certificate of nothing with a reason, never an error."""
+    needs = "needs 22 answered cases without an error at delta 0.1, got"
+    _none(certify([NAN] * 30, [True] * 30, alpha=0.1, method=method), f"{needs} 0")
+    _none(certify([0.5], [True], alpha=0.1, method=method), f"{needs} 1")
+    _none(certify([0.5] * 21, [True] * 21, alpha=0.1, method=method), f"{needs} 21")
+    _none(certify([0.5] * 40, [False] * 40, alpha=0.1, method=method), "0.5, has 40 wrong of 40, upper bound 1 above")
+    graded = certify([0.5] * 40, [0.5] * 40, alpha=0.1, method=method)
+    _none(graded, "has 20 wrong of 40")
+    assert graded.promises[0][2:4] == (20.0, 40)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_one_level_of_right_cases_is_certified_whole(method: Any) -> None:
+    """All scores equal, none wrong: 22 cases carry 10 %, and the cases without a score are not answered."""
+    found = certify([0.5] * 22 + [NAN] * 22, [1] * 44, alpha=0.1, method=method)
+    assert (found.threshold, found.coverage, found.promises[0].k) == (0.5, 0.5, 0)
+    assert found.bound == pytest.approx(1.0 - 0.1 ** (1 / 22), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda: certify([], [], alpha=0.1), "at least one case, got none"),
+        (lambda: certify([0.5], [True, False], alpha=0.1), r"got shapes \(1,\) and \(2,\)"),
+        (lambda: certify([[0.5]], [[True]], alpha=0.1), "one row a case"),
+        (lambda: certify([0.5], [NAN], alpha=0.1), "without NaN"),
+        (lambda: certify([0.5], [None], alpha=0.1), "without NaN"),
+        (lambda: certify([True], [70.0], alpha=0.1), "0, 1 or a grade between them"),
+        (lambda: certify([0.5], [True], alpha=0.0), r"alpha must be in \(0, 1\), got 0.0"),
+        (lambda: certify([0.5], [True], alpha=10), r"alpha must be in \(0, 1\), got 10"),
+        (lambda: certify([0.5], [True], alpha=NAN), r"alpha must be in \(0, 1\), got nan"),
+        (lambda: certify([0.5], [True], alpha=0.1, delta=0.9), r"delta must be in \(0, 0.5\), got 0.9"),
+        (lambda: certify([0.5], [True], alpha=0.1, delta=0.0), r"delta must be in \(0, 0.5\), got 0.0"),
+        (lambda: certify([0.5], [True], alpha=0.1, method="best"), "method must be fixed_sequence or holm, got 'best'"),
+        (lambda: certify([0.5], [True], alpha=0.1, start=NAN), "start must be a score"),
+        (lambda: certify([0.5], [True], alpha=0.1, method="holm", start=0.5), "one for holm"),
+        (lambda: cases_needed(0.1, errors=-1), "errors must not be negative, got -1"),
+        (lambda: cases_needed(1.0), r"alpha must be in \(0, 1\)"),
+        (lambda: cases_needed(0.1, 1.0), r"delta must be in \(0, 0.5\)"),
+        (lambda: data_need(0.1, 5, 6), "k must be between 0 and n"),
+        (lambda: joint_p(np.array([3]), np.array([2]), [0.1]), "k must be between 0 and n"),
+    ],
+)
+def test_what_means_nothing_is_refused(call: Callable[[], Any], rule: str) -> None:
+    """The rule, what came, and what to do."""
+    with pytest.raises(ValueError, match=rule):
+        call()
+
+
+# graded losses
+
+
+@pytest.mark.parametrize("alpha", [0.01, 0.1, 0.3])
+def test_hoeffding_bentkus_is_mapies(alpha: float) -> None:
+    """To 1e-9, below and above alpha; MAPIE's may exceed 1."""
+    methods = pytest.importorskip("mapie.risk_control.methods")
+    n = np.repeat([1, 7, 50, 400], 5)
+    total = n * np.tile([0.0, 0.004, 0.05, 0.25, 0.9], 4)
+    theirs = methods.compute_hoeffding_bentkus_p_value(total / n, n, alpha)[:, 0]
+    np.testing.assert_allclose(hoeffding_bentkus(total, n, alpha), np.minimum(theirs, 1.0), rtol=1e-9)
+    assert hoeffding_bentkus(np.array([0.0]), np.array([0]), alpha).tolist() == [1.0]
+
+
+def test_the_bound_of_a_graded_loss_is_where_its_p_value_is_delta() -> None:
+    """100 grades of 0.97: a mean loss of 0.03 is at most 0.082 with confidence 90 %, wider than 3 wrong of 100."""
+    found = certify([0.5] * 100, [0.97] * 100, alpha=0.1)
+    total, n = found.promises[0][2:4]
+    assert total == pytest.approx(3.0)
+    assert total > 3.0  # a sum's last bit is no fourth case
+    assert float(hoeffding_bentkus(np.array(total), np.array(n), found.bound)) == pytest.approx(DELTA)
+    assert float(upper_bound(3, 100)) < found.bound < 0.0817
+
+
+# promises kept, and what they cost
+
+
+def _levels_of(middle: float, width: float, step: int) -> tuple[Floats, Floats]:
+    """Levels of clip(round(N(middle, width) / step) * step, 0, 100), and how often each occurs."""
+    at = np.arange(0, 101, step, dtype=np.float64)
+    edges = np.concatenate([[-np.inf], at[:-1] + step / 2, [np.inf]])
+    return at, np.diff(stats.norm.cdf(edges, middle, width))
+
+
+def _drawn(rng: np.random.Generator, n: int, middle: float, width: float, step: int) -> Floats:
+    return np.clip(np.round(rng.normal(middle, width, n) / step) * step, 0, 100)
+
+
+def _true_risk(share: Floats, wrong: Floats) -> Floats:
+    """Wrong share of what is answered at each level and above."""
+    return np.cumsum((share * wrong)[::-1])[::-1] / np.cumsum(share[::-1])[::-1]
+
+
+def _naive(scores: Floats, right: NDArray[np.bool_], alpha: float) -> dict[str, float | None]:
+    """Lowest threshold whose observed risk, or whose pointwise bound, is at most alpha."""
+    curve = risk_coverage(right, scores)
+    allowed = {
+        "observed": curve.y <= alpha,
+        "best of many bounds": np.asarray(binomial_p(curve.k, curve.n, alpha)) <= DELTA,
+    }
+    return {name: float(curve.at[fine].min()) if fine.any() else None for name, fine in allowed.items()}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "n"), SETTINGS)
+@pytest.mark.parametrize("world", ["flat", "crossing"])
+def test_one_gate_keeps_its_promise(alpha: float, n: int, world: str) -> None:
+    """1,000 repeats; every threshold 5 % above alpha, or risk that falls with the score: at most delta are broken.
+
+    Picking the threshold that looks right breaks far more; so does, where all are equally bad, the best of many bounds.
+    Measured at 10 %: fixed sequence 4 %, Holm 0.2 %, what looks right 93 %, the best of many bounds 23 %.
+    """
+    rng, repeats = np.random.default_rng(0), 1_000
+    step = 1 if world == "flat" else 5
+    at, share = _levels_of(55, 22, step)
+    wrong = np.full(len(at), 1.05 * alpha) if world == "flat" else 1.0 / (1.0 + np.exp((at - 40.0) / 9.0))
+    risk = dict(zip(at.tolist(), _true_risk(share, wrong).tolist(), strict=True))
+    broken = dict.fromkeys((*METHODS, "observed", "best of many bounds"), 0)
+    for _ in range(repeats):
+        scores = _drawn(rng, n, 55, 22, step)
+        right = rng.random(n) >= wrong[np.searchsorted(at, scores)]
+        picked = _naive(scores, right, alpha)
+        picked |= {method: certify(scores, right, alpha=alpha, method=method).threshold for method in METHODS}  # type: ignore[arg-type]
+        for name, threshold in picked.items():
+            broken[name] += threshold is not None and risk[threshold] > alpha
+    shares = {name: count / repeats for name, count in broken.items()}
+    assert max(shares[method] for method in METHODS) <= _allowed(repeats)
+    assert shares["observed"] > 2.0 * DELTA
+    assert shares["best of many bounds"] > DELTA or world == "crossing"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "n"), SETTINGS)
+def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
+    """1,000 repeats of two gates on 7 levels each: risk and false refusals, order learned on as many other cases.
+
+    All candidates within the second target are 5 % above the first, so that every promise made is broken. Measured at
+    10 %: Pareto order 4 %, Holm 0.1 %, what looks right 79 %, the best of many bounds 18 %.
+    """
+    rng, repeats, size = np.random.default_rng(1), 1_000, 7
+    levels, wrong, targets = np.arange(size, dtype=np.float64), 1.05 * alpha, np.array([alpha, 0.6])
+    cells = np.ones((size, size)) / size**2
+    passing = np.flip(np.flip(cells).cumsum(0).cumsum(1))
+    truth = np.stack([np.full_like(passing, wrong), 1.0 - passing], axis=-1).reshape(-1, 2)
+
+    def counted() -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        scores = [rng.integers(0, size, n).astype(float) for _ in range(2)]
+        right = (rng.random(n) >= wrong).astype(np.int64)
+        found = gate_counts(scores, [levels, levels], right).reshape(-1, 2)
+        n_right = np.full(len(found), right.sum())
+        return np.stack([found[:, 0], n_right - found[:, 1]], axis=1), np.stack([found.sum(axis=1), n_right], axis=1)
+
+    broken = dict.fromkeys(("pareto", "holm", "observed", "best of many bounds"), 0)
+    for _ in range(repeats):
+        (pilot_k, pilot_n), (k, n_of) = counted(), counted()
+        p, gain = joint_p(k, n_of, targets), (n_of - k)[:, 0]
+        order = pareto_order(joint_p(pilot_k, pilot_n, targets), (pilot_n - pilot_k)[:, 0].astype(float))
+        in_order = order[fixed_sequence(p[order], DELTA)]
+        sure = {
+            "pareto": in_order[-1:],
+            "holm": np.flatnonzero(holm(p, DELTA)),
+            "observed": np.flatnonzero((k <= targets * n_of).all(axis=1) & (n_of > 0).all(axis=1)),
+            "best of many bounds": np.flatnonzero(p <= DELTA),
+        }
+        for name, rows in sure.items():
+            chosen = rows[np.argsort(gain[rows])[-1:]]
+            broken[name] += bool((truth[chosen] > targets).any())
+    shares = {name: count / repeats for name, count in broken.items()}
+    assert max(shares["pareto"], shares["holm"]) <= _allowed(repeats)
+    assert min(shares["observed"], shares["best of many bounds"]) > DELTA
+
+
+@pytest.mark.slow
+def test_flat_risk_is_not_certified() -> None:
+    """400 cases, scores clip(round(N(55, 22)), 0, 100), wrong with 0.105 everywhere: every certificate is a mistake."""
+    rng, repeats = np.random.default_rng(2), 1_000
+    made = dict.fromkeys(METHODS, 0)
+    for _ in range(repeats):
+        scores, right = _drawn(rng, 400, 55, 22, 1), rng.random(400) >= 0.105
+        for method in METHODS:
+            made[method] += certify(scores, right, alpha=0.1, method=method).threshold is not None  # type: ignore[arg-type]
+    assert max(made.values()) / repeats <= _allowed(repeats)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("alpha", "n"), SETTINGS)
+def test_graded_losses_keep_their_promise(alpha: float, n: int) -> None:
+    """1,000 repeats of losses 0, 1/4, 1/2 and 1 whose mean is 5 % above alpha at every score."""
+    rng, repeats = np.random.default_rng(3), 1_000
+    grades = np.array([0.0, 0.25, 0.5, 1.0])
+    rest = 1.05 * alpha / grades.sum()
+    chances = np.array([1.0 - 3 * rest, rest, rest, rest])
+    made = dict.fromkeys(METHODS, 0)
+    for _ in range(repeats):
+        scores, loss = _drawn(rng, n, 55, 22, 5), rng.choice(grades, n, p=chances)
+        for method in METHODS:
+            made[method] += certify(scores, 1.0 - loss, alpha=alpha, method=method).threshold is not None  # type: ignore[arg-type]
+    assert max(made.values()) / repeats <= _allowed(repeats)
+
+
+def _mapie(scores: Floats, right: NDArray[np.bool_], levels: Floats, method: str) -> list[float]:
+    """Thresholds that MAPIE certifies for a precision of at least 90 % at a confidence of 90 %."""
+    control = pytest.importorskip("mapie.risk_control")
+
+    def probability(x: Floats) -> Floats:
+        return np.stack([1.0 - x[:, 0], x[:, 0]], axis=1)
+
+    found = control.BinaryClassificationController(
+        probability, control.precision, 0.9, 1.0 - DELTA, list_predict_params=levels / 100.0, fwer_method=method
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found.calibrate(scores[:, None] / 100.0, right.astype(int))
+    kept: Floats = np.zeros(0) if found.best_predict_param is None else 100.0 * np.asarray(found.valid_predict_params)
+    return kept.round(9).tolist()
+
+
+def _power_world(rng: np.random.Generator) -> tuple[Floats, NDArray[np.bool_]]:
+    scores = _drawn(rng, 200, 65, 22, 5)
+    return scores, rng.random(200) < 1.0 / (1.0 + np.exp(-(scores - 40.0) / 9.0))
+
+
+@pytest.mark.slow
+def test_power_beside_mapie() -> None:
+    """200 cases at 10 %: two thirds of the traffic and more are certified; MAPIE on the first 100 repeats is below.
+
+    MAPIE's fixed sequence begins at the highest level, where a handful of cases certifies nothing. Measured: 0.74, Holm
+    0.59; MAPIE 0.01, Holm 0.57.
+    """
+    rng = np.random.default_rng(4)
+    ours: dict[str, list[float]] = {method: [] for method in METHODS}
+    theirs: dict[str, list[float]] = {"fixed_sequence": [], "bonferroni_holm": []}
+    for repeat in range(1_000):
+        scores, right = _power_world(rng)
+        for method, coverages in ours.items():
+            coverages.append(certify(scores, right, alpha=0.1, method=method).coverage)  # type: ignore[arg-type]
+        for method, coverages in theirs.items() if repeat < 100 else ():
+            lowest = min(_mapie(scores, right, np.unique(scores), method), default=np.inf)
+            coverages.append(float((scores >= lowest).mean()))
+    mean = {name: float(np.mean(values)) for name, values in ours.items()}
+    first = {name: float(np.mean(values[:100])) for name, values in ours.items()}
+    peers = {f"MAPIE {name}": float(np.mean(values)) for name, values in theirs.items()}
+    assert mean["fixed_sequence"] >= 0.65
+    assert first["fixed_sequence"] >= max(peers.values())
+    assert first["holm"] >= peers["MAPIE bonferroni_holm"]
+
+
+def test_from_our_start_mapie_certifies_the_same_but_for_an_error_that_is_none() -> None:
+    """With the levels from our start down its fixed sequence is ours, where it counts right.
+
+    It takes the errors from a rate of right ones, rounded up: n · (1 − (n − k) / n) is 8.000000000000005 for 8 of 137,
+    and a ninth error is charged. In some repeats that ends its sequence early; it never certifies more.
+    """
+    rng, differ = np.random.default_rng(5), 0
+    for _ in range(30):
+        scores, right = _power_world(rng)
+        curve = risk_coverage(right, scores)
+        tried = slice(int(np.searchsorted(curve.n, 2 * cases_needed(0.1))), None)
+        charged = np.ceil(curve.n * (1.0 - (curve.n - curve.k) / curve.n))[tried]
+        ours = certify(scores, right, alpha=0.1).certified
+        theirs = _mapie(scores, right, np.sort(curve.at[tried]), "fixed_sequence")
+        assert set(theirs) <= set(ours)
+        assert len(theirs) == len(ours) or (charged > curve.k[tried]).any()
+        differ += len(theirs) < len(ours)
+    assert 0 < differ < 15

@@ -1,0 +1,409 @@
+"""The fused gate: one probability from all signals; as arrays, in a policy, in the chain, fitted on labelled cases."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from typer.testing import CliRunner
+
+from labelled import free_policy, labelled, shuffled
+from raglab import fusion, metrics
+from raglab.cli import app
+from raglab.fusion import SIGNALS, Model, Part, contributions, fit, fused, logit, rank_knots, scaled, stacked
+from raglab.lab.fuse import boosted, compare_gates, fuse, signals_of
+from raglab.metrics import COUNTS
+from raglab.policy import Policy
+from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store import policies
+from raglab.values import Status, Trace
+from worlds import FUSED, Hit, ask, policy, random_policies, random_trace, trace_of
+
+NAN = float("nan")
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+SIGNAL = st.sampled_from([-1.0, 0.0, 0.25, 0.3, 0.5, 1.0, 40.0, NAN])
+CASE = st.lists(SIGNAL, min_size=len(SIGNALS), max_size=len(SIGNALS)).map(np.array)
+MODEL = Model(
+    -0.5,
+    (
+        Part("confidence", (0.0, 50.0, 100.0), (-2.0, 0.5, 2.0)),
+        Part("gap", (0.0, 0.25, 0.5), (-1.0, -1.0, 1.0)),
+        Part("keyword_share", (0.5,), (0.3,)),
+    ),
+)
+
+
+# the primitive
+
+
+@LAWFUL
+@given(case=CASE)
+def test_parts_sum_to_the_logit(case: NDArray[np.float64]) -> None:
+    """Bias and contributions make the logit, and that the probability to ten digits."""
+    total = MODEL.bias + contributions(case, MODEL).sum()
+    if np.isnan(case[[SIGNALS.index(part.signal) for part in MODEL.parts]]).all():
+        assert np.isnan(logit(case, MODEL))
+        assert np.isnan(fused(case, MODEL))
+    else:
+        assert float(logit(case, MODEL)) == total
+        assert float(fused(case, MODEL)) == round(1.0 / (1.0 + float(np.exp(-total))), 10)
+
+
+@LAWFUL
+@given(case=CASE, more=st.integers(0, len(SIGNALS) - 1), value=SIGNAL)
+def test_a_surer_signal_never_lowers_the_probability(case: NDArray[np.float64], more: int, value: float) -> None:
+    """Neither does one that is measured instead of missing."""
+    raised = case.copy()
+    raised[more] = value if np.isnan(case[more]) else np.fmax(value, case[more])
+    before, after = float(fused(case, MODEL)), float(fused(raised, MODEL))
+    assert np.isnan(before) or after >= before
+
+
+def test_a_missing_signal_adds_the_least() -> None:
+    """As its lowest knot and anything below; one of many is a cell of many."""
+    signals = np.full((len(SIGNALS), 2, 3), NAN)
+    signals[SIGNALS.index("gap")] = [[NAN, -9.0, 0.0], [0.25, 0.375, 9.0]]
+    parts = contributions(signals, MODEL)
+    assert parts[1].tolist() == [[-1.0, -1.0, -1.0], [-1.0, 0.0, 1.0]]
+    assert (parts[0] == -2.0).all()
+    assert (parts[2] == 0.3).all()
+    assert np.array_equal(fused(signals[:, 1, 2], MODEL), fused(signals, MODEL)[1, 2])
+    assert np.isnan(fused(signals, MODEL)[0, 0])
+
+
+def test_signals_are_stacked_in_their_order() -> None:
+    """By name; one that is not given is missing; a name that is none is refused."""
+    found = stacked({"gap": np.array([0.1, 0.2]), "confidence": np.array(40.0)})
+    assert found[SIGNALS.index("gap")].tolist() == [0.1, 0.2]
+    assert found[SIGNALS.index("confidence")].tolist() == [40.0, 40.0]
+    assert np.isnan(found).sum() == 2 * (len(SIGNALS) - 2)
+    with pytest.raises(ValueError, match=r"signals must be among confidence, .* got 'cosine'"):
+        stacked({"cosine": np.array(1.0)})
+
+
+def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:
+    """Ranks of ties are their middle; more than 33 levels become quantiles with both ends."""
+    x, z = rank_knots(np.array([3.0, 1.0, 1.0, NAN, 2.0]))
+    assert x.tolist() == [1.0, 2.0, 3.0]
+    assert z == pytest.approx([-0.6744897501960817, 0.31863936396437526, 1.1503493803760083], rel=1e-12)
+    x, z = rank_knots(np.arange(1_000.0))
+    assert (len(x), x[0], x[-1]) == (fusion.KNOTS, 0.0, 999.0)
+    assert (np.diff(z) > 0).all()
+
+
+def _drawn(seed: int, n: int = 200) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+    rng = np.random.default_rng(seed)
+    signals = np.full((len(SIGNALS), n), NAN)
+    sure = rng.random(n)
+    for row, spread in ((0, 0.1), (3, 0.3), (6, 5.0)):
+        signals[row] = np.round(np.clip(sure + rng.normal(0.0, spread, n), 0.0, 1.0), 1)
+    signals[3, rng.random(n) < 0.1] = NAN
+    signals[8] = 1.0 - signals[0]  # ranks against the labels
+    return signals, rng.random(n) < sure
+
+
+@settings(deadline=None, derandomize=True, max_examples=4)
+@given(seed=st.integers(0, 99))
+def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed: int) -> None:
+    """Parts never fall, what ranks against the labels has none, and the bits are those of any order, every time."""
+    signals, right = _drawn(seed)
+    found = fit(signals, right)
+    assert all(one <= two for part in found.parts for one, two in pairwise(part.y))
+    assert "signature_similarity" not in {part.signal for part in found.parts}
+    order = np.random.default_rng(seed).permutation(len(right))
+    assert fit(signals[:, order], right[order]) == found == fit(signals, right)
+
+
+def test_a_fit_to_one_signal_is_logistic_regression() -> None:
+    """Of scikit-learn, on the standardised normal scores of its ranks, with C = 1."""
+    from sklearn.linear_model import LogisticRegression
+
+    signals, right = _drawn(0)
+    signals[1:] = NAN
+    x, z = rank_knots(signals[0])
+    column = z[np.searchsorted(x, signals[0])]
+    theirs = LogisticRegression(C=1.0, tol=1e-10).fit(((column - column.mean()) / column.std())[:, None], right)
+    ours = logit(signals, fit(signals, right))
+    want = theirs.decision_function(((column - column.mean()) / column.std())[:, None])
+    np.testing.assert_allclose(ours, want, atol=1e-5)
+
+
+def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
+    """One class, no case, constant signals; and a calibration that would turn the ranking round."""
+    signals, right = _drawn(0)
+    for few in (np.ones_like(right), np.zeros_like(right), right[:0]):
+        with pytest.raises(ValueError, match="must see right and wrong cases, got"):
+            fit(signals[:, : len(few)], few)
+    with pytest.raises(ValueError, match="needs a signal that varies, got none"):
+        fit(np.ones_like(signals), right)
+    for slope in (0.0, -1.0, NAN):
+        with pytest.raises(ValueError, match=r"slope must be positive, got .* keep to a single gate"):
+            scaled(MODEL, slope, 0.0)
+    assert logit(signals, scaled(MODEL, 2.0, 1.0)) == pytest.approx(2.0 * logit(signals, MODEL) + 1.0, nan_ok=True)
+
+
+# in a policy
+
+
+@pytest.mark.parametrize(
+    ("section", "rule"),
+    [
+        ({"parts": {"cosine": {"x": [0.0], "y": [0.0]}}}, r"fused: parts must name signals among .* got 'cosine'"),
+        ({"parts": {"gap": {"x": [0.0, 0.0], "y": [0.0, 1.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
+        ({"parts": {"gap": {"x": [0.0, 1.0], "y": [1.0, 0.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
+        ({"parts": {"gap": {"x": [0.0], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
+        ({"parts": {"gap": {"x": [], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
+        ({"parts": {"gap": {"x": [0.0], "y": [NAN]}}}, r"fused.parts.gap: x and y must be as many finite numbers"),
+        ({"parts": {"gap": {"x": [0.0]}}}, r"fused.parts.gap.y: field required"),
+        ({"enabled": True}, "a fused gate without parts refuses everything; fit one"),
+        ({"bias": float("inf")}, "fused.bias"),
+        ({"min_fused": 50.0}, r"fused.min_fused: .* got 50.0; it is a share"),
+    ],
+)
+def test_bad_parts_are_refused_with_key_and_rule(section: dict[str, Any], rule: str) -> None:
+    """What stands in the file, which rule it breaks."""
+    with pytest.raises(ValueError, match=rule):
+        Policy.from_mapping({"fused": section})
+
+
+def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
+    """To the last bit; parts in any order are one model and one policy_id, another knot is another."""
+    made = policies.Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
+    made.save(tmp_path / "p.yaml")
+    loaded = policies.Policy.load(tmp_path / "p.yaml")
+    assert (loaded, loaded.fused_model) == (made, made.fused_model)
+    turned = made.replace("fused.parts", dict(reversed(made.fused.model_dump()["parts"].items())))
+    assert (turned.policy_id, turned.structure) == (made.policy_id, made.structure)
+    assert made.replace("fused.parts", {"gap": {"x": [0.0], "y": [0.0]}}).policy_id != made.policy_id
+
+
+# in the chain
+
+
+def _fused_policy(**more: Any) -> Policy:
+    return policy(fused={"enabled": True, "min_fused": 0.5, **FUSED, **more}, gap={"enabled": False})
+
+
+def test_the_gate_stands_between_similarity_and_confidence() -> None:
+    """Two hits 0.25 apart, cosine 0.875, confidence 50: logit 0.5 + 0 - 0.5 - 0.5 is below one half."""
+    trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]))
+    low = _fused_policy()
+    probability = float(1.0 / (1.0 + np.exp(0.5)))
+    said = decide(trace, low)
+    assert (said.stage(0), said.frame()["gate"][0]) == ("fused", "fused")
+    assert said.reason(0).startswith("fused probability 0.378 is below min_fused 0.5; in logits: ")
+    assert decide(trace, low.replace("fused.min_fused", round(probability, 10))).status[0] == Status.ok
+    both = low.replace("similarity.enabled", True, "similarity.min_similarity", 0.9)
+    assert decide(trace, both).stage(0) == "similarity"
+    after = low.replace("fused.min_fused", 0.1, "confidence.enabled", True, "confidence.tau_default", 60.0)
+    assert decide(trace, after).stage(0) == "confidence"
+
+
+def test_an_explanation_names_the_parts_and_they_add_up() -> None:
+    """Largest first, with the bias, to two digits; off and missing are said too."""
+    trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]), (ask("empty"), [[]]))
+    check = next(one for one in decide(trace, _fused_policy()).explain("q0") if one.gate == "fused")
+    assert (check.rule, check.passes, check.threshold) == ("S2.14", False, 0.5)
+    assert check.margin == check.value - 0.5
+    told = dict(re.findall(r"(\w+) ([+-]\d+\.\d\d)", check.text.partition("in logits: ")[2]))
+    assert set(told) == {"confidence", "gap", "top1_cosine", "bias"}
+    shares = [abs(float(value)) for name, value in told.items() if name != "bias"]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(map(float, told.values())) == pytest.approx(np.log(check.value / (1.0 - check.value)), abs=0.03)
+    assert decide(trace, _fused_policy()).stage(1) == "no_hits"
+    off = next(one for one in decide(trace, _fused_policy(enabled=False)).explain("q0") if one.gate == "fused")
+    assert (off.passes, "(gate off)" in off.text) == (True, True)
+
+
+@pytest.mark.parametrize("bound", [0.0, 0.5])
+def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
+    """One hit has no gap: the model's only signal is missing, and no threshold lets that pass."""
+    trace = trace_of((ask(), [[Hit(0.25)]]))
+    blind = _fused_policy(min_fused=bound, parts={"gap": {"x": [0.0, 1.0], "y": [5.0, 9.0]}})
+    said = decide(trace, blind)
+    assert said.stage(0) == "fused"
+    assert said.reason(0).startswith(f"fused probability is missing, min_fused {bound:g}; ")
+    assert sweep(trace, [blind])["stage_fused"][0] == 1
+    assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
+
+
+@settings(deadline=None, derandomize=True, max_examples=12)
+@given(seed=st.integers(0, 1_000))
+def test_its_threshold_is_swept_exactly(seed: int) -> None:
+    """Every step of `steps` counts what a sweep at its ends counts; ties and several depths included."""
+    trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
+    chosen = random_policies(seed, 1, fused__enabled=True)[0]
+    rows = steps(trace, chosen, "fused.min_fused")
+    assert (rows["low"].iloc[0], rows["high"].iloc[-1]) == (0.0, 1.0)
+    for place, row in enumerate(rows.itertuples()):
+        first = row.low if place == 0 else np.nextafter(row.low, 1.0)
+        ends = sweep(trace, [chosen.replace("fused.min_fused", float(at)) for at in (first, row.high)])
+        for rate in metrics.RATES:
+            assert ends[f"{rate}_k"].tolist() == [getattr(row, f"{rate}_k")] * 2
+
+
+def test_a_flip_is_the_smallest_change_of_its_threshold() -> None:
+    """At the probability it passes; a bit above it does not."""
+    trace = trace_of((ask(), [[Hit(0.25), Hit(0.5)]]))
+    chosen = _fused_policy()
+    row = flips(trace, chosen, "q").set_index("path").loc["fused.min_fused"]
+    assert (row["status"], row["becomes"]) == ("refuse", "ok")
+    at = float(row["flips_at"])
+    assert decide(trace, chosen.replace("fused.min_fused", at)).status[0] == Status.ok
+    assert decide(trace, chosen.replace("fused.min_fused", float(np.nextafter(at, 1.0)))).status[0] == Status.refuse
+
+
+def test_policies_with_other_models_are_measured_apart() -> None:
+    """One tally over two models is the tally of each."""
+    trace = random_trace(3, n_cases=8)
+    one = random_policies(3, 1, fused__enabled=True, fused__min_fused=0.5)[0]
+    two = one.replace("fused.bias", 5.0)
+    together = tally(trace, [one, two, one]).counts.tolist()
+    assert together == [tally(trace, [each]).counts[0].tolist() for each in (one, two, one)]
+
+
+# fitted on labelled cases
+
+
+FREE = free_policy()
+SPLITS = {"tune": 240, "report": 120}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Two splits on coarse signals, so that cases tie in all of them."""
+    return labelled(5, SPLITS, steps=5, missing=0.05)
+
+
+@pytest.mark.parametrize("method", ["logistic", "boosting"])
+def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
+    """Fitted on tune only, calibrated; the policy's probabilities are the model's."""
+    found = fuse(trace, FREE, method=method)
+    tune = trace.split("tune")
+    assert [case.id for case in found.fitted_on.cases] == [case.id for case in tune.cases]
+    assert found.policy.fused_model == Model(found.model.bias, tuple(sorted(found.model.parts)))
+    assert found.policy.fused.enabled
+    assert found.policy.fused.min_fused == FREE.fused.min_fused
+    seen = signals_of(tune, FREE)
+    p = fused(seen.score, found.model)
+    said = decide(tune, found.policy)
+    assert np.allclose(said.tables.evidence.fused[0], p, rtol=0.0, atol=2e-10, equal_nan=True)
+    assert (np.isnan(p) == np.isnan(found.p)).all()
+    assert np.isnan(p).any()
+    known = ~np.isnan(p)
+    assert p[known].mean() == pytest.approx(seen.right[known].mean(), abs=0.05)
+    assert found.quality["probabilities"].tolist() == ["in sample", "cross-fitted"]
+    assert found.quality["Brier"].iloc[0] == pytest.approx(np.mean((p - seen.right)[known] ** 2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["logistic", "boosting"])
+def test_the_order_of_the_cases_changes_nothing(trace: Any, method: Any) -> None:
+    """Model, quality, and the cross-fitted probability of each case by its id, ties of all signals included."""
+    found = fuse(trace, FREE, method=method)
+    other = fuse(shuffled(trace, 1), FREE, method=method)
+    assert other.model == found.model
+    assert other.quality.equals(found.quality)
+    of_id = {case.id: p for case, p in zip(other.fitted_on.cases, other.p.tolist(), strict=True)}
+    assert np.array_equal([of_id[case.id] for case in found.fitted_on.cases], found.p, equal_nan=True)
+
+
+@pytest.mark.slow
+def test_cross_fitted_probabilities_come_from_fits_that_did_not_see_the_case() -> None:
+    """Trees on 150 cases flatter themselves: in sample they are a good deal better than cross-fitted."""
+    tables = [fuse(labelled(seed, {"": 150}, steps=None), FREE, method="boosting").quality for seed in range(2)]
+    for measure in ("Brier", "AURC"):
+        inside, outside = np.mean([table[measure] for table in tables], axis=0)
+        assert outside > 1.1 * inside
+
+
+@pytest.mark.parametrize("levels", [5, None])
+def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
+    """On the cases it was fitted to, to 1e-9; a missing signal is its lowest value."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    seen = signals_of(labelled(6, {"": 400}, steps=levels, missing=0.05), FREE)
+    used = [row for row, values in enumerate(seen.score) if len(np.unique(values[~np.isnan(values)])) > 1]
+    design = np.stack([np.where(np.isnan(row), np.nanmin(row), row) for row in seen.score[used]], axis=1)
+    order = np.lexsort((seen.right, *design.T[::-1]))
+    trees = HistGradientBoostingClassifier(
+        max_iter=150, learning_rate=0.1, max_leaf_nodes=2, min_samples_leaf=20, monotonic_cst=[1] * len(used),
+        early_stopping=False, random_state=0,
+    )  # fmt: skip
+    with threadpool_limits(1, user_api="openmp"):
+        want = trees.fit(design[order], seen.right[order]).decision_function(design)
+    found, known = boosted(seen.score, seen.right), ~np.isnan(seen.score).all(axis=0)
+    np.testing.assert_allclose(logit(seen.score, found)[known], want[known], atol=1e-9)
+    assert all(one <= two for part in found.parts for one, two in pairwise(part.y))
+
+
+@pytest.mark.parametrize(
+    ("made", "more", "rule"),
+    [
+        ({"splits": {"": 60}, "wrong": 0.1}, {}, "20 right and 20 wrong cases at least, got"),
+        ({"splits": {"": 60}, "missing": 1.0}, {}, "20 right and 20 wrong cases at least, got 0 and 60"),
+        ({"splits": {"": 200}}, {"folds": 1}, "folds must be at least 2, got 1"),
+        ({"splits": {"": 200}}, {"method": "best"}, "method must be one of logistic, boosting, got 'best'"),
+        ({"splits": {"": 100}, "wrong": 0.5}, {}, "must find a signal that ranks right above wrong, got none"),
+        ({"splits": {"": 100}, "wrong": 0.5, "seed": 2}, {}, "slope must be positive"),
+    ],
+)
+def test_what_cannot_be_fitted_is_refused(made: dict[str, Any], more: dict[str, Any], rule: str) -> None:
+    """Too few of a kind, signals that say nothing, settings that mean nothing."""
+    with pytest.raises(ValueError, match=rule):
+        fuse(labelled(**({"seed": 0} | made)), FREE, **more)
+
+
+def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
+    """A row a signal, the fused gate and the published chain; lowest AURC first; what is missing never answers."""
+    report, chosen = trace.split("report"), fuse(trace, FREE).policy
+    table = compare_gates(report, chosen, resamples=200).set_index("gate")
+    assert set(table.index) == {*SIGNALS, "fused", "published chain"}
+    assert table["AURC"].dropna().is_monotonic_increasing
+    seen = signals_of(report, chosen)
+    for name, values in zip(SIGNALS, seen.score, strict=True):
+        row = table.loc[name]
+        assert row["AURC"] == metrics.aurc(seen.right, values)
+        assert row["difference"] == pytest.approx(row["AURC"] - table.loc["fused", "AURC"], abs=1e-12)
+        assert row["low"] <= row["difference"] <= row["high"]
+    chain, best = table.loc["published chain"], table.loc["fused"]
+    answers = float(metrics.risk_at_coverage(seen.right, fused(seen.score, chosen.fused_model), chain["coverage"]))
+    assert best["risk"] == answers
+    assert best["coverage"] == metrics.coverage_at_risk(
+        seen.right, fused(seen.score, chosen.fused_model), chain["risk"]
+    )
+    other = compare_gates(shuffled(report, 1), chosen, resamples=200).set_index("gate")
+    assert other.equals(table)
+    with pytest.raises(ValueError, match="only with a fused one, got a policy without"):
+        compare_gates(report, FREE)
+
+
+@pytest.mark.slow
+def test_the_door_fits_compares_and_writes(trace: Any, tmp_path: Path) -> None:
+    """A policy with the gate, which decides as the fitted one; JSON that any parser reads; the report split judges."""
+    trace.save(tmp_path / "t.parquet")
+    FREE.save(tmp_path / "p.yaml")
+    call = ["fuse", str(tmp_path / "t.parquet"), "-p", str(tmp_path / "p.yaml"), "-o", str(tmp_path / "new" / "f.yaml")]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 0, done.output
+    assert "fitted on 240 cases" in done.stdout
+    assert "on 120 cases of split report" in done.stdout
+    made = policies.Policy.load(tmp_path / "new" / "f.yaml")
+    assert made == fuse(trace, FREE).policy
+    told = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
+    assert told["policy_id"] == made.policy_id
+    assert set(told["parts"]) == set(made.fused.parts)
+    assert {row["gate"] for row in told["gates"]} >= {"fused", "published chain"}
+    failed = CliRunner().invoke(app, ["fuse", str(tmp_path / "none.parquet")])
+    assert (failed.exit_code, failed.stderr.count("\n")) == (1, 1)
+    counts = tally(trace, [made]).counts[0]
+    assert 0 < counts[COUNTS.index("answered")] < len(trace)

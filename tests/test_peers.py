@@ -1,0 +1,351 @@
+"""Agreement with other calibration libraries, to 1e-9 where the convention is the same; else, who does what.
+
+The peers are the extra `bench`, scikit-learn apart; where one is absent its tests skip.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV, calibration_curve
+from sklearn.frozen import FrozenEstimator
+from sklearn.isotonic import IsotonicRegression
+from sklearn.metrics import brier_score_loss
+
+from raglab.calibration import (
+    apply,
+    brier_decomposition,
+    ece,
+    fit,
+    reliability,
+    smooth_ece,
+    smooth_ece_with_bandwidth,
+    spiegelhalter,
+    venn_abers_interval,
+)
+
+EXACT = 1e-9
+SHAPES = {
+    "calibrated": lambda p: p,
+    "too sure": lambda p: 0.25 + 0.5 * p,
+    "biased": lambda p: np.clip(p + 0.02, 0, 1),
+    "bent": lambda p: p**2,
+    "turned round": lambda p: 1 - p,
+}
+GRIDS = {"continuous": 0, "11 levels": 10, "101 levels": 100}
+
+
+def _world(shape: str, grid: str, n: int = 1000, seed: int = 0) -> tuple[Any, Any]:
+    """Outcomes and scores; on a grid, many scores lie on edges of bins."""
+    rng = np.random.default_rng([seed, *map(ord, shape + grid)])
+    levels = GRIDS[grid]
+    p = rng.integers(0, levels + 1, n) / levels if levels else rng.random(n)
+    return rng.random(n) < SHAPES[shape](p), p
+
+
+every_world = pytest.mark.parametrize(("shape", "grid"), [(shape, grid) for shape in SHAPES for grid in GRIDS])
+
+
+# scikit-learn
+
+
+@every_world
+@pytest.mark.parametrize("strategy", ["uniform", "quantile"])
+@pytest.mark.parametrize("bins", [1, 7, 10, 15, 100])
+def test_bins_are_those_of_scikit_learn(shape: str, grid: str, strategy: Any, bins: int) -> None:
+    """Scores on edges included."""
+    y, p = _world(shape, grid)
+    rate, score = calibration_curve(y, p, n_bins=bins, strategy=strategy)
+    curve = reliability(y, p, bins=bins, strategy=strategy)
+    assert curve.y == pytest.approx(rate, abs=EXACT)
+    assert curve.x == pytest.approx(score, abs=EXACT)
+
+
+def test_scikit_learn_sums_rows_in_their_order() -> None:
+    """The last bits of its curve change when cases are shuffled; ours do not."""
+    y, p = _world("calibrated", "continuous")
+    orders = [np.random.default_rng(seed).permutation(y.size) for seed in range(20)]
+    theirs = {calibration_curve(y[order], p[order])[1].tobytes() for order in orders}
+    ours = {reliability(y[order], p[order]).x.tobytes() for order in orders}
+    assert len(theirs) > 1
+    assert len(ours) == 1
+
+
+@every_world
+def test_the_isotonic_map_is_that_of_scikit_learn(shape: str, grid: str) -> None:
+    """On its levels, between them and outside."""
+    y, s = _world(shape, grid, 300)
+    at = np.linspace(-0.1, 1.1, 301)
+    theirs = IsotonicRegression(out_of_bounds="clip").fit(s, y).predict(at)
+    assert apply(fit(y, s, method="isotonic"), at) == pytest.approx(theirs, abs=EXACT)
+
+
+@every_world
+def test_corp_blocks_and_the_brier_score_are_those_of_scikit_learn(shape: str, grid: str) -> None:
+    """The score; its mean square error after isotonic regression; the score of the base rate."""
+    y, p = _world(shape, grid, 300)
+    again = IsotonicRegression().fit(p, y).predict(p)
+    base = np.full(y.size, y.mean())
+    score, mcb, dsc, unc = brier_decomposition(y, p)
+    assert score == pytest.approx(brier_score_loss(y, p), abs=EXACT)
+    assert mcb == pytest.approx(brier_score_loss(y, p) - brier_score_loss(y, again), abs=EXACT)
+    assert dsc == pytest.approx(brier_score_loss(y, base) - brier_score_loss(y, again), abs=EXACT)
+    assert unc == pytest.approx(brier_score_loss(y, base), abs=EXACT)
+    curve = reliability(y, p, strategy="corp")
+    assert curve.y == pytest.approx(np.unique(np.round(again, 12)), abs=EXACT)
+    assert np.repeat(curve.y, curve.n) == pytest.approx(np.sort(again), abs=EXACT)
+
+
+class _Scores(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A classifier that has scored already."""
+
+    def fit(self, _scores: Any, labels: Any) -> _Scores:
+        """Itself."""
+        self.classes_ = np.unique(labels)
+        return self
+
+    def decision_function(self, scores: Any) -> Any:
+        """The score."""
+        return scores[:, 0]
+
+    def predict(self, scores: Any) -> Any:
+        """Never asked for."""
+        raise NotImplementedError
+
+
+def _of_scikit_learn(method: str, y: Any, s: Any, at: Any) -> Any:
+    scores = _Scores().fit(s[:, None], y)
+    found = CalibratedClassifierCV(FrozenEstimator(scores), method=method).fit(s[:, None], y)
+    return found.predict_proba(at[:, None])[:, 1]
+
+
+@pytest.mark.slow
+@every_world
+def test_platt_is_scikit_learns_sigmoid(shape: str, grid: str) -> None:
+    """As far as its optimiser goes: it stops at a gradient of 1e-6, ours at rounding."""
+    y, s = _world(shape, grid, 300)
+    at = np.linspace(-0.2, 1.2, 50)
+    theirs = _of_scikit_learn("sigmoid", y, s, at)
+    assert apply(fit(y, s, method="platt"), at) == pytest.approx(theirs, abs=1e-5)
+    points = _of_scikit_learn("sigmoid", y, 100 * s, 100 * at)
+    assert apply(fit(y, 100 * s, method="platt"), 100 * at) == pytest.approx(points, abs=1e-5)
+
+
+@pytest.mark.parametrize("shape", ["calibrated", "too sure", "biased", "bent"])
+def test_temperature_is_that_of_scikit_learn(shape: str) -> None:
+    """Half the logit as its decision value: it spreads a score x into −x and x."""
+    y, s = _world(shape, "continuous", 300)
+    half = np.log(s / (1 - s)) / 2
+    theirs = _of_scikit_learn("temperature", y, half, half)
+    assert apply(fit(y, s, method="temperature"), s) == pytest.approx(theirs, abs=1e-6)
+
+
+def test_scikit_learn_keeps_a_trace_of_a_ranking_that_is_wrong() -> None:
+    """Its inverse temperature ends at exp(−10); ours at 0, where every case gets 1/2."""
+    y, s = _world("turned round", "continuous", 300)
+    half = np.log(s / (1 - s)) / 2
+    theirs = _of_scikit_learn("temperature", y, half, half)
+    assert apply(fit(y, s, method="temperature"), s).tolist() == [0.5] * 300
+    assert 0 < np.abs(theirs - 0.5).max() < 1e-3
+
+
+# relplot
+
+
+@pytest.mark.slow
+@every_world
+@pytest.mark.parametrize("n", [1, 7, 300, 20_000])
+def test_smooth_ece_is_that_of_relplot(shape: str, grid: str, n: int) -> None:
+    """Value to 1e-9, and the very bandwidth, where relplot is told to leave the logit out."""
+    peer = pytest.importorskip("relplot.metrics")
+    y, p = _world(shape, grid, n)
+    value, bandwidth = peer.smECE(p, y.astype(float), return_width=True)
+    ours = smooth_ece_with_bandwidth(y, p)
+    assert ours.value == pytest.approx(value, abs=EXACT)
+    assert ours.bandwidth == bandwidth
+
+
+def test_a_setting_of_relplots_module_changes_its_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever sets `use_logit_scaling` sets it for everyone; here no number hangs on a module's variable."""
+    peer = pytest.importorskip("relplot.metrics")
+    y, p = _world("too sure", "continuous", 300)
+    before = peer.smECE(p, y.astype(float))
+    monkeypatch.setattr(peer.config, "use_logit_scaling", True)
+    assert abs(peer.smECE(p, y.astype(float)) - before) > 1e-3
+    assert smooth_ece(y, p) == pytest.approx(before, abs=EXACT)
+
+
+def test_relplots_kernel_stands_half_a_cell_off_on_some_meshes() -> None:
+    """At a width of 3 / 1024 its mesh has an even number of points: mirrored data give another error, by 5e-4 of it.
+
+    At 2 / 1024 the number is odd and the two agree. We follow the package, for the sake of one definition.
+    """
+    peer = pytest.importorskip("relplot.metrics")
+    rng = np.random.default_rng(48)
+    p = rng.random(2000)
+    y = (rng.random(2000) < p).astype(float)
+    there, back = (peer.smECE_sigma(q, z, 3 / 1024) for q, z in ((p, y), (1 - p, 1 - y)))
+    assert 1e-5 < abs(there - back) / there < 1e-2
+    there, back = (peer.smECE_sigma(q, z, 2 / 1024) for q, z in ((p, y), (1 - p, 1 - y)))
+    assert there == pytest.approx(back, rel=EXACT)
+
+
+# netcal
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bins", [5, 10, 15])
+def test_ece_is_that_of_netcal_where_no_score_lies_on_an_edge(shape: str, bins: int) -> None:
+    """Equal widths, equal masses, and the largest gap."""
+    peer = pytest.importorskip("netcal.metrics")
+    y, p = _world(shape, "continuous", 1002)  # so that no percentile is a score
+    labels = y.astype(int)
+    assert peer.ECE(bins).measure(p, labels) == pytest.approx(ece(y, p, bins=bins), abs=EXACT)
+    assert peer.MCE(bins).measure(p, labels) == pytest.approx(ece(y, p, bins=bins, norm="max"), abs=EXACT)
+    assert peer.ECE(bins, equal_intervals=False).measure(p, labels) == pytest.approx(
+        ece(y, p, bins=bins, strategy="quantile"), abs=EXACT
+    )
+
+
+@pytest.mark.slow
+def test_netcal_puts_an_edge_above_or_below_as_rounding_has_it() -> None:
+    """0.5 and 0.6, a bin apart, share one of its ten bins: 0.5 is above its edge, 0.6 below 0.6000000000000001.
+
+    With the bin below for every decimal on an edge they are two, as in scikit-learn: 0.45 against 0.05.
+    """
+    peer = pytest.importorskip("netcal.metrics")
+    y, p = np.array([0, 1]), np.array([0.5, 0.6])
+    assert peer.ECE(10).measure(p, y) == pytest.approx(0.05)
+    assert ece(y, p, bins=10) == pytest.approx(0.45)
+    assert reliability(y, p).at.tolist() == pytest.approx([0.4, 0.5])
+    assert calibration_curve(y, p, n_bins=10)[1].tolist() == pytest.approx([0.5, 0.6])
+
+
+# MAPIE
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("bins", [5, 10, 15])
+def test_ece_is_that_of_mapie_with_one_bin_less(shape: str, bins: int) -> None:
+    """Its `num_bins` counts edges: 11 of them make ten bins, and 1 makes none, with NaN for an answer."""
+    peer = pytest.importorskip("mapie.metrics.calibration")
+    y, p = _world(shape, "continuous")
+    assert peer.expected_calibration_error(y, p, bins + 1) == pytest.approx(ece(y, p, bins=bins), abs=EXACT)
+    with pytest.warns(RuntimeWarning):
+        assert np.isnan(peer.expected_calibration_error(y, p, 1))
+
+
+def test_mapie_gives_a_score_of_zero_a_bin_of_its_own() -> None:
+    """0 and 0.05 are one bin of ten here and in scikit-learn, with a gap of 0.475; there two, of 1 and 0.05."""
+    peer = pytest.importorskip("mapie.metrics.calibration")
+    y, p = np.array([1, 0]), np.array([0.0, 0.05])
+    assert ece(y, p, bins=10) == pytest.approx(0.475)
+    assert peer.expected_calibration_error(y, p, 11) == pytest.approx(0.525)
+
+
+def test_mapies_array_split_depends_on_the_order_of_cases() -> None:
+    """It cuts the rows as they come and bins by the largest score of each piece: sorted or not, another ECE."""
+    peer = pytest.importorskip("mapie.metrics.calibration")
+    y, p = _world("calibrated", "continuous")
+    order = np.argsort(p)
+    as_they_come = peer.expected_calibration_error(y, p, 11, "array split")
+    in_order = peer.expected_calibration_error(y[order], p[order], 11, "array split")
+    assert in_order > 2 * as_they_come
+    assert ece(y, p, strategy="quantile") == ece(y[order], p[order], strategy="quantile")
+
+
+@every_world
+def test_spiegelhalters_z_is_mapies_and_its_p_value_has_both_tails(shape: str, grid: str) -> None:
+    """Its p-value is 1 − Φ(z): of the upper tail, and so twice the smaller of it and its complement is ours."""
+    peer = pytest.importorskip("mapie.metrics.calibration")
+    y, p = _world(shape, grid, 300)
+    z, p_value = spiegelhalter(y, p)
+    assert z == pytest.approx(peer.spiegelhalter_statistic(y, p), abs=EXACT)
+    upper = peer.spiegelhalter_p_value(y, p)
+    assert p_value == pytest.approx(2 * min(upper, 1 - upper), abs=EXACT)
+
+
+def test_mapie_calls_scores_that_are_far_too_unsure_well_calibrated() -> None:
+    """Outcomes all but certain at scores all over: z = −14, its one-sided p-value is 1, the two-sided one 0."""
+    peer = pytest.importorskip("mapie.metrics.calibration")
+    rng = np.random.default_rng(0)
+    p = rng.random(1000)
+    y = rng.random(1000) < np.where(p > 0.5, 0.99, 0.01)
+    assert peer.spiegelhalter_p_value(y, p) == pytest.approx(1.0)
+    z, p_value = spiegelhalter(y, p)
+    assert z < -12
+    assert p_value < 1e-30
+
+
+# betacal
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+@pytest.mark.parametrize("shape", ["calibrated", "too sure", "biased", "bent"])
+def test_beta_is_that_of_betacal(shape: str, grid: str) -> None:
+    """As far as its optimiser goes; ours is at least as likely."""
+    peer = pytest.importorskip("betacal")
+    y, s = _world(shape, grid)
+    with warnings.catch_warnings():
+        theirs = peer.BetaCalibration("abm").fit(s, y.astype(int)).predict(s)
+    ours = apply(fit(y, s, method="beta"), s)
+    assert ours == pytest.approx(theirs, abs=2e-3)
+    likely = [np.log(np.where(y, p, 1 - p)).sum() for p in (ours, theirs)]
+    assert likely[0] >= likely[1] - 1e-7
+
+
+def test_betacal_leaves_its_own_family() -> None:
+    """Kull's map has a, b ≥ 0, so it never falls; where the score ranks the wrong way round betacal's falls.
+
+    It refits with the first negative weight left out, and takes what sign comes. Ours ends at the base rate.
+    """
+    peer = pytest.importorskip("betacal")
+    y, s = _world("turned round", "continuous")
+    at = np.linspace(0.1, 0.9, 9)
+    with warnings.catch_warnings():
+        found = peer.BetaCalibration("abm").fit(s, y.astype(int))
+    assert min(found.calibrator_.map_[:2]) < 0
+    assert np.all(np.diff(found.predict(at)) < 0)
+    assert apply(fit(y, s, method="beta"), at) == pytest.approx(np.full(9, y.mean()))
+
+
+def test_betacal_silences_every_warning_of_the_process() -> None:
+    """A fit adds a filter that ignores all that comes after; here no filter is touched."""
+    peer = pytest.importorskip("betacal")
+    y, s = _world("bent", "continuous", 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(y, s, method="beta")
+        with pytest.raises(UserWarning, match="heard"):
+            warnings.warn("heard", stacklevel=1)
+        peer.BetaCalibration("abm").fit(s, y.astype(int))
+        warnings.warn("not heard", stacklevel=1)
+
+
+# venn-abers
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice")
+@every_world
+@pytest.mark.parametrize("n", [5, 40, 300])
+def test_venn_abers_is_that_of_the_package(shape: str, grid: str, n: int) -> None:
+    """p0, p1 and the point between them, at scores on the levels, between and outside."""
+    with np.errstate():  # its import switches NumPy's warnings of division off for the whole process
+        peer = pytest.importorskip("venn_abers")
+    y, s = _world(shape, grid, n)
+    y[:2] = False, True
+    at = np.concatenate([s, np.linspace(0.003, 0.997, 40), [0.0, 1.0]])
+    theirs = peer.VennAbers()
+    with np.errstate(divide="ignore", invalid="ignore"):
+        theirs.fit(np.stack([1 - s, s], axis=1), y.astype(int))
+        point, ends = theirs.predict_proba(np.stack([1 - at, at], axis=1))
+    calibrator = fit(y, s, method="venn-abers")
+    p0, p1 = venn_abers_interval(calibrator, at)
+    assert p0 == pytest.approx(ends[:, 0], abs=EXACT)
+    assert p1 == pytest.approx(ends[:, 1], abs=EXACT)
+    assert apply(calibrator, at) == pytest.approx(point[:, 1], abs=EXACT)

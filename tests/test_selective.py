@@ -1,0 +1,562 @@
+"""Selective prediction and three-way outcomes (raglab.metrics)."""
+
+from __future__ import annotations
+
+from itertools import permutations
+from math import log
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from raglab._bands import STEPS, _spread
+from raglab._selective import mean_risk
+from raglab.metrics import (
+    augrc,
+    aurc,
+    aurc_difference,
+    auroc,
+    auroc_interval,
+    clopper_pearson,
+    cost_curve,
+    coverage_at_risk,
+    eaurc,
+    expected_cost,
+    outcome_intervals,
+    outcome_table,
+    risk_at_coverage,
+    risk_band,
+    risk_coverage,
+)
+from raglab.values import Curve, Status
+
+NAN = np.nan
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
+ROW = st.tuples(st.booleans(), st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, NAN]))
+ROWS = st.lists(ROW, min_size=1, max_size=14)
+MEASURES = (aurc, eaurc, augrc, auroc)
+COST = [[0.0, 0.2, 0.05], [1.0, 0.0, 0.05], [1.0, 0.2, 0.0]]
+
+
+def _columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
+    return [np.array(column) for column in zip(*rows, strict=True)]
+
+
+def _naive_aurc(correct: NDArray[np.bool_], confidence: NDArray[np.float64]) -> float:
+    """As it is mostly written: sort, then count; ties stay in the order of the rows, NaN last."""
+    order = np.argsort(-confidence, kind="stable")
+    return float((np.cumsum(~correct[order]) / np.arange(1, len(order) + 1)).mean())
+
+
+def _bits(value: object) -> bytes:
+    parts = value if isinstance(value, tuple) else (value,)
+    return b"".join(np.asarray(part, dtype=np.float64).tobytes() for part in parts)
+
+
+# --- the curve
+
+
+def test_risk_at_every_reachable_coverage() -> None:
+    """Scores 3, 2, 2, NaN: one of four answered without error, then three with one wrong; NaN never answers."""
+    curve = risk_coverage(np.array([False, True, True, True]), np.array([2.0, 3.0, 2.0, NAN]))
+    assert isinstance(curve, Curve)
+    assert curve.at.tolist() == [3.0, 2.0]
+    assert curve.x.tolist() == [0.25, 0.75]
+    assert curve.y.tolist() == [0.0, 1 / 3]
+    assert (curve.n.tolist(), curve.k.tolist()) == ([1, 3], [0, 1])
+
+
+def test_no_scores_give_no_steps() -> None:
+    """All missing: nothing is ever answered, no coverage is reached, no risk is kept."""
+    assert [len(field) for field in risk_coverage([True], [NAN])] == [0] * 5
+    assert np.isnan(risk_at_coverage([True], [NAN], 0.1))
+    assert coverage_at_risk([True], [NAN], 1.0) == 0.0
+    assert [len(end) for end in risk_band(risk_coverage([True], [NAN]), simultaneous=True)] == [0, 0]
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_each_step_is_the_count_at_its_threshold(rows: list[tuple[bool, float]]) -> None:
+    """Answered and wrong at a step are what `score >= threshold` counts, and each distinct score is one step."""
+    right, score = _columns(rows)
+    curve = risk_coverage(right, score)
+    assert len(curve.at) == len(set(score[~np.isnan(score)].tolist()))
+    assert (np.diff(curve.at) < 0).all()
+    for threshold, n, k in zip(curve.at, curve.n, curve.k, strict=True):
+        assert n == (score >= threshold).sum()
+        assert k == ((score >= threshold) & ~right).sum()
+    np.testing.assert_array_equal(curve.x, curve.n / len(score))
+
+
+# --- areas
+
+
+def test_aurc_by_hand() -> None:
+    """Right, wrong, right, wrong from the top: (0 + 1/2 + 1/3 + 2/4) / 4; perfect is (0 + 0 + 1/3 + 1/2) / 4."""
+    correct, confidence = [1, 0, 1, 0], [0.9, 0.8, 0.7, 0.6]
+    assert aurc(correct, confidence) == pytest.approx((1 / 2 + 1 / 3 + 1 / 2) / 4, abs=1e-15)
+    assert eaurc(correct, confidence) == pytest.approx((1 / 2) / 4, abs=1e-15)
+
+
+def test_a_tie_is_worth_the_mean_of_its_orders() -> None:
+    """One right, then a tie of right and wrong: orders (0, 0, 1/3) and (0, 1/2, 1/3), so (0 + 1/4 + 1/3) / 3."""
+    assert aurc([True, True, False], [0.9, 0.5, 0.5]) == pytest.approx((1 / 4 + 1 / 3) / 3, abs=1e-15)
+
+
+@settings(LAWFUL, max_examples=60)
+@given(rows=st.lists(ROW, min_size=1, max_size=6))
+def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, float]]) -> None:
+    """The plain sort, averaged over every order the rows may stand in."""
+    right, score = _columns(rows)
+    orders = [list(order) for order in permutations(range(len(rows)))]
+    mean = np.mean([_naive_aurc(right[order], score[order]) for order in orders])
+    assert aurc(right, score) == pytest.approx(mean, abs=1e-12)
+
+
+def test_a_plain_sort_depends_on_the_order_of_tied_rows() -> None:
+    """Ten right and ten wrong of one confidence: 0.17 or 0.83 by which stand first; in truth one half."""
+    right, score = np.arange(20) < 10, np.full(20, 0.7)
+    assert _naive_aurc(right, score) == pytest.approx(0.166, abs=1e-3)
+    assert _naive_aurc(right[::-1], score) == pytest.approx(0.834, abs=1e-3)
+    assert aurc(right, score) == aurc(right[::-1], score) == pytest.approx(0.5, abs=1e-15)
+
+
+def test_aurc_of_many_cases_is_the_plain_sum() -> None:
+    """Expected errors by straight lines over the ties, at 200,000 cases on 3,000 levels and on none."""
+    rng = np.random.default_rng(1)
+    for score in (rng.integers(0, 3_000, 200_000) / 3_000, rng.random(200_000)):
+        right = rng.random(len(score)) < 0.3 + 0.5 * score
+        curve = risk_coverage(right, score)
+        k = np.arange(1, len(score) + 1)
+        plain = (np.interp(k, np.append(0, curve.n), np.append(0, curve.k)) / k).mean()
+        assert aurc(right, score) == pytest.approx(plain, abs=1e-12)
+
+
+def test_many_resamples_are_one_by_one() -> None:
+    """The batch form is the single one, row by row, with empty levels among them."""
+    rng = np.random.default_rng(2)
+    size = rng.integers(0, 3, (50, 12)) + np.eye(50, 12, dtype=np.int64)
+    wrong = rng.binomial(size, 0.4)
+    rows = [mean_risk(one[one > 0], lost[one > 0]) for one, lost in zip(size, wrong, strict=True)]
+    np.testing.assert_allclose(mean_risk(size, wrong), rows, rtol=0, atol=1e-15)
+
+
+def test_eaurc_of_the_perfect_and_of_the_worst_order() -> None:
+    """0, and what the reverse costs; for many cases the perfect AURC nears r + (1 - r) log(1 - r)."""
+    right = np.arange(1_000) < 800
+    perfect = np.arange(1_000.0)[::-1]
+    assert eaurc(right, perfect) == 0.0
+    assert eaurc(right, right) == 0.0
+    assert eaurc(right, -perfect) > eaurc(right, np.zeros(1_000)) > 0.0
+    assert aurc(right, perfect) == pytest.approx(0.2 + 0.8 * log(0.8), abs=2e-3)
+
+
+def test_augrc_by_hand() -> None:
+    """Wrong, then right: shares 0, 1/2, 1/2 at coverages 0, 1/2, 1, so 1/8 + 1/4; a tie is the line from 0 to 1/2."""
+    assert augrc([False, True], [0.9, 0.1]) == 0.375
+    assert augrc([True, False], [0.9, 0.1]) == 0.125
+    assert augrc([True, False], [0.5, 0.5]) == 0.25
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_augrc_is_what_accuracy_and_auroc_say(rows: list[tuple[bool, float]]) -> None:
+    """(1 - AUROC) a (1 - a) + (1 - a)² / 2, and the area under the drawn curve where no score is missing."""
+    right, score = _columns(rows)
+    accuracy, area = right.mean(), auroc(right, score)
+    rank = 0.0 if np.isnan(area) else (1 - area) * accuracy * (1 - accuracy)
+    assert augrc(right, score) == pytest.approx(rank + (1 - accuracy) ** 2 / 2, abs=1e-14)
+    curve = risk_coverage(right, np.where(np.isnan(score), -1.0, score))
+    trapezoid = np.trapezoid(np.append(0, curve.k) / len(right), np.append(0, curve.x))
+    assert augrc(right, score) == pytest.approx(trapezoid, abs=1e-14)
+
+
+# --- AUROC
+
+
+def test_auroc_by_hand() -> None:
+    """Right at 0.9 and 0.4 against wrong at 0.4 and 0.1: won 1, 1, half, 1 of four pairs."""
+    assert auroc([1, 1, 0, 0], [0.9, 0.4, 0.4, 0.1]) == 0.875
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_auroc_is_that_of_scikit_learn(rows: list[tuple[bool, float]]) -> None:
+    """Missing ranks below all; one kind alone has none."""
+    metrics = pytest.importorskip("sklearn.metrics")
+    right, score = _columns(rows)
+    if right.all() or not right.any():
+        assert np.isnan(auroc(right, score))
+        assert np.isnan(auroc_interval(right, score)).all()
+    else:
+        peer = metrics.roc_auc_score(right, np.where(np.isnan(score), -1.0, score))
+        assert auroc(right, score) == pytest.approx(peer, abs=1e-12)
+
+
+def test_delong_by_pairs() -> None:
+    """The variance from all pairs, one by one, on the logit scale."""
+    rng = np.random.default_rng(3)
+    right, score = rng.random(60) < 0.6, rng.integers(0, 8, 60) / 8
+    score = np.clip(score + 0.25 * right, 0, 1)
+    pairs = (score[right][:, None] > score[~right]) + 0.5 * (score[right][:, None] == score[~right])
+    area = pairs.mean()
+    spread = pairs.mean(axis=1).var(ddof=1) / right.sum() + pairs.mean(axis=0).var(ddof=1) / (~right).sum()
+    reach = 1.959963984540054 * np.sqrt(spread) / (area * (1 - area))
+    ends = 1 / (1 + np.exp(-(log(area / (1 - area)) + reach * np.array([-1.0, 1.0]))))
+    np.testing.assert_allclose(auroc_interval(right, score), ends, rtol=1e-12)
+
+
+def test_auroc_intervals_where_delong_has_no_width() -> None:
+    """Perfect: 0.025 ** (1 / m) for m pairs, mirrored at 0; all equal, or one of a kind: Hoeffding's, clipped."""
+    right = np.arange(30) < 10
+    low, high = auroc_interval(right, right)
+    assert (float(low), float(high)) == (pytest.approx(0.025 ** (1 / 10)), 1.0)
+    assert auroc_interval(right, ~right) == (0.0, pytest.approx(1 - 0.025 ** (1 / 10)))
+    half = float(np.sqrt(log(40) / 20))
+    assert auroc_interval(right, np.zeros(30)) == (pytest.approx(0.5 - half), pytest.approx(0.5 + half))
+    assert auroc_interval([1, 0, 0], [0.5, 0.2, 0.7]) == (0.0, 1.0)
+
+
+def test_auroc_intervals_hold() -> None:
+    """Two normals a distance of 1 apart, 60 and 40 cases: the true 0.760 is inside in 95 % of 400 samples."""
+    rng = np.random.default_rng(4)
+    right = np.arange(100) < 60
+    ends = [auroc_interval(right, rng.normal(size=100) + right) for _ in range(400)]
+    held = np.mean([low <= 0.7602499 <= high for low, high in ends])
+    assert abs(held - 0.95) < 3 * np.sqrt(0.95 * 0.05 / 400)
+
+
+# --- one coverage, one risk
+
+
+def test_risk_at_coverage_takes_the_next_that_is_reachable() -> None:
+    """Reachable are 1/4, 3/4 and 1 with risks 0, 1/3 and 1/2; the edge itself counts."""
+    correct, confidence = [1, 1, 0, 0], [0.9, 0.7, 0.7, 0.1]
+    asked = (0.01, 0.25, 0.2500001, 0.75, 0.76, 1.0)
+    assert [risk_at_coverage(correct, confidence, c) for c in asked] == [0.0, 0.0, 1 / 3, 1 / 3, 0.5, 0.5]
+    assert np.isnan(risk_at_coverage(correct, [0.9, 0.7, NAN, NAN], 0.51))
+
+
+def test_coverage_at_risk_takes_the_largest() -> None:
+    """Risks 1, 1/2, 1/3, 1/2 in turn: 0.4 is kept at 3/4 though not on the way there; below 1/3 never."""
+    correct, confidence = [0, 1, 1, 0], [0.9, 0.7, 0.5, 0.1]
+    assert [coverage_at_risk(correct, confidence, r) for r in (0.0, 0.33, 1 / 3, 0.4, 0.5)] == [0, 0, 0.75, 0.75, 1]
+
+
+# --- bands
+
+
+def test_a_pointwise_band_is_the_interval_of_each_step() -> None:
+    """0 of 10, then 5 of 20."""
+    curve = risk_coverage([1] * 25 + [0] * 5, [3] * 10 + [2] * 10 + [1] * 10)
+    assert curve.k.tolist() == [0, 0, 5]
+    np.testing.assert_array_equal(risk_band(curve, 0.9), clopper_pearson(curve.k, curve.n, 0.9))
+
+
+def test_a_short_simultaneous_band_is_bonferroni() -> None:
+    """Three steps at 95 % are three intervals at 1 - 0.05 / 3."""
+    curve = risk_coverage([1] * 25 + [0] * 5, [3] * 10 + [2] * 10 + [1] * 10)
+    np.testing.assert_array_equal(risk_band(curve, simultaneous=True), clopper_pearson(curve.k, curve.n, 1 - 0.05 / 3))
+
+
+def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() -> None:
+    """Places are read from the counts answered alone, at most 64; each bound is the best of all pairs, one by one."""
+    rng = np.random.default_rng(5)
+    score = rng.random(300)
+    curve = risk_coverage(score > rng.random(300), score)
+    places = _spread(curve.n)
+    assert places[-1] == 299
+    assert 40 < len(places) <= STEPS
+    low, high = risk_band(curve, simultaneous=True)
+    ends = clopper_pearson(curve.k[places], curve.n[places], 1 - 0.05 / len(places))
+    np.testing.assert_array_equal((low[places], high[places]), ends)
+    assert (low <= curve.y).all()
+    assert (curve.y <= high).all()
+    for step in sorted(set(range(300)) - set(places.tolist())):
+        more = [0.0, *_bounds(places, ends.low, step, lower=True)]
+        less = [float(step + 1), *_bounds(places, ends.high, step, lower=False)]
+        assert low[step] == pytest.approx(max(more) / (step + 1), abs=1e-12)
+        assert high[step] == pytest.approx(min(less) / (step + 1), abs=1e-12)
+
+
+def _bounds(places: NDArray[np.int64], ends: Any, step: int, *, lower: bool) -> list[float]:
+    """What each place says of the expected errors among the first step + 1 cases, one case a step."""
+    out = []
+    for place, end in zip(places.tolist(), ends, strict=True):
+        errors, apart = (place + 1) * float(end), step - place
+        if lower:
+            out.append(errors if apart > 0 else errors + apart)
+        else:
+            out.append(errors + apart if apart > 0 else errors)
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["grid", "continuous", "flat"])
+def test_a_simultaneous_band_holds_everywhere_at_once_and_pointwise_ones_do_not(kind: str) -> None:
+    """In 300 samples: the risk of the answered at all steps together, 95 % promised; on the grid also of new cases."""
+    rng = np.random.default_rng(7)
+
+    def chance(score: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.full(len(score), 0.105) if kind == "flat" else 1 / (1 + np.exp((score - 40) / 9))
+
+    def drawn(n: int) -> NDArray[np.float64]:
+        score = rng.normal(65, 22, n)
+        return np.clip(np.round(score / 5) * 5, 0, 100) if kind == "grid" else score
+
+    held = {"pointwise": 0, "simultaneous": 0, "new": 0}
+    many = drawn(1_000_000) if kind == "grid" else np.zeros(0)
+    of_new = {at: chance(many[many >= at]).mean() for at in np.unique(many)}
+    for _ in range(300):
+        score = drawn(200)
+        curve = risk_coverage(rng.random(200) >= chance(score), score)
+        true = np.array([chance(score[score >= at]).mean() for at in curve.at])
+        bands = {name: risk_band(curve, simultaneous=name == "simultaneous") for name in ("pointwise", "simultaneous")}
+        for name, (low, high) in bands.items():
+            held[name] += bool(((low <= true) & (true <= high)).all())
+        if kind == "grid":
+            fresh, (low, high) = np.array([of_new[at] for at in curve.at]), bands["simultaneous"]
+            held["new"] += bool(((low <= fresh) & (fresh <= high)).all())
+    assert held["simultaneous"] >= 285
+    assert held["pointwise"] < 275
+    assert kind != "grid" or held["new"] >= 285
+
+
+# --- the difference of two signals
+
+
+def test_a_difference_of_equal_signals_is_nothing() -> None:
+    """No width, and neither is better; a strictly increasing change is no change."""
+    right, score = np.arange(40) % 3 > 0, np.arange(40.0)
+    assert aurc_difference(right, score, score**3, resamples=50, rng=np.random.default_rng(0)) == (0, 0, 0, 0.5)
+
+
+def test_a_difference_is_that_of_the_areas() -> None:
+    """Of the cases as they are; turned round it has the other sign; answers of each side may differ."""
+    rng = np.random.default_rng(8)
+    right, first, second = rng.random(200) < 0.7, rng.random(200), rng.random(200)
+    first += right
+    found = aurc_difference(right, first, second, rng=np.random.default_rng(9))
+    assert found.value == pytest.approx(aurc(right, first) - aurc(right, second), abs=1e-14)
+    assert found.low < found.value < found.high < 0
+    assert found.p_better == 1.0
+    turned = aurc_difference(right, second, first, rng=np.random.default_rng(9))
+    assert (turned.value, turned.p_better) == (pytest.approx(-found.value, abs=1e-14), 0.0)
+    each = aurc_difference([right, ~right], first, second, resamples=10, rng=np.random.default_rng(9))
+    assert each.value == pytest.approx(aurc(right, first) - aurc(~right, second), abs=1e-14)
+
+
+def test_a_paired_interval_holds_as_the_plain_bootstrap_does() -> None:
+    """Its ends are near those of drawing rows one by one, 2,000 times."""
+    rng = np.random.default_rng(10)
+    right = rng.random(120) < 0.6
+    first, second = np.round(rng.normal(size=120) + right, 1), np.round(rng.normal(size=120) + 0.5 * right)
+    found = aurc_difference(right, first, second, resamples=2_000, rng=np.random.default_rng(11))
+    picks = rng.integers(0, 120, (2_000, 120))
+    plain = [aurc(right[rows], first[rows]) - aurc(right[rows], second[rows]) for rows in picks]
+    np.testing.assert_allclose((found.low, found.high), np.quantile(plain, [0.025, 0.975]), atol=0.01)
+    assert found.p_better == pytest.approx(np.mean(np.array(plain) < 0), abs=0.04)
+
+
+def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many are held at once changes no bit."""
+    rng = np.random.default_rng(12)
+    sides = rng.random(30) < 0.5, rng.random(30), rng.random(30)
+    whole = aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0))
+    monkeypatch.setattr("raglab._bands.CELLS", 100)
+    assert aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0)) == whole
+
+
+# --- order of rows, degenerate inputs, errors
+
+
+@pytest.mark.slow
+@LAWFUL
+@given(rows=st.lists(st.tuples(*[st.one_of(column) for column in (st.booleans(), ROW, ROW)]), min_size=1, max_size=14),
+       seed=st.integers(0, 99))  # fmt: skip
+def test_the_order_of_rows_changes_no_bit(rows: list[tuple[bool, tuple[bool, float], Any]], seed: int) -> None:
+    """Every number of this module, with ties, zeros of both signs and missing scores."""
+    right, first, second = _columns([(right, one[1], two[1]) for right, one, two in rows])
+    order = np.random.default_rng(seed).permutation(len(rows))
+    found = []
+    for place in (np.arange(len(rows)), order):
+        a, b, c = right[place], first[place], second[place]
+        numbers: list[object] = [measure(a, b) for measure in MEASURES]
+        numbers += [risk_coverage(a, b), auroc_interval(a, b), cost_curve(a, b, [0.1, 0.5])]
+        numbers += [risk_at_coverage(a, b, 0.5), coverage_at_risk(a, b, 0.3)]
+        numbers += [risk_band(risk_coverage(a, b), simultaneous=True)]
+        numbers += [aurc_difference(a, b, c, resamples=5, rng=np.random.default_rng(seed))]
+        found.append([_bits(number) for number in numbers])
+    assert found[0] == found[1]
+
+
+@LAWFUL
+@given(rows=ROWS)
+def test_areas_are_where_they_can_be(rows: list[tuple[bool, float]]) -> None:
+    """E-AURC in [0, AURC], AUGRC between its best and its worst order, AUROC within its interval."""
+    right, score = _columns(rows)
+    assert 0.0 <= eaurc(right, score) <= aurc(right, score) + 1e-15 <= 1.0 + 2e-15
+    lost = 1 - right.mean()
+    assert lost**2 / 2 - 1e-15 <= augrc(right, score) <= lost - lost**2 / 2 + 1e-15
+    low, high = auroc_interval(right, score)
+    area = auroc(right, score)
+    assert np.isnan(area) or 0.0 <= low <= area <= high <= 1.0
+
+
+@pytest.mark.parametrize("score", [[0.3] * 4, [0.1, 0.2, 0.3, 0.4], [NAN] * 4])
+def test_all_right_all_wrong_and_all_equal(score: list[float]) -> None:
+    """No errors: no risk. Nothing right: risk 1 everywhere. No spread: the error rate at every k."""
+    assert [aurc([1] * 4, score), eaurc([1] * 4, score), augrc([1] * 4, score)] == [0.0, 0.0, 0.0]
+    assert aurc([0] * 4, score) == pytest.approx(1.0, abs=1e-15)
+    assert (eaurc([0] * 4, score), augrc([0] * 4, score)) == (pytest.approx(0.0, abs=1e-15), 0.5)
+    if len(set(map(str, score))) == 1:
+        assert aurc([1, 1, 1, 0], score) == pytest.approx(0.25, abs=1e-15)
+        assert auroc([1, 1, 1, 0], score) == 0.5
+
+
+def test_one_case() -> None:
+    """It is right or wrong, and has no rank."""
+    for right in (True, False):
+        assert (aurc([right], [0.4]), eaurc([right], [0.4]), augrc([right], [0.4])) == (1 - right, 0, (1 - right) / 2)
+        assert np.isnan(auroc([right], [0.4]))
+        assert [float(field[0]) for field in risk_coverage([right], [0.4])] == [1, 1 - right, 1, 1 - right, 0.4]
+        assert aurc_difference([right], [0.4], [NAN], resamples=3, rng=np.random.default_rng(0)) == (0, 0, 0, 0.5)
+
+
+def test_infinite_confidences_are_levels() -> None:
+    """Above and below all finite ones, and above missing."""
+    curve = risk_coverage([1, 0, 1, 0], [np.inf, -np.inf, 0.0, NAN])
+    assert (curve.at.tolist(), curve.k.tolist()) == ([np.inf, 0.0, -np.inf], [0, 0, 1])
+
+
+@pytest.mark.parametrize("measure", [*MEASURES, risk_coverage, auroc_interval])
+@pytest.mark.parametrize(
+    ("correct", "confidence", "says"),
+    [
+        ([], [], "at least one case"),
+        ([1, 0], [0.5], r"\[Q\] each, got shapes \(2,\) and \(1,\)"),
+        ([[1, 0]], [[0.5, 0.2]], r"\[Q\] each"),
+        ([0.9, 1.0], [1, 0], r"boolean or 0 and 1, got 0.9; the order is \(correct, confidence\)"),
+        ([1.0, NAN], [0.5, 0.2], "boolean or 0 and 1, got nan"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(measure: Any, correct: Any, confidence: Any, says: str) -> None:
+    """No cases, other shapes, arguments the wrong way round, a judgement that is missing."""
+    with pytest.raises(ValueError, match=says):
+        measure(correct, confidence)
+
+
+def test_ranges_are_refused_with_their_rule() -> None:
+    """Coverage, risk, level, resamples, ratios and a third row."""
+    correct, score, rng = [1, 0], [0.5, 0.2], np.random.default_rng(0)
+    for coverage in (0.0, 1.1, 80, NAN):
+        with pytest.raises(ValueError, match=r"coverage must be in \(0, 1\]"):
+            risk_at_coverage(correct, score, coverage)
+    for risk in (-0.1, 10, NAN):
+        with pytest.raises(ValueError, match=r"risk must be in \[0, 1\]"):
+            coverage_at_risk(correct, score, risk)
+    for level in (0.0, 1.0, 95, NAN):
+        with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got"):
+            risk_band(risk_coverage(correct, score), level, simultaneous=True)
+        with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got"):
+            auroc_interval(correct, score, level)
+        with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got"):
+            aurc_difference(correct, score, score, level=level, rng=rng)
+    with pytest.raises(ValueError, match="resamples must be at least 1"):
+        aurc_difference(correct, score, score, resamples=0, rng=rng)
+    for wrong in ([correct] * 3, 1):
+        with pytest.raises(ValueError, match=r"\[Q\] or \[2, Q\]"):
+            aurc_difference(wrong, score, score, rng=rng)
+    for ratios in ([0.0], [1.0], [0.5, NAN], 0.5):
+        with pytest.raises(ValueError, match=r"ratios must be in \(0, 1\)"):
+            cost_curve(correct, score, ratios)
+
+
+# --- three-way outcomes
+
+
+def test_outcomes_are_counted_by_label_and_decision() -> None:
+    """Rows are labels, columns decisions; no cases are zeros."""
+    label = [Status.ok, Status.ok, Status.refuse, Status.ambiguous, Status.ambiguous]
+    status = [Status.ok, Status.ambiguous, Status.ok, Status.refuse, Status.ambiguous]
+    assert outcome_table(label, status).tolist() == [[1, 0, 1], [1, 0, 0], [0, 1, 1]]
+    assert outcome_table([], []).tolist() == [[0] * 3] * 3
+    assert outcome_table(np.zeros(2, dtype=np.int8), np.zeros(2, dtype=np.uint8)).dtype == np.int64
+
+
+@pytest.mark.parametrize("codes", [["ok"], [3], [-1], [0.0], [True], [[0]], [NAN]])
+def test_other_codes_are_refused(codes: Any) -> None:
+    """Words, places beyond the three and fractions."""
+    with pytest.raises(ValueError, match=r"status must be codes of Status.*Status\[name\]"):
+        outcome_table([0], codes)
+    with pytest.raises(ValueError, match=r"label and status must be \[Q\] each"):
+        outcome_table([0, 1], [0])
+
+
+def test_outcome_intervals_are_shares_of_the_row() -> None:
+    """10 in a row: 8 and 2 of 10; a row without cases has none; tables may be stacked."""
+    counts = np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])
+    low, high = outcome_intervals(counts, 0.9)
+    np.testing.assert_array_equal((low[0], high[0]), clopper_pearson(counts[0], 10, 0.9))
+    assert np.isnan(low[2]).all()
+    assert outcome_intervals(np.stack([counts, counts])).high.shape == (2, 3, 3)
+    with pytest.raises(ValueError, match=r"counts must be \[..., 3, 3\]"):
+        outcome_intervals(counts[:2])
+
+
+def test_expected_cost_by_hand() -> None:
+    """1 wrong answer, 1 false refusal, 2 idle questions, 10 cases: (1 + 0.2 + 0.1) / 10; 3 misled: (1.3 + 3) / 10."""
+    counts = np.array([[4, 1, 1], [1, 2, 1], [0, 0, 0]])
+    assert expected_cost(counts, COST) == pytest.approx(0.13)
+    assert expected_cost(counts, COST, wrong=3) == pytest.approx(0.43)
+    np.testing.assert_allclose(expected_cost(np.stack([counts, counts]), COST, np.array([0, 3])), [0.13, 0.43])
+    assert np.isnan(expected_cost(np.zeros((3, 3), dtype=np.int64), COST))
+
+
+def test_costs_that_say_nothing_are_refused() -> None:
+    """Another shape, a missing price, more misled than answered."""
+    counts = np.eye(3, dtype=np.int64)
+    with pytest.raises(ValueError, match=r"cost must be \[..., 3, 3\]"):
+        expected_cost(counts, [1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="finite"):
+        expected_cost(counts, np.full((3, 3), NAN))
+    for wrong in (2, -1):
+        with pytest.raises(ValueError, match="wrong must be between 0 and the answers"):
+            expected_cost(counts, COST, wrong=wrong)
+
+
+def test_the_cost_curve_by_hand() -> None:
+    """Right, wrong, right from the top: to answer one costs ratio / 3, all 1 / 3, none 2 · ratio / 3."""
+    found = cost_curve([1, 0, 1], [0.9, 0.5, 0.3], [0.4, 0.9])
+    np.testing.assert_allclose(found.cost, np.array([0.4, 0.9]) / 3)
+    assert (found.at.tolist(), found.coverage.tolist()) == ([0.9, 0.9], [1 / 3, 1 / 3])
+    np.testing.assert_allclose(found.answer_all, [1 / 3, 1 / 3])
+    np.testing.assert_allclose(found.refuse_all, np.array([0.8, 1.8]) / 3)
+
+
+def test_where_answers_are_mostly_wrong_all_are_refused() -> None:
+    """The threshold is infinite, nothing is answered; what is missing is refused even where all are answered."""
+    found = cost_curve([0, 0, 1, 1], [0.9, 0.8, 0.7, NAN], [0.5])
+    assert (found.at[0], found.coverage[0], found.cost[0]) == (np.inf, 0.0, 0.25)
+    assert found.answer_all[0] == (2 + 0.5) / 4
+
+
+@LAWFUL
+@given(rows=ROWS, ratio=st.sampled_from([0.1, 0.25, 0.5, 0.9]))
+def test_no_threshold_costs_less(rows: list[tuple[bool, float]], ratio: float) -> None:
+    """Every threshold by itself, refusing all among them; the one that is named costs what is said."""
+    right, score = _columns(rows)
+
+    def cost(at: float) -> float:
+        said = score >= at
+        return float(((said & ~right) + ratio * (~said & right)).mean())
+
+    found = cost_curve(right, score, [ratio])
+    every = [cost(at) for at in (np.inf, *score[~np.isnan(score)])]
+    assert found.cost[0] == pytest.approx(min(every), abs=1e-15)
+    assert cost(found.at[0]) == pytest.approx(found.cost[0], abs=1e-15)
+    assert found.cost[0] <= min(found.answer_all[0], found.refuse_all[0]) + 1e-15
+    assert (score >= found.at[0]).mean() == found.coverage[0]

@@ -1,0 +1,164 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import hypergeom
+
+from raglab.decisions import Decisions
+from raglab.lab.slices import COLUMNS, NONE, SEVERAL, holm, lines, slices
+from raglab.metrics import RATES, clopper_pearson
+from raglab.replay import decide, sweep
+from raglab.store.corpus import load_corpus
+from raglab.store.qa import load_cases
+from raglab.values import Case, Chunk, Trace, each
+from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+NEAR, FAR = Hit(0.25, "a.md", tags={"domain": "home"}), Hit(9.0, "a.md", tags={"domain": "home"})
+
+
+def _said(french_right: int = 0, english_right: int = 10, size: int = 10) -> Decisions:
+    """Answerable cases of two languages; those not right are refused, since their hit is too far."""
+    rows = []
+    for lang, right in (("fr", french_right), ("en", english_right)):
+        rows += [
+            (ask(expect_sources=("a.md",), extra={"lang": lang}), [[NEAR if number < right else FAR]])
+            for number in range(size)
+        ]
+    return decide(trace_of(*rows), policy())
+
+
+def test_a_slice_by_hand() -> None:
+    """None of 10 French and all of 10 English pass: p = 2 / C(20, 10), and French stands on top."""
+    found = slices(_said()).set_index(["column", "value"])
+    row = found.loc["language", "fr"]
+    assert found.index[0] == ("language", "fr")
+    assert (row["n"], row["k"], row["rate"], row["rest"]) == (10, 0, 0.0, 1.0)
+    assert (row["low"], row["high"]) == clopper_pearson(0, 10)
+    assert row["p"] == pytest.approx(2 / 184_756)
+    assert row["p_holm"] == pytest.approx(2 * row["p"])
+    assert found["flag"].to_dict() == {key: key[0] == "language" for key in found.index}
+
+
+def test_a_column_of_one_value_has_no_rest() -> None:
+    """All cases are of one line: n is all of them, and there is nothing to test against."""
+    found = slices(_said()).set_index(["column", "value"])
+    row = found.loc["line", "home"]
+    assert row["n"] == 20
+    assert np.isnan([row["rest"], row["p"], row["p_holm"]]).all()
+    assert {"doctype", "intent"}.isdisjoint(found.index.get_level_values(0))
+
+
+def test_few_cases_are_shown_but_not_tested() -> None:
+    """Below `least` a slice has p but takes no part in the correction."""
+    found = slices(_said(1, 4, size=5), least=6).set_index(["column", "value"])
+    assert found.loc[("language", "fr"), "p"] > 0
+    assert found["p_holm"].isna().all()
+    assert not found["flag"].any()
+    assert slices(_said(0, 5, size=5), least=5)["flag"].sum() == 2
+
+
+def test_one_bad_case_is_not_the_worst_slice() -> None:
+    """A slice of one failed case stands below one of 10 failed cases: its rate may well be 97 %."""
+    by = {"team": ["a", *["b"] * 19]}
+    found = slices(_said(), by=by)
+    order = [tuple(key) for key in found[["column", "value"]].to_numpy()]
+    assert order.index(("language", "fr")) < order.index(("team", "a"))
+
+
+def test_each_rate_has_its_own_cases() -> None:
+    """False refusals are counted over those labelled ok, hallucinations over those answered."""
+    said = _said(3, 10)
+    refused = slices(said, rate="false_refusal_rate").set_index(["column", "value"]).loc["language"]
+    assert refused[["k", "n"]].to_numpy().tolist() == [[7, 10], [0, 10]]
+    wrong = slices(said, rate="hallucination_rate").set_index(["column", "value"]).loc["language"]
+    assert dict(zip(wrong.index, wrong["n"], strict=True)) == {"en": 10, "fr": 3}
+    assert list(refused.index) == ["fr", "en"]
+
+
+def test_own_columns_stand_beside_and_replace() -> None:
+    """A value a case; a name of a column takes its place; nothing said is `(none)`."""
+    team = [None, float("nan"), *["x"] * 18]
+    found = slices(_said(), by={"team": np.array(team, dtype=object), "language": ["all"] * 20})
+    assert Counter(found["column"]) == {"team": 2, "language": 1, "line": 1, "named_documents": 1, "label": 1}
+    assert set(found["value"]) == {NONE, "x", "all", "home", "no", "ok"}
+
+
+@pytest.mark.slow
+@settings(deadline=None, derandomize=True, max_examples=10)
+@given(st.integers(0, 1000))
+def test_laws(seed: int) -> None:
+    """Every column holds every case once; rows of cases may be shuffled; p is the sum over tables no likelier."""
+    trace, one = random_trace(seed, 14), random_policies(seed, 1)[0]
+    rng = np.random.default_rng(seed)
+    drawn = rng.choice(["a", "b", "c"], size=14)
+    rows = rng.permutation(14)
+    shuffled = Trace(
+        tuple(trace.cases[row] for row in rows), trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows])
+    )
+    rated = sweep(trace, [one]).iloc[0]
+    for rate in RATES:
+        found = slices(decide(trace, one), by={"drawn": drawn}, rate=rate, least=3)
+        again = slices(decide(shuffled, one), by={"drawn": drawn[rows]}, rate=rate, least=3)
+        pd.testing.assert_frame_equal(found, again)
+        assert tuple(found) == COLUMNS
+        assert found["rate"].to_numpy() == pytest.approx((found["k"] / found["n"]).to_numpy(), nan_ok=True)
+        summed = found.groupby("column")[["k", "n"]].sum()
+        assert (summed["k"] == rated[f"{rate}_k"]).all()
+        assert (summed["n"] == rated[f"{rate}_n"]).all()
+        for row in found.dropna(subset="p").itertuples():
+            tables = hypergeom(rated[f"{rate}_n"], rated[f"{rate}_k"], row.n).pmf(np.arange(row.n + 1))
+            assert row.p == pytest.approx(tables[tables <= tables[row.k] * (1 + 1e-7)].sum())
+
+
+def test_holm_by_hand() -> None:
+    """Smallest times 3, next times 2, and never below the one before."""
+    assert holm(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx([0.04, 0.03, np.nan, 0.04], nan_ok=True)
+    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+    assert holm(np.array([])).tolist() == []
+
+
+def test_lines_come_from_the_case_then_from_its_documents() -> None:
+    """What the case says; else the tag of what it expects, else of what the user named; several are several."""
+    chunks = [
+        Chunk("1", "", "x/a.md", tags={"domain": " home "}),
+        Chunk("2", "", "b.md", tags={"domain": "fleet"}),
+        Chunk("3", "", "c.md", tags={"domain": ""}),
+    ]
+    cases = [
+        Case("1", "", "ok", ("b.md#1",), extra={"line": "cyber"}),
+        Case("2", "", "ok", ("a.md#2",), ("a.md",), selected_sources=("b.md",)),
+        Case("3", "", "ambiguous", (), ("a.md#2", "b.md")),
+        Case("4", "", "refuse", selected_sources=("b.md",)),
+        Case("5", "", "ok", ("c.md",)),
+        Case("6", "", "refuse"),
+    ]
+    assert lines(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
+    products = [Chunk("1", "", "a.md", tags={"product": "Home Plus"})]
+    assert lines(cases[1:2], products) == ["Home Plus"]
+
+
+def test_lines_of_the_bundled_set() -> None:
+    """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
+    found = Counter(lines(load_cases(BROKER), load_corpus(BROKER).chunks))
+    assert found == {
+        "home": 92, "motor_fleet": 80, "marine_cargo": 48, "professional_liability": 28, "cyber": 15, "brokerage": 12,
+        SEVERAL: 14, NONE: 81,
+    }  # fmt: skip
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """An unknown rate, values that are not one a case, a level that is none."""
+    said = _said()
+    with pytest.raises(ValueError, match="rate must be one of"):
+        slices(said, rate="accuracy")
+    with pytest.raises(ValueError, match="a value a case, got 1 of 'team' for 20"):
+        slices(said, by={"team": ["x"]})
+    with pytest.raises(ValueError, match="level must be in"):
+        slices(said, level=1.0)
