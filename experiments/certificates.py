@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from raglab.lab.candidates import counted, grid, nearest
 from raglab.lab.certificate import Certified, certify_policy
 from raglab.lab.check import check_policy
 from raglab.lab.fuse import CHAIN, FUSED, compare_gates, fuse
@@ -76,10 +77,8 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
             targets, near = dict(TARGETS), first.nearest
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
-                alone = certify_policy(
-                    one.trace, fused[one.name], targets=targets, delta=DELTA, looks=looks, again=True
-                )
-                near = alone.nearest
+                tune = one.trace.split("tune")
+                near = nearest(counted(tune, grid(tune, fused[one.name]), ALONE), targets, DELTA)
             second = "–"
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
