@@ -36,7 +36,11 @@ def certify(
     policy: PolicyPath = None,
     target: Annotated[
         list[str] | None,
-        typer.Option("--target", "-t", help="rate=highest, such as hallucination_rate=0.05; repeat for several."),
+        typer.Option(
+            "--target",
+            "-t",
+            help="rate=highest, such as hallucination_rate=0.05; repeat for several; the published two if none.",
+        ),
     ] = None,
     delta: Annotated[float, typer.Option(help="Error of the promise: 0.1 certifies at 90 % confidence.")] = 0.1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")] = None,

@@ -285,10 +285,12 @@ def demo(
         typer.echo("JupyterLab:  make lab")
 
 
-app.command(epilog="Example: raglab certify out/trace.parquet -p out/tuned.yaml -t hallucination_rate=0.4 -o c.yaml")(
-    promises.certify
-)
-app.command(epilog="Example: raglab check c.yaml --cases datasets/broker/cases.jsonl --split report")(promises.check)
 app.command(epilog="Example: raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml")(
     promises.fuse
+)
+app.command(
+    epilog="Example: raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"
+)(promises.certify)
+app.command(epilog="Example: raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report")(
+    promises.check
 )
