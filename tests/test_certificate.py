@@ -59,6 +59,7 @@ def _rows(found: Certified, *columns: str) -> list[Any]:
 # what is certified
 
 
+@pytest.mark.slow
 def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certified) -> None:
     """Pilot p-values and gains rise along the table; candidates pass until the first whose bound exceeds the target."""
     made, table = found.certificate, found.table

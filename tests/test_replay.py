@@ -430,6 +430,7 @@ def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
     assert (_stage(said), said.confidence().tolist()) == ("confidence", [0.0])
 
 
+@pytest.mark.slow
 def test_the_engines_agree() -> None:
     """The compiled twin counts the same, policy by policy and stage by stage."""
     pytest.importorskip("raglab._kernel")

@@ -172,6 +172,7 @@ def test_a_study_killed_in_the_middle_ends_with_the_same_result(tmp_path: Path, 
     assert all(path.stat().st_mtime_ns == kept[path.name] for path in tmp_path.rglob("*.json") if path.name in kept)
 
 
+@pytest.mark.slow
 def test_another_study_does_not_read_the_batches(tmp_path: Path) -> None:
     """Batches belong to the settings they were made with."""
     trace = _world()
