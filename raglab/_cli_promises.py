@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -23,7 +23,12 @@ from raglab._cli import (
     show,
 )
 
+if TYPE_CHECKING:
+    from raglab.store.policies import Policy
+    from raglab.store.traces import Trace
+
 NOT_KEPT, OPEN = 3, 4
+RISK = "hallucination_rate"
 Looks = Annotated[
     Path | None,
     typer.Option(help="File that remembers certifications; `looks.jsonl` beside the trace where not given."),
@@ -69,8 +74,25 @@ def certify(
             typer.echo("\n".join(certificate_lines(found)))
             if found.policy is not None and out is not None:
                 typer.echo(f"policy:      {out}  (policy_id {found.policy.policy_id})")
+            if found.policy is None and RISK in targets:
+                _say_why(trace, chosen, targets[RISK], delta, arm)
     if found.policy is None:
         raise typer.Exit(NOT_KEPT)
+
+
+def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
+    """Print what each signal could carry, on cases that the certificate does not need."""
+    from raglab.fusion import SIGNALS
+    from raglab.lab.fuse import signals_of
+    from raglab.lab.promises import diagnosis
+
+    pilot = any(case.split == "tune" for case in trace.cases)
+    seen = signals_of(trace.split("tune") if pilot else trace, policy, arm)
+    table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta)
+    typer.echo(
+        f"\nwhat each signal could carry for a risk of {alpha:g}, on {'split tune' if pilot else 'these cases'}:"
+    )
+    typer.echo(table.round(3).to_string(index=False, na_rep="–"))
 
 
 def check(

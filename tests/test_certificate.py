@@ -436,6 +436,10 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     assert told["certificate"]["promises"][1] == {
         "name": "missed_ambiguity_rate", "alpha": 0.1, "k": 0, "n": 0, "bound": None,
     }  # fmt: skip
+    plain = _run(*call, "-t", "hallucination_rate=0.0001", "-t", "missed_ambiguity_rate=0.1")  # the very same: no look
+    assert plain.exit_code == 3
+    assert "what each signal could carry for a risk of 0.0001" in plain.stdout
+    assert "top1_cosine" in plain.stdout
     assert _run(*call, "-t", "hallucination_rate").stderr.startswith("raglab: --target must be rate=highest")
     assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
 

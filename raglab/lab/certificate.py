@@ -236,13 +236,14 @@ def _notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tupl
         out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
         out.append("It holds only if no threshold and no fused gate of the policy was tuned or fitted on these cases.")
     wanted = targets.get("hallucination_rate", np.nan)
+    beside = " beside the other targets" if len(targets) > 1 else ""
     if made.chosen is None and near > wanted:
         out.append(
-            f"On the pilot a hallucination_rate of {near:g} beside the other targets looks within reach; certifying "
+            f"On the pilot a hallucination_rate of {near:g}{beside} looks within reach; certifying "
             "it on the same cases is a second look."
         )
     elif made.chosen is None and np.isnan(near) and "hallucination_rate" in targets:
-        out.append("On the pilot no hallucination_rate up to 0.5 looks within reach beside the other targets.")
+        out.append(f"On the pilot no hallucination_rate up to 0.5 looks within reach{beside}.")
     return tuple(out)
 
 
