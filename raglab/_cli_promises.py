@@ -114,12 +114,12 @@ def check(
 
     with refusals():
         certified = load_policy(policy)
+        where = corpus or cases.parent
         trace = (
-            load_trace(cases)
+            load_trace(cases, split)
             if cases.suffix == ".parquet"
-            else retrieved(certified, corpus or cases.parent, cases, encoder=encoder, reranker=reranker)
+            else retrieved(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
         )
-        trace = trace if split is None else trace.split(split)
         found = check_policy(certified, trace, again=again)
         if as_json:
             parts = {"verdict": found.verdict, "notes": found.notes, "targets": records(found.table)}

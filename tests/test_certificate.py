@@ -463,3 +463,21 @@ def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     assert (same.exit_code, "must see new cases" in same.stderr) == (1, True)
     assert _run("check", world / "c.yaml", "-c", world / "t.parquet", "--split", "certify", "--again").exit_code == 0
     assert _run("check", world / "p.yaml", "-c", world / "t.parquet").exit_code == 1
+
+
+@pytest.mark.slow
+def test_check_retrieves_new_questions_itself(certified: Policy, tmp_path: Path) -> None:
+    """From JSON lines beside their documents, with the settings that the certificate states; one split of them."""
+    for name, text in (("hull", "The excess for hull damage is 400 pounds."), ("cargo", "Cargo is covered at sea.")):
+        (tmp_path / f"{name}.md").write_text(f"# {name}\n\n{text}\n", encoding="utf-8")
+    asked = [("1", "What is the excess for hull damage?", "report"), ("2", "Is cargo covered at sea?", "tune")]
+    lines = [{"id": n, "query": query, "expect_status": "ok", "split": split} for n, query, split in asked]
+    (tmp_path / "new.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
+    rows = dict(certified.certificate or {}) | {"retrieval": {"fetch_k": 2, "rerank_k": 2}}
+    certified.replace("certificate", rows).save(tmp_path / "c.yaml")
+    done = _run("check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "report", "--json")
+    told = json.loads(done.stdout)
+    assert (done.exit_code, told["verdict"]) == (4, "open"), done.output
+    assert told["targets"][0]["n"] <= 1
+    absent = _run("check", tmp_path / "c.yaml", "--cases", tmp_path / "new.jsonl", "--split", "certify")
+    assert (absent.exit_code, "at least one case" in absent.stderr) == (1, True)

@@ -90,19 +90,30 @@ def retest(
 
 
 def retrieved(
-    policy: Policy, corpus: Path, cases: Path, *, encoder: str | None = None, reranker: str | None = None
+    policy: Policy,
+    corpus: Path,
+    cases: Path,
+    *,
+    split: str | None = None,
+    encoder: str | None = None,
+    reranker: str | None = None,
 ) -> Trace:
     """Trace of new cases, retrieved with the settings that the certificate states.
 
     Args:
-      encoder, reranker: by name or path; the bundled model and late interaction where not given.
+      split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
+        given.
+
+    Raises:
+      ValueError: the policy holds no certificate, or no case is of the split.
     """
     certificate = _certificate(policy)
     own = dict(certificate.get("retrieval", {}))
     settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k") if name in own}
     arms = (str(certificate.get("arm", "hybrid")),)
+    asked = [case for case in load_cases(cases) if split in {None, case.split}]
     return build_trace(
-        load_corpus(corpus), load_cases(cases), policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
+        load_corpus(corpus), asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
     )
 
 
