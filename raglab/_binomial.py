@@ -60,7 +60,7 @@ def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
       >>> round(float(upper_bound(0, 22)), 3)
       0.099
     """
-    return clopper_pearson(k, n, 1.0 - 2.0 * _error(delta)).high
+    return clopper_pearson(k, n, 1.0 - 2.0 * check_delta(delta)).high
 
 
 def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
@@ -88,7 +88,8 @@ def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
     return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
 
 
-def _error(delta: float) -> float:
+def check_delta(delta: float) -> float:
+    """The error of a one-sided bound as it came; one that means nothing is refused."""
     if not 0.0 < delta < 0.5:
         msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives a bound at 90 % confidence."
         raise ValueError(msg)

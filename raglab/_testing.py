@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.metrics import binomial_p, upper_bound
+from raglab.metrics import binomial_p, check_delta, upper_bound
 from raglab.values import Floats, Ints
 
 
@@ -175,6 +175,4 @@ def check_levels(alpha: float, delta: float) -> None:
     if not 0.0 < alpha < 1.0:
         msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
         raise ValueError(msg)
-    if not 0.0 < delta < 0.5:
-        msg = f"delta must be in (0, 0.5), got {delta}; 0.1 certifies at 90 % confidence."
-        raise ValueError(msg)
+    check_delta(delta)

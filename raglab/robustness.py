@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.metrics import clopper_pearson, upper_bound
+from raglab.metrics import check_delta, clopper_pearson, upper_bound
 from raglab.values import Status
 
 
@@ -203,9 +203,7 @@ def _shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64])
 
 def _possible(seen: Answers, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
     """Stop at counts that cannot be."""
-    if not 0.0 < delta < 0.5:
-        msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives bounds at 90 % confidence."
-        raise ValueError(msg)
+    check_delta(delta)
     answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
     for label, count, n, weight in zip(Status, answered, size, share, strict=True):
         if min(seen) < 0 or count > n:

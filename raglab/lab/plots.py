@@ -141,7 +141,7 @@ def label_by_decision(
       counts: [3, 3] in the order of `Status`. interval: of each share, [3, 3]; written below it.
       wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
     """
-    on = canvas.axes(ax, 4.4, 4.0)
+    on = canvas.axes(ax, 5.4, 4.0)
     total = counts.sum(axis=1, keepdims=True)
     share = counts / np.maximum(total, 1)
     size = 10 if interval is None else 9
