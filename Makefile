@@ -22,13 +22,14 @@ lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench.py
 	$(BIN)/python experiments/bench_calibration.py
+	$(BIN)/python experiments/bench_ask.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,test]"
 	@touch $(READY)
 
 clean:  ## everything that can be made again

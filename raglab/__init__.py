@@ -28,6 +28,17 @@ _HOME = {
     "save_cases": "raglab.store.qa",
     "trace_from_frame": "raglab.store.frames",
     "build_trace": "raglab.lab.build",
+    "record_answers": "raglab.lab.answers",
+    "answer_outcomes": "raglab.lab.calibrate",
+    "calibrate_answers": "raglab.lab.calibrate",
+    "build_index": "raglab.lab.live",
+    "Lab": "raglab.lab.live",
+    "ask": "raglab.lab.session",
+    "build_graph": "raglab.lab.graph",
+    "hits_frame": "raglab.lab.langchain",
+    "trace_from_langchain": "raglab.lab.langchain",
+    "compress": "raglab.answering.compress",
+    "Response": "raglab.lab.response",
     "decide": "raglab.replay",
     "sweep": "raglab.replay",
     "steps": "raglab.replay",
@@ -49,6 +60,7 @@ _HOME = {
     "RiskCoverageDisplay": "raglab.lab.displays",
     "ThresholdSweepDisplay": "raglab.lab.displays",
     "OutcomeTableDisplay": "raglab.lab.displays",
+    "DecisionBoundaryDisplay": "raglab.lab.boundary",
 }
 _MODULES = ("calibration", "certify", "fusion", "metrics", "robustness")  # the algebra, by its own names
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604 - names, all of them strings
@@ -59,7 +71,12 @@ if TYPE_CHECKING:
     from raglab import fusion as fusion
     from raglab import metrics as metrics
     from raglab import robustness as robustness
+    from raglab.answering.compress import compress as compress
+    from raglab.lab.answers import record_answers as record_answers
+    from raglab.lab.boundary import DecisionBoundaryDisplay as DecisionBoundaryDisplay
     from raglab.lab.build import build_trace as build_trace
+    from raglab.lab.calibrate import answer_outcomes as answer_outcomes
+    from raglab.lab.calibrate import calibrate_answers as calibrate_answers
     from raglab.lab.certificate import certify_policy as certify_policy
     from raglab.lab.check import check_policy as check_policy
     from raglab.lab.displays import OutcomeTableDisplay as OutcomeTableDisplay
@@ -69,9 +86,16 @@ if TYPE_CHECKING:
     from raglab.lab.fuse import compare_gates as compare_gates
     from raglab.lab.fuse import fuse as fuse
     from raglab.lab.goal import Goal as Goal
+    from raglab.lab.graph import build_graph as build_graph
     from raglab.lab.honest import honest as honest
+    from raglab.lab.langchain import hits_frame as hits_frame
+    from raglab.lab.langchain import trace_from_langchain as trace_from_langchain
+    from raglab.lab.live import Lab as Lab
+    from raglab.lab.live import build_index as build_index
     from raglab.lab.ranking import ranking as ranking
     from raglab.lab.report import write_report as write_report
+    from raglab.lab.response import Response as Response
+    from raglab.lab.session import ask as ask
     from raglab.lab.slices import slices as slices
     from raglab.lab.study import TuneResult as TuneResult
     from raglab.lab.study import tune as tune

@@ -12,6 +12,7 @@ from raglab.values import Floats, Status
 
 if TYPE_CHECKING:
     from raglab.decisions import Decisions
+    from raglab.policy import Thresholds
 
 
 class Check(NamedTuple):
@@ -168,6 +169,38 @@ def _chosen(said: Decisions, row: int) -> Iterator[Check]:
     margin = gates.confidence_margins(value, explicit, limits.confidence).confidence
     text = _told("confidence", value, name, _n(least), margin, limits.confidence.on)
     yield _check("confidence", "S2.8", value, least, margin, text)
+    if found.answered and said.generated(row):
+        yield from _answered(said, row, depth, slot)
+
+
+def _answered(said: Decisions, row: int, depth: int, slot: int) -> Iterator[Check]:
+    """Checks of the answer recorded for the chosen hits."""
+    found, answer = said.tables.evidence, said.answer(row)
+    value, support = float(found.generation[depth, slot, row]), float(found.support[depth, slot, row])
+    if answer is None:
+        return answer_checks(value, support, "", "no answer was recorded for these hits", said.limits)
+    return answer_checks(value, support, answer.claim, answer.refused, said.limits)
+
+
+def answer_checks(confidence: float, support: float, claim: str, refused: str, limits: Thresholds) -> Iterator[Check]:
+    """Checks of one answer: generation, support, hygiene.
+
+    Args:
+      confidence: calibrated, in [0, 1]. support: of the weakest claim, in [0, 1]. refused: why it may not leave, or ''.
+
+    Source: rules S2.10 to S2.13.
+    """
+    why = f"; {refused}" if refused else ""
+    least, margin = limits.generation.min_generation_confidence, gates.generation_margins(confidence, limits.generation)
+    on, name = limits.generation.on, "min_generation_confidence"
+    text = _told("generation confidence", confidence, name, _n(least), margin.generation, on)
+    missing = why if np.isnan(confidence) else ""
+    yield _check("generation", "S2.10", confidence, least, margin.generation, text + missing)
+    least, bound = limits.support.min_support, gates.support_margins(support, limits.support)
+    text = _told("support of the weakest claim", support, "min_support", _n(least), bound.support, limits.support.on)
+    yield _check("support", "S2.11", support, least, bound.support, f"{text}: {claim!r}" if claim else text + why)
+    held = float(bool(refused))
+    yield _check("hygiene", "S2.13", held, 0, -held, refused or "the answer is fit to leave")
 
 
 def _fused(said: Decisions, row: int, depth: int) -> Check:

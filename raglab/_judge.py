@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,6 +11,8 @@ from numpy.typing import NDArray
 from raglab import evidence as measure
 from raglab import resolver
 from raglab.values import Case, Trace
+
+AT_ONCE = 1 << 16  # hits of sets looked up at once
 
 
 def _expected(case: Case) -> tuple[str, ...]:
@@ -33,35 +36,58 @@ def judged(
     shown: Sequence[list[tuple[resolver.Option, ...]]],
 ) -> tuple[NDArray[np.uint8], NDArray[np.bool_], NDArray[np.float64]]:
     """Entities missing, expected sources found and keyword share of every slot, [B, S] each."""
-    named = [(chunk.file_name, chunk.shown) for chunk in trace.chunks]
     specs = [_expected(case) for case in cases]
+    sought = {source for spec in specs for source in spec}
+    named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
     source_mask = measure.bit_masks(specs, measure.positions(named), hit)
     every = _bits([case.expect_sources for case in cases], specs)
     some = _bits([case.expect_sources_any for case in cases], specs)
     asked = [measure.content_words(case.query) for case in cases]
     vocabulary = {word for row in asked for word in row}
-    texts = [[word for word in set(measure.words(chunk.text)) if word in vocabulary] for chunk in trace.chunks]
+    texts = [sorted(measure.word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
     word_mask = measure.bit_masks(asked, measure.positions(texts), hit)
     n_words = np.array([len(row) for row in asked], dtype=np.float64)
     least = np.array([case.min_sources for case in cases])
-    size, n_slots, _ = places.shape
-    missing = np.zeros((size, n_slots), dtype=np.uint8)
-    right = np.zeros((size, n_slots), dtype=bool)
-    share = np.ones((size, n_slots))
-    for slot in range(n_slots):
-        chosen = places[:, slot]
-        missing[:, slot] = np.bitwise_count(wanted & ~resolver.union_over(entity_mask, chosen))
-        found = resolver.union_over(source_mask, chosen)
-        right[:, slot] = ((found & every) == every) & ((some == 0) | ((found & some) != 0))
-        with np.errstate(invalid="ignore"):
-            share[:, slot] = np.bitwise_count(resolver.union_over(word_mask, chosen)) / n_words
-        if least.any():
-            pages = np.where(chosen >= 0, np.take_along_axis(page_key, np.maximum(chosen, 0), axis=1), -1)
-            distinct = (np.diff(np.sort(pages, axis=1), axis=1, prepend=-1) != 0).sum(axis=1)
-            right[:, slot] &= distinct >= least
+    missing = np.bitwise_count(wanted[:, None] & ~_unions(entity_mask, places)).astype(np.uint8)
+    found = _unions(source_mask, places)
+    right = (found & every[:, None]) == every[:, None]
+    right &= (some == 0)[:, None] | ((found & some[:, None]) != 0)
+    with np.errstate(invalid="ignore"):
+        share = np.bitwise_count(_unions(word_mask, places)) / n_words[:, None]
+    if least.any():
+        right &= _distinct(page_key, places) >= least[:, None]
     share[n_words == 0] = 1.0
     _expect_option(right, shown, cases, source_mask, every)
     return missing, right, share
+
+
+def _rows_at_once(places: NDArray[np.int64]) -> list[slice]:
+    """Parts of the batch whose sets of hits fit the cache of one core."""
+    step = max(1, AT_ONCE // max(1, places.shape[1] * places.shape[2]))
+    return [slice(start, start + step) for start in range(0, len(places), step)]
+
+
+def _taken(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDArray[Any]:  # noqa: ANN401 - a number
+    """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
+    taken = values[np.arange(len(values))[:, None, None], np.maximum(places, 0)]
+    return np.where(places >= 0, taken, nothing)
+
+
+def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Union of the bits of every slot's hits, [B, S]."""
+    out = np.zeros(places.shape[:2], dtype=np.uint64)
+    for rows in _rows_at_once(places):
+        out[rows] = np.bitwise_or.reduce(_taken(mask[rows], places[rows], np.uint64(0)), axis=2)
+    return out
+
+
+def _distinct(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many different keys every slot's hits have, [B, S]."""
+    out = np.zeros(places.shape[:2], dtype=np.int64)
+    for rows in _rows_at_once(places):
+        ordered = np.sort(_taken(key[rows], places[rows], -1), axis=2)
+        out[rows] = (np.diff(ordered, axis=2, prepend=-1) != 0).sum(axis=2)
+    return out
 
 
 def _expect_option(

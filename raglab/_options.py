@@ -45,6 +45,8 @@ def fill_entities(
     chosen = chosen.copy()
     lack = np.bitwise_count(wanted & ~union_over(mask, chosen)).astype(np.int64)
     rows = np.nonzero((lack > 0) & (chosen[:, 0] >= 0))[0]
+    if not len(rows):
+        return chosen
     full = chosen[rows, k - 1] >= 0
     keep = np.where(full, np.maximum(1, k - np.minimum(k - 1, np.maximum(1, lack[rows]))), k)
     part = np.where(np.arange(k) < keep[:, None], chosen[rows], -1)
@@ -53,6 +55,8 @@ def fill_entities(
     missing = wanted[rows] & ~union_over(bits, part)
     taken = np.where(part >= 0, np.take_along_axis(pages, np.maximum(part, 0), axis=1), -1)
     for place in range(mask.shape[1]):
+        if not missing.any():
+            break
         page = pages[:, place]
         adds = (count < k) & (page >= 0) & ((bits[:, place] & missing) != 0) & (taken != page[:, None]).all(axis=1)
         at = np.nonzero(adds)[0]

@@ -18,7 +18,8 @@ class Keys(NamedTuple):
     """Numbers of what each hit is of, [B, K], -1 where there is no hit.
 
     hit: chunk. file: file name. page: (file name, page), numbered in the order of `sources`. page_only: page.
-    core, sign: signature, without and (where asked for) with vendor and version. text: text.
+    core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it has a tag, bool.
+    text: text.
     """
 
     hit: NDArray[np.int64]
@@ -27,6 +28,7 @@ class Keys(NamedTuple):
     page_only: NDArray[np.int64]
     core: NDArray[np.int64]
     sign: NDArray[np.int64]
+    tagged: NDArray[np.bool_]
     text: NDArray[np.int64]
     sources: list[tuple[str, str]]
 
@@ -45,10 +47,12 @@ def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict:
     keys = [(one.file_name, one.page_shown) for one in chunks]
     sources = sorted(set(keys))
     place = {key: number for number, key in enumerate(sources)}
-    core, sign = (
-        by_hit(_numbered([resolver.signature(one.tags, one.file_name, strict=with_all) for one in chunks]))
-        for with_all in (False, strict)
-    )
+    signatures = [resolver.signature(one.tags, one.file_name, strict=False) for one in chunks]
+    core = by_hit(_numbered(signatures))
+    tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
+    sign = core
+    if strict:
+        sign = by_hit(_numbered([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
     return Keys(
         hit,
         by_hit(_numbered([key[0] for key in keys])),
@@ -56,6 +60,7 @@ def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict:
         by_hit(_numbered([key[1] for key in keys])),
         core,
         sign,
+        tagged,
         by_hit(_numbered([one.text for one in chunks])),
         sources,
     )
@@ -76,19 +81,23 @@ def by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> ND
     return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
 
 
-def chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> list[NDArray[np.int64]]:
-    """First k in the order wanted among the n nearest hits, for n = 0 … K."""
-    width = hit.shape[1]
+def chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+    """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
+
+    The k least positions of every prefix at once: what a prefix's least displaces competes for its second, and so on.
+    """
+    size, width = hit.shape
     position = np.empty_like(order)
     np.put_along_axis(position, np.ascontiguousarray(order), np.broadcast_to(np.arange(width), order.shape), axis=1)
-    best = np.full((len(hit), k), width, dtype=np.int64)
-    out = [np.full((len(hit), k), -1, dtype=np.int64)]
-    padded = np.append(order, np.full((len(hit), 1), -1), axis=1)
-    for n in range(width):
-        entry = np.where(hit[:, n] >= 0, position[:, n], width)
-        best = np.sort(np.append(best, entry[:, None], axis=1), axis=1)[:, :k]
-        out.append(np.take_along_axis(padded, best, axis=1))
-    return out
+    entry = np.where(hit >= 0, position, width)
+    best = np.full((size, width + 1, k), width, dtype=np.int64)
+    for level in range(min(k, width)):
+        least = np.minimum.accumulate(entry, axis=1)
+        best[:, 1:, level] = least
+        before = np.concatenate([np.full((size, 1), width), least[:, :-1]], axis=1)
+        entry = np.maximum(entry, before)
+    padded = np.append(order, np.full((size, 1), -1), axis=1)
+    return np.take_along_axis(padded, best.reshape(size, -1), axis=1).reshape(best.shape)
 
 
 def agree(keys: Keys, chunks: Sequence[Chunk]) -> NDArray[np.bool_]:
@@ -98,13 +107,10 @@ def agree(keys: Keys, chunks: Sequence[Chunk]) -> NDArray[np.bool_]:
         return np.zeros(len(hit), dtype=bool)
     source = np.append(_numbered([chunk.source for chunk in chunks]), -1)
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
-    tagged = np.array(
-        [not resolver.is_fallback(resolver.signature(c.tags, c.file_name, strict=False)) for c in chunks] + [False]
-    )
     first, second = hit[:, 0], hit[:, 1]
     both = (first >= 0) & (second >= 0)
     near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= NEAR_PAGES)
-    return both & (near | ((core[:, 0] == core[:, 1]) & tagged[first]))
+    return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
 
 
 def options_of(
@@ -150,6 +156,16 @@ def shown_places(found: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
 
 
 def stacked(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Sets of places of different widths as one array, [B, S, most], -1 at the end."""
-    most = max(part.shape[1] for part in parts)
-    return np.stack([np.pad(part, ((0, 0), (0, most - part.shape[1])), constant_values=-1) for part in parts], axis=1)
+    """Sets of places of different widths as one array, [B, S, most], -1 at the end.
+
+    Args:
+      parts: [B, s, width] or, of one set, [B, width].
+    """
+    whole = [part if part.ndim == 3 else part[:, None] for part in parts]
+    sizes = [part.shape[1] for part in whole]
+    out = np.full((len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64)
+    start = 0
+    for part, size in zip(whole, sizes, strict=True):
+        out[:, start : start + size, : part.shape[2]] = part
+        start += size
+    return out

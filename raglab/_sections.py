@@ -133,6 +133,43 @@ class Refine(_Section):
     refine_on_refusal: bool
 
 
+class Calibration(Polyline):
+    """What a generator's own confidence is worth: probability of being right, through knots, flat beyond its ends."""
+
+    fitted_on: StrictStr | None = None
+
+    @model_validator(mode="after")
+    def _probability(self) -> Self:
+        if not all(0.0 <= value <= 1.0 for value in self.y):
+            msg = "y must lie in [0, 1], it is a probability; fit the calibration again"
+            raise ValueError(msg)
+        return self
+
+
+class Strategy(_Section):
+    """Rules S4.1, S4.7: the arm that answers live, and what makes arms available."""
+
+    arm: Literal["hybrid", "iterative", "graph", "table", "dense", "bm25", "router"]
+    min_graph: Share
+    min_table: Share
+    min_complexity: Share
+
+
+class Generation(_Section):
+    """Rule S2.10."""
+
+    enabled: bool
+    min_generation_confidence: Share
+    calibration: Calibration | None
+
+
+class Support(_Section):
+    """Rule S2.11."""
+
+    enabled: bool
+    min_support: Share
+
+
 class Resolver(_Section):
     """Rules S3.1 to S3.5."""
 

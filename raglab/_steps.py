@@ -36,6 +36,8 @@ SWEPT: dict[str, Swept] = {
     "confidence.tau_default": Swept(("confidence", "tau_default"), "floor", 0.0, 100.0),
     "confidence.tau_explicit": Swept(("confidence", "tau_explicit"), "floor", 0.0, 100.0),
     "fused.min_fused": Swept(("fused", "min_fused"), "floor", 0.0, 1.0),
+    "generation.min_generation_confidence": Swept(("generation", "min_generation_confidence"), "floor", 0.0, 1.0),
+    "support.min_support": Swept(("support", "min_support"), "floor", 0.0, 1.0),
     "resolver.min_group_gap": Swept(("rules", "min_group_gap"), "floor", 0.0, 4.0),
     "resolver.min_sig_sim": Swept(("rules", "min_sig_sim"), "floor", -1.0, 1.0),
     "resolver.min_sig_sim_gap": Swept(("rules", "min_sig_sim_gap"), "floor", 0.0, 2.0),
@@ -68,6 +70,8 @@ def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDAr
     if path == "density.min_keep":
         counts = np.arange(1.0, found.l2.shape[1] + 1.0)
         return np.broadcast_to(counts[:, None], found.l2.shape[1:])
+    if path in {"generation.min_generation_confidence", "support.min_support"}:
+        return _distinct(getattr(found, SWEPT[path].fields[0])[depth])
     single: dict[str, Any] = {
         "gap.min_gap": lambda: found.gap[depth],
         "similarity.min_similarity": lambda: found.top1[depth],
@@ -85,6 +89,15 @@ def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDAr
         "resolver.min_anchor_sim_gap": "gap_anchor",
     }[path]
     return np.stack([getattr(found.all, name)[depth], getattr(found.tied, name)[depth]])
+
+
+def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each column's values once, ascending, NaN at the end, [most, Q]."""
+    ordered = np.sort(values, axis=0)
+    repeated = np.zeros(ordered.shape, dtype=bool)
+    repeated[1:] = ordered[1:] == ordered[:-1]
+    found: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
+    return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
 
 
 def codes_by_piece(

@@ -7,7 +7,7 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from raglab import evidence as measure
 from raglab import fusion, resolver
 from raglab._judge import judged
 from raglab._places import agree, by_rank, chosen_by_count, keys_of, options_of, order_of_arm, shown_places, stacked
+from raglab._recorded import places_of, recorded
 from raglab.policy import Structure
 from raglab.values import Hits, PatternHits, Status, Trace, each
 
@@ -40,7 +41,8 @@ class Evidence(NamedTuple):
     all, tied: the contest among all groups, and among those tied on entities. l2 [D, K, Q].
     top_rerank, top_hybrid [k, D, Q]: scores of the first hits in the arm's order. signals [S, D, Q]: in the order of
     `fusion.SIGNALS`. fused: probability of the structure's model, NaN without one. missing, right, share
-    [D, S, Q]: entities not covered, expected sources found, keyword share, by slot.
+    [D, S, Q]: entities not covered, expected sources found, keyword share, by slot. answered: whether the trace holds
+    answers. generation, support, unfit [D, S, Q]: of the answer recorded for a slot, no slots where there are none.
     """
 
     words: NDArray[np.int64]
@@ -73,6 +75,10 @@ class Evidence(NamedTuple):
     missing: NDArray[np.uint8]
     right: NDArray[np.bool_]
     share: NDArray[np.float64]
+    answered: bool
+    generation: NDArray[np.float64]
+    support: NDArray[np.float64]
+    unfit: NDArray[np.bool_]
     rank_order: bool
     final_k: int
 
@@ -152,11 +158,10 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     options_all = options_of(groups, everyone, in_number, keys, flat.l2, size)
     options_tied = options_of(groups, tied, tied_order, keys, flat.l2, size, options_all)
     shown = (options_all, options_tied)
-    places = stacked([*chosen_by_count(order, hit, k), *by_winner, *map(shown_places, shown)])
+    places = stacked([chosen_by_count(order, hit, k), *by_winner, *map(shown_places, shown)])
     must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
     missing, right, share = judged(places, entity_mask, must_cover, tiled, trace, hit, keys.page, shown)
     shape = (depths, n_cases)
-    slots = (depths, n_cases, places.shape[1])
     reranked = (flat.rank >= 0) & (flat.rank < flat.n_reranked[:, None])
     counts = hits_of.counts.astype(np.int64)
     degenerate = measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked)
@@ -164,6 +169,10 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
     gap = np.abs(flat.l2[:, 1] - flat.l2[:, 0]) if width >= 2 else np.full(len(hit), np.nan)
     signals = _signals(flat, of_arm, (top_rerank, top_hybrid, degenerate), gap, of_all, share[:, width])
     signals = signals.reshape(-1, *shape)
+
+    def by_slot(table: NDArray[Any]) -> NDArray[Any]:
+        return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
+
     found_evidence = Evidence(
         words=np.array([len(case.query.split()) for case in cases], dtype=np.int64),
         denied=counts[:, 0],
@@ -192,13 +201,37 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         tied=resolver.shaped(of_tied, shape),
         n_options_all=np.array([len(found) for found in options_all]).reshape(shape),
         n_options_tied=np.array([len(found) for found in options_tied]).reshape(shape),
-        missing=np.ascontiguousarray(missing.reshape(slots).transpose(0, 2, 1)),
-        right=np.ascontiguousarray(right.reshape(slots).transpose(0, 2, 1)),
-        share=np.ascontiguousarray(share.reshape(slots).transpose(0, 2, 1)),
+        missing=by_slot(missing),
+        right=by_slot(right),
+        share=by_slot(share),
+        answered=False,
+        generation=np.empty((depths, 0, n_cases)),
+        support=np.empty((depths, 0, n_cases)),
+        unfit=np.empty((depths, 0, n_cases), dtype=bool),
         rank_order=structure.order == "rank",
         final_k=k,
     )
-    return Tables(arm, found_evidence, ChosenHits(places, options_all, options_tied, keys.sources), hits_of)
+    chosen = ChosenHits(places, options_all, options_tied, keys.sources)
+    return with_answers(Tables(arm, found_evidence, chosen, hits_of), trace, structure)
+
+
+def with_answers(measured: Tables, trace: Trace, structure: Structure) -> Tables:
+    """Tables with what the trace's answers say of every slot; as they are where it holds none."""
+    if trace.answers is None:
+        return measured
+    at, places, found = trace.arm(measured.arm), measured.chosen.places, measured.evidence
+    depths, n_cases = found.n_hits.shape
+    hit = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
+    said = recorded(trace.answers, places_of(trace.answers), at, places, hit, n_cases, structure.calibration)
+
+    def by_slot(table: NDArray[Any]) -> NDArray[Any]:
+        return np.ascontiguousarray(table.reshape(depths, n_cases, -1).transpose(0, 2, 1))
+
+    told = [by_slot(table) for table in said]
+    generation, support, unfit = told
+    return measured._replace(
+        evidence=found._replace(answered=True, generation=generation, support=support, unfit=unfit)
+    )
 
 
 def _signals(

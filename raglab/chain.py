@@ -1,4 +1,4 @@
-"""The gates in their order: evidence and thresholds in, one outcome per policy and case out (rules S2.9, S2.12)."""
+"""The gates in their order: evidence and thresholds in, one outcome per policy and case out (rules S2.9 to S2.13)."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ STAGES: tuple[tuple[str, Status], ...] = (
     ("similarity", Status.refuse),
     ("fused", Status.refuse),
     ("confidence", Status.refuse),
+    ("generation", Status.refuse),
+    ("support", Status.refuse),
+    ("hygiene", Status.refuse),
     ("overview", Status.ambiguous),
     ("options", Status.ambiguous),
     ("gap", Status.ok),
@@ -38,6 +41,7 @@ STAGES: tuple[tuple[str, Status], ...] = (
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
 FIRST_OK = STAGE["gap"]
+ON_ANSWER = ("generation", "support", "hygiene")  # they judge the answer, not the hits
 
 
 def _slot_table() -> NDArray[np.int16]:
@@ -199,8 +203,57 @@ def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int,
 def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array of bools
     """Whether another try is made after a depth: its confidence is too low, or it refuses and that counts as such."""
     return (STATUS_OF[seen.stage] == Status.refuse) & (
-        np.equal(seen.stage, STAGE["confidence"]) | limits.refine_on_refusal
+        np.equal(seen.stage, STAGE["confidence"]) | limits.refine.on_refusal
     )
+
+
+def looped(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple[Outcome, NDArray[np.bool_]]:
+    """Outcome of retrieval, depth by depth, and whether the loop would go on past the last depth that was measured.
+
+    Source: rule S2.9.
+    """
+    last = one_depth(found, limits, 0, shape)
+    stage, slot = last.stage.copy(), last.slot.copy()
+    depth = np.zeros(shape, dtype=np.int8)
+    change: Any = np.inf
+    going: Any = True
+    for step in range(1, found.l2.shape[0] + 1):
+        margins = gates.refine_margins(step, change, limits.refine)
+        going = going & refines(last, limits) & ~gates.fires(margins)
+        if step == found.l2.shape[0] or not going.any():
+            break
+        now = one_depth(found, limits, step, shape)
+        np.copyto(stage, now.stage, where=going)
+        np.copyto(slot, now.slot, where=going)
+        np.copyto(depth, step, where=going, casting="unsafe")
+        change = np.abs(now.confidence - last.confidence)
+        last = now
+    return Outcome(stage, slot, depth), np.broadcast_to(going, shape)
+
+
+def goes_on(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
+    """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
+    shape = (np.size(limits.refine.max_depth), len(found.label))
+    _, going = looped(found, limits, shape)
+    on: NDArray[np.bool_] = going & np.logical_not(gates.fires(domain(found, limits)))
+    return on
+
+
+def _generated(found: Evidence, limits: Thresholds, said: Outcome) -> None:
+    """Put in what the gates on the answer say, where retrieval answers and answers were recorded (S2.10 to S2.13)."""
+    ready = said.stage >= FIRST_OK
+
+    def of(table: NDArray[Any]) -> NDArray[Any]:
+        if len(table) == 1:
+            return at_slot(table[0], said.slot)
+        every: NDArray[Any] = table[said.depth, said.slot.astype(np.intp), np.arange(table.shape[2])]
+        return every
+
+    generation = gates.generation_margins(of(found.generation), limits.generation)
+    support = gates.support_margins(of(found.support), limits.support)
+    _put(said.stage, STAGE["hygiene"], of(found.unfit) & ready)
+    _put(said.stage, STAGE["support"], gates.fires(support) & ready)
+    _put(said.stage, STAGE["generation"], gates.fires(generation) & ready)
 
 
 def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
@@ -211,24 +264,13 @@ def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outc
 
     Source: rules S2.9, S2.12.
     """
-    last = one_depth(found, limits, 0, shape)
-    stage, slot = last.stage.copy(), last.slot.copy()
-    depth = np.zeros(shape, dtype=np.int8)
-    going: Any = True
-    for step in range(1, found.l2.shape[0]):
-        going = going & refines(last, limits) & np.greater_equal(limits.max_depth, step)
-        if not going.any():
-            break
-        now = one_depth(found, limits, step, shape)
-        np.copyto(stage, now.stage, where=going)
-        np.copyto(slot, now.slot, where=going)
-        np.copyto(depth, step, where=going, casting="unsafe")
-        going = going & ~np.less(np.abs(now.confidence - last.confidence), limits.epsilon)
-        last = now
+    said, _ = looped(found, limits, shape)
+    if found.answered:
+        _generated(found, limits, said)
     text = domain(found, limits)
     for name, margin in (("allow", text.allow), ("deny", text.deny), ("empty_query", text.query)):
         fired = gates.fires((margin,))
-        _put(stage, STAGE[name], fired)
-        _put(slot, 0, fired)
-        _put(depth, 0, fired)
-    return Outcome(stage, slot, depth)
+        _put(said.stage, STAGE[name], fired)
+        _put(said.slot, 0, fired)
+        _put(said.depth, 0, fired)
+    return said

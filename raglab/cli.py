@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from raglab import _cli_ask as live
 from raglab import _cli_promises as promises
 from raglab._cli import (
     Arm,
@@ -45,19 +46,22 @@ app = typer.Typer(
 @app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
 def trace(
     corpus: Annotated[
-        Path, typer.Argument(help="Folder of Markdown, text or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
+        Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
     cases: Annotated[
         Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
     ] = None,
     policy: PolicyPath = None,
-    arm: Annotated[list[str] | None, typer.Option(help="Strategy: hybrid, dense, bm25; repeat for several.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(help="Arm: hybrid, iterative, graph, table, dense, bm25; repeat.")
+    ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
     fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
+    max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -81,6 +85,7 @@ def trace(
             index=index,
             fetch_k=fetch_k,
             rerank_k=rerank_k,
+            max_depth=max_depth,
         )
         where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
         table = ranking(made)
@@ -227,8 +232,7 @@ def report(
 
     with refusals():
         chosen = load_policy(policy)
-        base = load_policy(incumbent) if incumbent is not None else published(chosen)
-        policies = {"defaults": base}
+        policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published(chosen))}
         if chosen.policy_id != base.policy_id:
             policies["tuned"] = chosen
         policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
@@ -285,12 +289,12 @@ def demo(
         typer.echo("JupyterLab:  make lab")
 
 
-app.command(epilog="Example: raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml")(
-    promises.fuse
-)
-app.command(
-    epilog="Example: raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"
-)(promises.certify)
-app.command(epilog="Example: raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report")(
-    promises.check
-)
+for command, example in (
+    (live.index, "raglab index datasets/broker --out out/index"),
+    (live.ask, "raglab ask out/index 'Who is the loss payee of Whitcombe?' -p datasets/broker/policy.yaml"),
+    (live.support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
+    (promises.fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
+    (promises.certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),
+    (promises.check, "raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report"),
+):
+    app.command(epilog=f"Example: {example}")(command)

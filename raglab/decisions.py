@@ -10,6 +10,7 @@ import numpy as np
 
 from raglab import chain, gates, resolver
 from raglab._explain import Check, checks, reason
+from raglab._recorded import Answer, Key, answer_at, places_of
 from raglab._tables import Tables
 from raglab.policy import Policy, Thresholds
 from raglab.values import Status, Trace
@@ -17,6 +18,7 @@ from raglab.values import Status, Trace
 if TYPE_CHECKING:
     import pandas as pd
 
+_GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)
 GATE_OF = {
     "empty_query": "domain",
     "deny": "domain",
@@ -147,6 +149,38 @@ class Decisions:
             for found in self._found(row)
         )
 
+    def generated(self, row: int) -> bool:
+        """Whether retrieval lets a case through to generation."""
+        return int(self.outcome.stage[row]) in _GENERATED
+
+    def route(self, row: int) -> str | None:
+        """`synthesize` where the confidence suffices, `refine` where the hits refuse, None where neither is asked.
+
+        Source: rule S2.8.
+        """
+        if self.generated(row):
+            return "synthesize"
+        refused = self.status[row] == Status.refuse and GATE_OF.get(self.stage(row)) != "domain"
+        return "refine" if refused else None
+
+    def answer(self, row: int) -> Answer | None:
+        """Answer recorded for the hits that a case's retrieval chose, None where there is none."""
+        said = self.trace.answers
+        if said is None or not self.generated(row):
+            return None
+        place = (row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.in_slot(row))
+        number = self._answers.get(place)
+        return None if number is None else answer_at(said, number)
+
+    def in_slot(self, row: int) -> tuple[int, ...]:
+        """Chunks that a case's decision rests on, whatever it is, in order."""
+        slot = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        return tuple(self._chunk(row, int(place)) for place in slot if place >= 0)
+
+    @cached_property
+    def _answers(self) -> dict[Key, int]:
+        return {} if self.trace.answers is None else places_of(self.trace.answers)
+
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that the hits of a case's slot do not carry."""
         seen = self.tables.pattern_hits
@@ -196,6 +230,7 @@ class Decisions:
                     "stage": stage,
                     "reason": self.reason(row),
                     "confidence": float(confidence[row]),
+                    "answer": said.text if (said := self.answer(row)) and self.status[row] == Status.ok else None,
                     "sources": list(sources),
                     "options": [[f"{name}#{page}" for name, page in option.sources] for option in self._options(row)],
                     "warnings": self.warnings(row),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from raglab.values import Case, Chunk, PatternHits
 
 BITS = 64
+_WORD = re.compile(r"[^\W_]+")
 Pattern = str | Sequence[str]
 
 # Function words of English and French: they say nothing about what a question is about (rule S2.7).
@@ -99,10 +101,23 @@ def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[s
     return tuple(name for name, aliases in entities.items() if any(matches(alias, text) for alias in aliases))
 
 
-def pattern_hits(cases: Sequence[Case], chunks: Sequence[Chunk], patterns: Patterns) -> PatternHits:
+def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
+    """Entities of each chunk: those that its metadata states and those that its text names (rule S2.5)."""
+    return tuple(tuple(dict.fromkeys((*chunk.entities, *entities_in(chunk.text, names)))) for chunk in chunks)
+
+
+def pattern_hits(
+    cases: Sequence[Case],
+    chunks: Sequence[Chunk],
+    patterns: Patterns,
+    named: tuple[tuple[str, ...], ...] | None = None,
+) -> PatternHits:
     """What the patterns hit in queries and chunks.
 
-    A chunk's entities are those its metadata states and those its text names (rules S0.6, S2.5).
+    Args:
+      named: entities of the chunks, where they are known already.
+
+    Source: rule S0.6.
     """
     counts = np.zeros((len(cases), len(COUNTED)), dtype=np.int32)
     for column, name in enumerate(COUNTED):
@@ -113,9 +128,7 @@ def pattern_hits(cases: Sequence[Case], chunks: Sequence[Chunk], patterns: Patte
         patterns_hash=patterns_hash(patterns),
         counts=counts,
         query_entities=tuple(entities_in(case.query, names) for case in cases),
-        chunk_entities=tuple(
-            tuple(dict.fromkeys((*chunk.entities, *entities_in(chunk.text, names)))) for chunk in chunks
-        ),
+        chunk_entities=chunk_entities(chunks, names) if named is None else named,
     )
 
 
@@ -126,8 +139,13 @@ def words(text: str) -> list[str]:
       >>> words("Quel est l'excess? £1,000")
       ['quel', 'est', 'l', 'excess', '1', '000']
     """
-    folded = unicodedata.normalize("NFC", text).casefold()
-    return "".join(c if c.isalnum() else " " for c in folded).split()
+    return _WORD.findall(unicodedata.normalize("NFC", text).casefold())
+
+
+@lru_cache(maxsize=1 << 16)
+def word_set(text: str) -> frozenset[str]:
+    """Distinct words of a text, kept for the passages that are asked about again."""
+    return frozenset(words(text))
 
 
 def content_words(text: str) -> tuple[str, ...]:

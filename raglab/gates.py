@@ -1,4 +1,4 @@
-"""Gates on evidence: measurements and thresholds in, signed headroom ("margins") out (rules S2.1 to S2.8).
+"""Gates on evidence: measurements and thresholds in, signed headroom ("margins") out (rules S2.1 to S2.11).
 
 A margin is >= 0 where the gate passes. The verdict of a sweep and the explanation of one case read
 the same margins, so they cannot disagree. Thresholds are scalars, or arrays that broadcast against
@@ -7,17 +7,83 @@ the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab._answer_gates import (
+    ConfidenceMargins,
+    ConfidenceThresholds,
+    FusedMargins,
+    FusedThresholds,
+    GenerationMargins,
+    GenerationThresholds,
+    IntentMargins,
+    IntentThresholds,
+    RefineMargins,
+    RefineThresholds,
+    SupportMargins,
+    SupportThresholds,
+    confidence_margins,
+    fused_margins,
+    generation_margins,
+    intent_margins,
+    reaches,
+    refine_margins,
+    support_margins,
+)
+from raglab._margins import Margins, Verdict, explain, fires, headroom
 from raglab.values import Bools, Floats, Ints
 
+__all__ = [
+    "ConfidenceMargins",
+    "ConfidenceThresholds",
+    "CoverageMargins",
+    "DensityMargins",
+    "DensityThresholds",
+    "DomainMargins",
+    "FusedMargins",
+    "FusedThresholds",
+    "GapMargins",
+    "GapThresholds",
+    "GenerationMargins",
+    "GenerationThresholds",
+    "IntentMargins",
+    "IntentThresholds",
+    "L2Margins",
+    "L2Thresholds",
+    "Margins",
+    "RefineMargins",
+    "RefineThresholds",
+    "SimilarityMargins",
+    "SimilarityThresholds",
+    "SufficiencyMargins",
+    "SufficiencyThresholds",
+    "SupportMargins",
+    "SupportThresholds",
+    "Verdict",
+    "confidence_margins",
+    "coverage_margins",
+    "density_margins",
+    "domain_margins",
+    "explain",
+    "fires",
+    "fused_margins",
+    "gap_margins",
+    "generation_margins",
+    "intent_margins",
+    "l2_cut",
+    "l2_margins",
+    "n_relevant",
+    "reaches",
+    "refine_margins",
+    "similarity_margins",
+    "sufficiency_margins",
+    "support_margins",
+]
+
 AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
-Margins: TypeAlias = tuple[Floats, ...]
 
 
 class DomainMargins(NamedTuple):
@@ -100,46 +166,6 @@ class SufficiencyMargins(NamedTuple):
     sufficiency: Floats
 
 
-class ConfidenceThresholds(NamedTuple):
-    """tau_default, tau_explicit: least confidence, 0 to 100, without and with documents named by the user."""
-
-    tau_default: Floats
-    tau_explicit: Floats
-    on: Bools = True
-
-
-class ConfidenceMargins(NamedTuple):
-    """Headroom of rule S2.8, confidence points."""
-
-    confidence: Floats
-
-
-class FusedThresholds(NamedTuple):
-    """min_fused: least probability of being right, in [0, 1]."""
-
-    min_fused: Floats
-    on: Bools = True
-
-
-class FusedMargins(NamedTuple):
-    """Headroom of rule S2.14, probability."""
-
-    fused: Floats
-
-
-class Verdict(NamedTuple):
-    """What a gate says of one case: whether it fires, which check is tightest, with what headroom."""
-
-    fired: bool
-    check: str
-    margin: float
-
-
-def _headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
-    margin = np.subtract(value, threshold)
-    return margin if np.all(on) else np.where(on, margin, np.inf)
-
-
 def domain_margins(
     n_words: Ints, n_denied: Ints, n_allowed: Ints, needs_allowed: Bools, on: Bools = True
 ) -> DomainMargins:
@@ -158,8 +184,8 @@ def domain_margins(
     """
     return DomainMargins(
         query=np.subtract(n_words, 1.0),
-        deny=_headroom(0.0, np.asarray(n_denied, dtype=np.float64), on),
-        allow=_headroom(n_allowed, np.where(needs_allowed, 1.0, 0.0), on),
+        deny=headroom(0.0, np.asarray(n_denied, dtype=np.float64), on),
+        allow=headroom(n_allowed, np.where(needs_allowed, 1.0, 0.0), on),
     )
 
 
@@ -215,7 +241,7 @@ def density_margins(n_relevant: Ints, thresholds: DensityThresholds) -> DensityM
 
     Source: rule S2.3.
     """
-    return DensityMargins(density=_headroom(n_relevant, thresholds.min_keep, thresholds.on))
+    return DensityMargins(density=headroom(n_relevant, thresholds.min_keep, thresholds.on))
 
 
 def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GapThresholds) -> GapMargins:
@@ -227,7 +253,7 @@ def gap_margins(gap: Floats, n_relevant: Ints, agree: Bools, thresholds: GapThre
 
     Source: rule S2.4.
     """
-    margin = _headroom(gap, thresholds.min_gap, thresholds.on)
+    margin = headroom(gap, thresholds.min_gap, thresholds.on)
     return GapMargins(gap=np.where(np.less(n_relevant, 2) | agree, np.inf, margin))
 
 
@@ -236,7 +262,7 @@ def coverage_margins(n_missing: Ints, on: Bools = True) -> CoverageMargins:
 
     Source: rule S2.5.
     """
-    return CoverageMargins(coverage=_headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
+    return CoverageMargins(coverage=headroom(0.0, np.asarray(n_missing, dtype=np.float64), on))
 
 
 def similarity_margins(top1: Floats, thresholds: SimilarityThresholds) -> SimilarityMargins:
@@ -251,7 +277,7 @@ def similarity_margins(top1: Floats, thresholds: SimilarityThresholds) -> Simila
       >>> explain(similarity_margins(0.62, SimilarityThresholds(0.70)))
       Verdict(fired=True, check='similarity', margin=-0.07999999999999996)
     """
-    return SimilarityMargins(similarity=_headroom(top1, thresholds.min_similarity, thresholds.on))
+    return SimilarityMargins(similarity=headroom(top1, thresholds.min_similarity, thresholds.on))
 
 
 def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> SufficiencyMargins:
@@ -259,41 +285,4 @@ def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> Suf
 
     Source: ADR-004, gate 2 (rule S2.7).
     """
-    return SufficiencyMargins(sufficiency=_headroom(share, thresholds.min_keyword_share, thresholds.on))
-
-
-def confidence_margins(confidence: Floats, explicit: Bools, thresholds: ConfidenceThresholds) -> ConfidenceMargins:
-    """Headroom of the retrieval confidence above tau.
-
-    Args:
-      confidence: 0 to 100, [...]. explicit: whether the user named documents, [...].
-
-    Source: confidence heuristics, section 5 (rule S2.8).
-
-    Example:
-      >>> explain(confidence_margins(34.0, True, ConfidenceThresholds(40.0, 30.0)))
-      Verdict(fired=False, check='confidence', margin=4.0)
-    """
-    tau = np.where(explicit, thresholds.tau_explicit, thresholds.tau_default)
-    return ConfidenceMargins(confidence=_headroom(confidence, tau, thresholds.on))
-
-
-def fused_margins(probability: Floats, thresholds: FusedThresholds) -> FusedMargins:
-    """Headroom of the fused probability of being right.
-
-    Source: rule S2.14.
-    """
-    return FusedMargins(fused=_headroom(probability, thresholds.min_fused, thresholds.on))
-
-
-def fires(margins: Margins) -> Bools:
-    """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it."""
-    return np.logical_not(np.greater_equal(reduce(np.minimum, margins), 0.0))
-
-
-def explain(margins: Margins) -> Verdict:
-    """Verdict of one case, from the margins of scalars: the tightest check and its headroom."""
-    named: Mapping[str, Any] = margins._asdict()  # type: ignore[attr-defined]
-    values = {name: float(np.squeeze(margin)) for name, margin in named.items()}
-    check = min(values, key=lambda name: (not np.isnan(values[name]), values[name]))
-    return Verdict(bool(fires(tuple(values.values()))), check, values[check])
+    return SufficiencyMargins(sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on))

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab._answers import answer_recall, exact_match, token_f1
 from raglab._bands import Difference, aurc_difference, auroc_interval, risk_band
 from raglab._binomial import (
     Interval,
@@ -44,6 +45,7 @@ __all__ = [
     "Difference",
     "Interval",
     "Paired",
+    "answer_recall",
     "augrc",
     "aurc",
     "aurc_difference",
@@ -57,6 +59,7 @@ __all__ = [
     "coverage_at_risk",
     "denominators",
     "eaurc",
+    "exact_match",
     "expected_cost",
     "hit_rate",
     "mcnemar",
@@ -69,6 +72,7 @@ __all__ = [
     "risk_at_coverage",
     "risk_band",
     "risk_coverage",
+    "token_f1",
     "upper_bound",
 ]
 

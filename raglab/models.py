@@ -100,15 +100,25 @@ class CrossEncoder:
 
     def logits(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Raw logits of (question, passage) pairs, float64 [N]; no activation is applied."""
-        from torch import nn
+        return _logits(self.model, pairs)[:, 0]
 
-        found = np.empty(len(pairs), np.float64)
-        for at in _batches([(len(a) + len(b), a, b) for a, b in pairs]):
-            batch = [pairs[i] for i in at]
-            found[at] = self.model.predict(
-                batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False
-            )
-        return found
+
+@dataclass(frozen=True, slots=True)
+class Nli:
+    """A model that reads a premise and a hypothesis and says whether the one entails the other.
+
+    name: stable identifier that belongs into fingerprints. label: its logit of entailment. model: the loaded one.
+    """
+
+    name: str
+    label: int
+    model: st.CrossEncoder = field(repr=False, compare=False)
+
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Probability that the premise entails the hypothesis, of (premise, hypothesis) pairs, float64 [N]."""
+        logits = _logits(self.model, pairs)
+        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+        return odds[:, self.label] / odds.sum(axis=1)
 
 
 def load_encoder(name: str | None = None) -> Encoder:
@@ -145,11 +155,7 @@ def load_cross_encoder(name: str) -> CrossEncoder:
     Raises:
       ValueError: the name must be found on this machine and be a cross-encoder with one logit.
     """
-    identifier, path = _located(name)
-    from sentence_transformers import CrossEncoder as Loaded
-
-    with _quiet(), _told(identifier, "a cross-encoder"):
-        model = Loaded(str(path), local_files_only=True)
+    identifier, model = _cross_encoder(name)
     if model.config.num_labels != 1:
         msg = (
             f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from {identifier}; "
@@ -157,6 +163,33 @@ def load_cross_encoder(name: str) -> CrossEncoder:
         )
         raise ValueError(msg)
     return CrossEncoder(identifier, model)
+
+
+def load_nli(name: str) -> Nli:
+    """Load an NLI cross-encoder from this machine; which logit is entailment is read from its configuration.
+
+    Args:
+      name: a folder, or a name that is in the local model cache.
+
+    Raises:
+      ValueError: the name must be found on this machine and be a cross-encoder with one label named entailment.
+    """
+    identifier, model = _cross_encoder(name)
+    labels = {int(number): str(label) for number, label in model.config.id2label.items()}
+    named = [number for number, label in labels.items() if label.lower().startswith("entail")]
+    if len(named) != 1 or len(labels) < 2:
+        msg = f"an NLI model must have one label named entailment, got {labels} from {identifier}; choose another."
+        raise ValueError(msg)
+    return Nli(identifier, named[0], model)
+
+
+def _cross_encoder(name: str) -> tuple[str, st.CrossEncoder]:
+    """Identifier and loaded cross-encoder."""
+    identifier, path = _located(name)
+    from sentence_transformers import CrossEncoder as Loaded
+
+    with _quiet(), _told(identifier, "a cross-encoder"):
+        return identifier, Loaded(str(path), local_files_only=True)
 
 
 def identifier_of(name: str | None = None) -> str:
@@ -207,6 +240,18 @@ def _content_hash(folder: Path) -> str:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         total.update(f"{path.relative_to(folder).as_posix()} {digest}\n".encode())
     return total.hexdigest()[:12]
+
+
+def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    """Raw logits of pairs, float64 [N, labels]; no activation is applied."""
+    from torch import nn
+
+    found = np.empty((len(pairs), int(model.config.num_labels)), np.float64)
+    for at in _batches([(len(a) + len(b), a, b) for a, b in pairs]):
+        batch = [pairs[i] for i in at]
+        raw = model.predict(batch, batch_size=BATCH, activation_fn=nn.Identity(), show_progress_bar=False)
+        found[at] = np.reshape(raw, (len(batch), -1))
+    return found
 
 
 def _batches(keys: Sequence[tuple[Any, ...]]) -> Iterator[list[int]]:

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from importlib.resources import files
-from operator import attrgetter
 from typing import Annotated, Any, NamedTuple, Self
 
-import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from raglab._limits import Thresholds, intent_thresholds, thresholds
 from raglab._sections import (
     L2,
     Chosen,
@@ -21,26 +20,20 @@ from raglab._sections import (
     Density,
     Fused,
     Gap,
+    Generation,
     PatternLists,
     Refine,
     Resolver,
     Similarity,
+    Strategy,
     Sufficiency,
+    Support,
     Switch,
 )
 from raglab.evidence import Patterns, patterns_hash
 from raglab.fusion import Model, Part
-from raglab.gates import (
-    ConfidenceThresholds,
-    DensityThresholds,
-    FusedThresholds,
-    GapThresholds,
-    L2Thresholds,
-    SimilarityThresholds,
-    SufficiencyThresholds,
-)
-from raglab.resolver import RuleThresholds
-from raglab.values import Bools, Floats
+
+__all__ = ["Policy", "Structure", "Thresholds", "intent_thresholds", "thresholds"]
 
 
 class Structure(NamedTuple):
@@ -53,6 +46,7 @@ class Structure(NamedTuple):
     entity_extractor: bool
     max_options: int
     fused: Model | None
+    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
 
 
 class Policy(BaseModel):
@@ -70,7 +64,10 @@ class Policy(BaseModel):
     sufficiency: Sufficiency
     confidence: Confidence
     fused: Fused
+    strategy: Strategy
     refine: Refine
+    generation: Generation
+    support: Support
     resolver: Resolver
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
@@ -150,7 +147,7 @@ class Policy(BaseModel):
     @property
     def structure(self) -> Structure:
         """What the measured tables depend on."""
-        chosen, resolver = self.chosen, self.resolver
+        chosen, resolver, knots = self.chosen, self.resolver, self.generation.calibration
         return Structure(
             patterns_hash(self.pattern_lists),
             chosen.final_k,
@@ -159,6 +156,7 @@ class Policy(BaseModel):
             resolver.entity_extractor,
             resolver.max_options,
             self.fused_model,
+            None if knots is None else (knots.x, knots.y),
         )
 
     @property
@@ -169,8 +167,9 @@ class Policy(BaseModel):
 
     @property
     def manifest(self) -> dict[str, Any]:
-        """Path -> value of everything but patterns, fused parts, certificate, notes: what a log of parameters holds."""
-        left_out: Any = {"patterns": True, "certificate": True, "notes": True, "fused": {"parts"}}
+        """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
+        whole = {"patterns": True, "certificate": True, "notes": True}
+        left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}}
         rows = self.model_dump(mode="json", exclude=left_out)
         return {
             path: value
@@ -181,71 +180,6 @@ class Policy(BaseModel):
                 else [(section, content)]
             )
         }
-
-
-class Thresholds(NamedTuple):
-    """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them."""
-
-    domain: Bools
-    l2: L2Thresholds
-    density: DensityThresholds
-    gap: GapThresholds
-    coverage: Bools
-    similarity: SimilarityThresholds
-    sufficiency: SufficiencyThresholds
-    confidence: ConfidenceThresholds
-    fused: FusedThresholds
-    blend: Floats
-    overview: Bools
-    overview_entities_lift: Bools
-    entities: Bools
-    require_full: Bools
-    rules: RuleThresholds
-    max_depth: Floats
-    epsilon: Floats
-    refine_on_refusal: Bools
-
-
-def thresholds(policies: Sequence[Policy]) -> Thresholds:
-    """Thresholds of many policies, each field [P, 1]."""
-
-    def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = list(map(attrgetter(path), policies))
-        kind = np.bool_ if isinstance(values[0], bool) else np.float64
-        return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
-
-    def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
-        return np.where(of(on), of(path, -np.inf), np.nan)
-
-    min_gap = of("gap.min_gap")
-    return Thresholds(
-        domain=of("domain.enabled"),
-        l2=L2Thresholds(of("l2.max_l2"), of("l2.soft_max_l2"), of("l2.enabled")),
-        density=DensityThresholds(of("density.min_keep"), of("density.enabled")),
-        gap=GapThresholds(min_gap, of("gap.enabled") & ~np.isnan(min_gap)),
-        coverage=of("coverage.enabled"),
-        similarity=SimilarityThresholds(of("similarity.min_similarity"), of("similarity.enabled")),
-        sufficiency=SufficiencyThresholds(of("sufficiency.min_keyword_share"), of("sufficiency.enabled")),
-        confidence=ConfidenceThresholds(
-            of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")
-        ),
-        fused=FusedThresholds(of("fused.min_fused"), of("fused.enabled")),
-        blend=of("confidence.blend"),
-        overview=of("resolver.overview"),
-        overview_entities_lift=of("resolver.overview_entities_lift"),
-        entities=of("resolver.entities"),
-        require_full=of("resolver.require_full_entity_coverage"),
-        rules=RuleThresholds(
-            of("resolver.min_group_gap"),
-            rule("resolver.signature", "resolver.min_sig_sim"),
-            rule("resolver.signature", "resolver.min_sig_sim_gap"),
-            rule("resolver.anchor", "resolver.min_anchor_sim"),
-            rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
-        ),
-        max_depth=of("refine.max_depth"),
-        epsilon=of("refine.epsilon"),
-        refine_on_refusal=of("refine.refine_on_refusal"),
-    )
 
 
 @cache

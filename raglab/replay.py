@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab._recorded import of_cases
 from raglab._steps import SWEPT, CodesOf, Steps, Swept, codes_by_piece, summed
 from raglab._tables import Evidence, Tables, tables
 from raglab._tally import Tally, counted, outcome_codes, tallied
@@ -70,7 +71,11 @@ def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
 
     Example: `decide(trace, policy).frame()` has a row a case.
     """
-    measured = tables_of(trace, policy, arm)
+    return decide_on(tables_of(trace, policy, arm), trace, policy)
+
+
+def decide_on(measured: Tables, trace: Trace, policy: Policy) -> Decisions:
+    """Decision of a policy on tables that are measured already."""
     limits = thresholds([policy])
     said = outcome(measured.evidence, limits, (1, len(trace)))
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
@@ -107,10 +112,12 @@ def tally(trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, e
         group = [policies[place] for place in places]
         found = tables_of(trace, group[0], arm).evidence
         limits = thresholds(group)
-        if engine == "numba" and found.l2.shape[0] > 1:
-            msg = f"engine numba replays traces of one depth, got {found.l2.shape[0]} depths; use engine='auto'."
+        if engine == "numba" and (found.l2.shape[0] > 1 or found.answered):
+            came = f"{found.l2.shape[0]} depths{' and answers' if found.answered else ''}"
+            msg = f"engine numba replays traces of one depth without answers, got {came}; use engine='auto'."
             raise ValueError(msg)
-        use = compiled if compiled is not None and found.l2.shape[0] == 1 else tallied
+        plain = found.l2.shape[0] > 1 or found.answered
+        use = tallied if plain or compiled is None else compiled
         counts[places], stages[places] = use(found, limits, len(group))
     return Tally(counts, stages, labels)
 
@@ -243,7 +250,8 @@ def _one_case(trace: Trace, row: int) -> Trace:
     if found is not None:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
     hits = each(trace.hits, lambda field: field[[row]])
-    return Trace((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta)
+    answers = of_cases(trace.answers, [row])
+    return Trace((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta, answers=answers)
 
 
 def _codes_of(found: Evidence) -> CodesOf:

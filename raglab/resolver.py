@@ -153,11 +153,9 @@ def resolve_entities(mask: NDArray[np.uint64], groups: Groups, best_l2: NDArray[
     size, n_groups = groups.anchor.shape
     union = np.zeros((size, n_groups + 1), dtype=np.uint64)
     members = np.zeros((size, n_groups + 1), dtype=np.int64)
-    rows = np.arange(size)
-    for place in range(mask.shape[1]):
-        column = groups.group[:, place]
-        union[rows, column] |= mask[:, place]
-        members[rows, column] += mask[:, place] != 0
+    at = (np.arange(size)[:, None], groups.group)
+    np.bitwise_or.at(union, at, mask)
+    np.add.at(members, at, mask != 0)
     exists = groups.anchor >= 0
     hits = np.where(exists, np.bitwise_count(union[:, :-1]).astype(np.int64), -1)
     best = hits.max(axis=1, initial=0)

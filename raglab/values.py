@@ -20,7 +20,7 @@ Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
 Bools = NDArray[np.bool_] | bool
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
 
 
@@ -52,7 +52,8 @@ class Chunk(NamedTuple):
     @property
     def file_name(self) -> str:
         """The last part of `source`, with either kind of slash."""
-        return PurePosixPath(self.source.replace("\\", "/")).name
+        last = self.source.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return last if last != "." else PurePosixPath(self.source).name
 
     @property
     def page_shown(self) -> str:
@@ -150,6 +151,19 @@ FLOAT_FIELDS = (
 )
 
 
+class Generation(NamedTuple):
+    """What a generator says to a question.
+
+    text: the answer, '' where there is none. confidence: as the generator has it, in [0, 1], NaN where it has none.
+    cited: positions, from 0, of the passages it rests on. reason: why there is no answer.
+    """
+
+    text: str
+    confidence: float
+    cited: tuple[int, ...] = ()
+    reason: str | None = None
+
+
 class PatternHits(NamedTuple):
     """What a policy's patterns hit in queries and chunks (rule S0.6).
 
@@ -164,13 +178,44 @@ class PatternHits(NamedTuple):
     chunk_entities: tuple[tuple[str, ...], ...]
 
 
+class Answers(NamedTuple):
+    """What a generator said to N sets of hits that a decision may rest on, each scored against those hits.
+
+    generator, scorer: names of what wrote and what checked them. row, arm, depth: of the set, int [N]. chunks: the set
+    in its order, [N, k], -1 at the end. text: as it leaves the system, '' where nothing is left. confidence: the
+    generator's own, NaN where it has none. support: least support of a claim, NaN without a claim. claim: the least
+    supported. cited: chunks that the text cites. refused: why hygiene or the generator leaves no answer, else ''.
+    """
+
+    generator: str
+    scorer: str
+    row: NDArray[np.int32]
+    arm: NDArray[np.int32]
+    depth: NDArray[np.int32]
+    chunks: NDArray[np.int32]
+    text: tuple[str, ...]
+    confidence: NDArray[np.float64]
+    support: NDArray[np.float64]
+    claim: tuple[str, ...]
+    cited: tuple[tuple[int, ...], ...]
+    refused: tuple[str, ...]
+
+
+class Latency(NamedTuple):
+    """Milliseconds by stage of retrieval, [Q, A, D, stages]; NaN where a stage did not run. No part of any hash."""
+
+    stages: tuple[str, ...]
+    ms: NDArray[np.float64]
+
+
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Trace:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
 
     cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: names of the retrieval strategies, [A].
     hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
-    fingerprint over all of them.
+    fingerprint over all of them. queries: what each arm searched at each depth, [Q][A][D]. answers: what was
+    generated from its hits. latency: of its retrieval.
     """
 
     cases: tuple[Case, ...]
@@ -179,6 +224,9 @@ class Trace:
     hits: Hits
     pattern_hits: PatternHits | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
+    queries: tuple[tuple[tuple[str, ...], ...], ...] | None = None
+    answers: Answers | None = None
+    latency: Latency | None = None
 
     def __len__(self) -> int:
         """Count the cases, Q."""

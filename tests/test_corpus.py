@@ -202,7 +202,7 @@ def test_pdf_pages_carry_their_printed_labels(tmp_path: Path) -> None:
 
 def test_a_folder_is_read_in_the_order_of_relative_paths(tmp_path: Path) -> None:
     """Files of one name in two folders stay apart; hidden and other files are passed over; `documents/` goes first."""
-    for name in ("b/x.md", "a/x.MD", "z.txt", ".git/x.md", "a/.x.md", "a/x.csv"):
+    for name in ("b/x.md", "a/x.MD", "z.txt", ".git/x.md", "a/.x.md", "a/x.rtf"):
         write(tmp_path / "set" / "documents" / name, name)
     write(tmp_path / "set" / "README.md", "not a document")
     corpus = load_corpus(tmp_path / "set")
@@ -443,7 +443,7 @@ def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
     told(refusal(tmp_path / "x.jsonl"), "the file must be readable", "check path and rights")
     told(refusal(tmp_path / "x.md"), "the file must be readable", "check path and rights")
     told(refusal(Path("/dev/null/x.md")), "the file must be readable", "check path and rights")
-    told(refusal(write(tmp_path / "x.csv", "a,b")), "x.csv", "a corpus must be a folder or a file", "check the path")
+    told(refusal(write(tmp_path / "x.rtf", "a,b")), "x.rtf", "a corpus must be a folder or a file", "check the path")
     told(refusal(write(tmp_path / "x.json", "{}")), "x.json", "must be SQuAD with the key data", "write JSON lines")
     told(refusal(write(tmp_path / "x.json", '{"data": []}')), "x.json", "at least one chunk", "add documents")
     told(refusal(write(tmp_path / "x.json", '{"data":\n[}')), "x.json, line 2: text must be valid JSON", "correct")

@@ -20,6 +20,11 @@ LAYERS = (
     {
         "evidence",
         "gates",
+        "_margins",
+        "_answer_gates",
+        "sentences",
+        "_answers",
+        "intent",
         "resolver",
         "_options",
         "metrics",
@@ -37,19 +42,26 @@ LAYERS = (
         "_testing",
         "robustness",
     },
-    {"policy", "_sections", "_tables", "_judge", "_places", "chain", "decisions", "_explain"},
+    {"policy", "_limits", "_recorded", "_sections", "_tables", "_judge", "_places", "chain", "decisions", "_explain"},
     {"replay", "_kernel", "_steps", "_tally"},
-    {"models", "retrieval", "store"},
+    {"models", "retrieval", "answering", "store"},
     {"lab"},
-    {"cli", "_cli", "_cli_promises"},
+    {"cli", "_cli", "_cli_ask", "_cli_promises"},
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 PEERS = {2, 3}  # one subject in several modules: they may import each other
 SIBLINGS = {
     ("cli", "_cli"),
+    ("cli", "_cli_ask"),
+    ("_cli_ask", "_cli"),
     ("cli", "_cli_promises"),
     ("_cli_promises", "_cli"),
     ("resolver", "_options"),
+    ("_answers", "evidence"),
+    ("metrics", "_answers"),
+    ("gates", "_margins"),
+    ("gates", "_answer_gates"),
+    ("_answer_gates", "_margins"),
     ("metrics", "_binomial"),
     ("metrics", "_selective"),
     ("metrics", "_bands"),
@@ -70,6 +82,7 @@ SIBLINGS = {
     ("_testing", "metrics"),
     ("robustness", "metrics"),
     ("retrieval", "models"),
+    ("answering", "models"),
     ("store", "models"),
 }  # may import beside itself
 HEAVY = (
@@ -84,6 +97,11 @@ HEAVY = (
     "re2",
     "numba",
     "pypdf",
+    "duckdb",
+    "diskcache",
+    "openai",
+    "langgraph",
+    "langchain_core",
 )
 SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
 

@@ -20,6 +20,7 @@ from raglab.lab import _guarantees as guarantees
 from raglab.lab import _parts as parts
 from raglab.lab import _wording as wording
 from raglab.lab import report
+from raglab.lab.boundary import DecisionBoundaryDisplay
 from raglab.lab.certificate import certify_policy
 from raglab.lab.check import check_policy
 from raglab.lab.fuse import fuse
@@ -311,7 +312,7 @@ def test_page_needs_nothing_else(page: str) -> None:
     """Every image is inline, every link stays on the page, nothing is fetched."""
     tags = Tags(page).tags
     images = [attributes for tag, attributes in tags if tag == "img"]
-    assert len(images) == 6
+    assert len(images) == 7
     assert all(str(image["src"]).startswith("data:image/png;base64,") and image["alt"] for image in images)
     assert all(str(attributes["href"]).startswith("#s") for tag, attributes in tags if tag == "a")
     assert not {"link", "iframe", "object", "script"} & {tag for tag, _ in tags}
@@ -319,9 +320,9 @@ def test_page_needs_nothing_else(page: str) -> None:
 
 
 def test_sections_stand_in_order(page: str) -> None:
-    """Fifteen headings, numbered."""
+    """Sixteen headings, numbered."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
-    assert [int(number) for number, _ in heads] == list(range(1, 16))
+    assert [int(number) for number, _ in heads] == list(range(1, 17))
     assert heads[0][1] == "What was judged"
     assert heads[-1][1] == "Ranking of the expected sources"
 
@@ -333,7 +334,7 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
         write_report(tmp_path / folder / "page.html", some_trace(ROWS), policies())
     one, two = (sorted((tmp_path / folder).rglob("*.*")) for folder in ("one", "two"))
     assert [path.name for path in one] == [path.name for path in two]
-    assert len([path for path in one if path.suffix == ".png"]) == 5
+    assert len([path for path in one if path.suffix == ".png"]) == 6
     assert all(first.read_bytes() == second.read_bytes() for first, second in zip(one, two, strict=True))
 
 
@@ -561,6 +562,39 @@ def test_wrong_labels_that_a_promise_bears(certified: Policy) -> None:
     least = int(re.findall(r"With (\d+) wrong labels the bound passes 5 %", caption)[0])
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
     assert metrics.upper_bound(k + least, n) > 0.05 >= metrics.upper_bound(k + least - 1, n)
+
+
+def test_the_decision_boundary_is_the_subject_s() -> None:
+    """Zones of its own taus, shares over the cases that lie there, and above them the words of the display."""
+    rows = [
+        ("one", "ok", 0.3, 0.9),
+        ("two", "refuse", 0.9, 0.5),
+        ("three", "refuse", 0.9, 0.35),
+        ("four", "ok", 0.3, 0.1),
+    ]
+    these = policies() | {"tuned": policies()["tuned"].replace("confidence.tau_explicit", 10.0)}
+    here = report._judged(some_trace(rows), these, None, "tuned", "defaults", "report")
+    for subject, taus in (
+        ("tuned", ["below 10", "at or above 10"]),
+        ("defaults", ["below 30", "30 to", "at or above 40"]),
+    ):
+        shown = here._replace(names=("defaults", "tuned") if subject == "tuned" else ("defaults",))
+        picture, table = parts.boundary(shown)
+        assert isinstance(picture, wording.Picture)
+        assert isinstance(table, wording.Table)
+        display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
+        assert picture.caption.endswith(display.says)
+        assert all(row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True))
+        assert sum(int(row[1].small.split(";")[0].split("/")[1]) for row in table.rows) == len(rows)
+        answers = sum(int(row[2].small.split("/")[0]) for row in table.rows)
+        assert answers == int((here.said[subject].status == Status.ok).sum())
+
+
+def test_without_a_confidence_gate_there_is_no_boundary() -> None:
+    """Off, the section is one sentence."""
+    (text,) = parts.boundary(whole(some_trace(ROWS), always_answer(Policy.load())))
+    assert isinstance(text, wording.Text)
+    assert text.text == "mine has its confidence gate off, so no confidence bounds what it answers."
 
 
 def test_in_sample_calibration_never_stands_alone() -> None:

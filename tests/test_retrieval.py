@@ -17,8 +17,9 @@ from raglab.retrieval.bm25 import Bm25Index, words_of
 from raglab.retrieval.dense import Kind, cosines, dense_index, distances
 from raglab.retrieval.embed import EmbeddingCache, cache_key, default_cache, embed
 from raglab.retrieval.fuse import reciprocal_rank_fusion
+from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.rerank import CrossEncoderReranker, MaxSim, Reranked
-from raglab.retrieval.strategies import ARMS, Indexes, Queries, Signatures, build_indexes, embed_queries, retrieve
+from raglab.retrieval.strategies import Sizes, retrieve
 from raglab.values import FLOAT_FIELDS, Hits
 
 DIM = 8
@@ -396,6 +397,7 @@ class TestEmbed:
         assert default_cache().path.parts[-3:] == (".cache", "raglab", "embeddings.sqlite")
 
 
+PLAIN = ("hybrid", "dense", "bm25")  # arms that need no more than the two lists
 WORDS = ("fire", "water", "theft", "storm", "notice", "period", "premium", "cover", "limit", "claim")
 
 
@@ -420,7 +422,7 @@ def indexes() -> Indexes:
 @pytest.fixture(scope="module")
 def queries() -> Queries:
     """Twenty-five questions, one without a word of the corpus."""
-    return embed_queries([*_texts(24, seed=5), "zebra"], WordEncoder(), None)
+    return embed_queries([*_texts(24, seed=5), "zebra"], WordEncoder())
 
 
 def _row(queries: Queries, i: int) -> Queries:
@@ -432,19 +434,19 @@ def _row(queries: Queries, i: int) -> Queries:
 class TestRetrieve:
     """The arms."""
 
-    @pytest.mark.parametrize("arm", ARMS)
+    @pytest.mark.parametrize("arm", PLAIN)
     def test_one_is_a_cell_of_many(self, indexes: Indexes, queries: Queries, arm: str) -> None:
         """A question alone has the hits, to the bit, that it has among others."""
-        many = retrieve(indexes, queries, arm, fetch_k=30, rerank_k=10)
+        many = retrieve(indexes, queries, arm, sizes=Sizes(30, 10))
         for i in range(len(queries.texts)):
-            one = retrieve(indexes, _row(queries, i), arm, fetch_k=30, rerank_k=10)
+            one = retrieve(indexes, _row(queries, i), arm, sizes=Sizes(30, 10))
             for name in Hits._fields:
                 assert np.array_equal(getattr(many, name)[i : i + 1], getattr(one, name), equal_nan=True), name
 
-    @pytest.mark.parametrize("arm", ARMS)
+    @pytest.mark.parametrize("arm", PLAIN)
     def test_hits_are_sorted_measured_and_padded(self, indexes: Indexes, queries: Queries, arm: str) -> None:
         """Hits go by (l2, position), each once; ranks are 0 … n - 1; every number is a float32's."""
-        hits = retrieve(indexes, queries, arm, fetch_k=30)
+        hits = retrieve(indexes, queries, arm, sizes=Sizes(30))
         assert {getattr(hits, name).shape for name in Hits._fields[:-1]} == {(25, 1, 1, 30)}
         assert hits.n_reranked.shape == (25, 1, 1)
         assert {getattr(hits, name).dtype for name in ("chunk", "rank", "n_reranked")} == {np.dtype(np.int32)}
@@ -470,7 +472,7 @@ class TestRetrieve:
             "bm25": indexes.bm25.search(queries.texts, 10)[1],
         }
         for arm, ids in lists.items():
-            hits = retrieve(indexes, queries, arm, fetch_k=10)
+            hits = retrieve(indexes, queries, arm, sizes=Sizes(10))
             by_rank = np.argsort(np.where(hits.rank < 0, 99, hits.rank)[:, 0, 0], axis=-1, kind="stable")
             assert np.array_equal(np.take_along_axis(hits.chunk[:, 0, 0], by_rank, -1), ids)
             expected = np.where(ids >= 0, (61 / (61 + np.arange(10))).astype(np.float32), np.nan)
@@ -481,7 +483,7 @@ class TestRetrieve:
 
     def test_the_reranked_go_first(self, indexes: Indexes, queries: Queries) -> None:
         """Ranks below n_reranked go by s_rerank down, then by s_hybrid, then position; the rest in fused order."""
-        hits = retrieve(indexes, queries, "hybrid", fetch_k=30, rerank_k=12)
+        hits = retrieve(indexes, queries, "hybrid", sizes=Sizes(30, 12))
         assert (hits.n_reranked == 12).all()
         for q in range(25):
             order = np.argsort(hits.rank[q, 0, 0])[(hits.rank[q, 0, 0] < 0).sum() :]
@@ -507,8 +509,8 @@ class TestRetrieve:
                 flat[:, 0] = np.nan
                 return Reranked(flat, flat)
 
-        hits = retrieve(indexes, queries, "hybrid", fetch_k=20, rerank_k=5, reranker=Flat())
-        unranked = retrieve(indexes, queries, "hybrid", fetch_k=20, rerank_k=0)
+        hits = retrieve(indexes, queries, "hybrid", sizes=Sizes(20, 5), reranker=Flat())
+        unranked = retrieve(indexes, queries, "hybrid", sizes=Sizes(20, 0))
         assert not unranked.n_reranked.any()
         assert np.array_equal(hits.chunk, unranked.chunk)
         for before, after in ((0, 4), (1, 0), (2, 1), (3, 2), (4, 3), (5, 5), (19, 19)):
@@ -516,7 +518,7 @@ class TestRetrieve:
 
     def test_anchors_and_signatures(self, indexes: Indexes, queries: Queries) -> None:
         """A short chunk is its own anchor, a long one's is its beginning; no signature, no similarity."""
-        hits = retrieve(indexes, queries, "dense", fetch_k=80)
+        hits = retrieve(indexes, queries, "dense", sizes=Sizes(80))
         chunk, cosine, anchor = (a[:, 0, 0] for a in (hits.chunk, hits.cosine, hits.anchor_sim))
         short = ~np.isin(chunk, [10, 11])
         assert np.array_equal(cosine[short], anchor[short])
@@ -527,7 +529,7 @@ class TestRetrieve:
         expected = queries.vectors[row] @ indexes.strict_signatures.vectors[chunk[row, column]]
         assert hits.sig_sim_strict[row, 0, 0, column] == pytest.approx(expected, abs=1e-6)
 
-    @pytest.mark.parametrize("arm", ARMS)
+    @pytest.mark.parametrize("arm", PLAIN)
     def test_a_scope_is_kept(self, indexes: Indexes, queries: Queries, arm: str) -> None:
         """Where the user named documents only their chunks are hits; elsewhere nothing changes."""
         scope = np.array([70, 5, 6])
@@ -544,8 +546,8 @@ class TestRetrieve:
 
     def test_mistakes_are_named(self, indexes: Indexes, queries: Queries) -> None:
         """An unknown arm, a scope outside the corpus or too few scopes, and missing tokens say what is wrong."""
-        with pytest.raises(ValueError, match="hybrid, dense, bm25, got 'graph'"):
-            retrieve(indexes, queries, "graph")
+        with pytest.raises(ValueError, match="iterative, graph, table, dense, bm25, got 'sql'"):
+            retrieve(indexes, queries, "sql")
         with pytest.raises(ValueError, match="one entry a query, got 1 for 25"):
             retrieve(indexes, queries, "dense", allowed=[None])
         with pytest.raises(ValueError, match=r"in \[0, 79\], got 3 to 80"):
@@ -558,14 +560,14 @@ class TestRetrieve:
 
     def test_no_questions_give_no_hits(self, indexes: Indexes) -> None:
         """An empty list of questions is not an error."""
-        none = embed_queries([], WordEncoder(), None)
-        assert all(retrieve(indexes, none, arm).chunk.shape == (0, 1, 1, 50) for arm in ARMS)
+        none = embed_queries([], WordEncoder())
+        assert all(retrieve(indexes, none, arm).chunk.shape == (0, 1, 1, 50) for arm in PLAIN)
 
     def test_a_corpus_smaller_than_fetch_k(self) -> None:
         """Two chunks give at most two hits."""
         signatures = Signatures(np.full(2, -1), np.empty((0, DIM), np.float32))
         small = build_indexes(["fire", "water"], WordEncoder(), None, signatures, signatures)
-        hits = retrieve(small, embed_queries(["fire"], WordEncoder(), None), "hybrid")
+        hits = retrieve(small, embed_queries(["fire"], WordEncoder()), "hybrid")
         assert sorted(hits.chunk.ravel().tolist())[-2:] == [0, 1]
         assert hits.n_reranked.item() == 2
         assert np.isnan(hits.sig_sim).all()

@@ -16,7 +16,9 @@ from raglab.lab import _changes as changes
 from raglab.lab import _findings as findings
 from raglab.lab import _wording as wording
 from raglab.lab import plots
+from raglab.lab._boundary import GROUPS, counted
 from raglab.lab._wording import Block, Cell, Picture, Table, Text
+from raglab.lab.boundary import DecisionBoundaryDisplay
 from raglab.lab.ranking import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.store.policies import Policy
@@ -200,6 +202,25 @@ def histograms(judged: Judged) -> list[Block]:
     caption += f" Gate off: {', '.join(off)}." if off else ""
     drawn = plots.confidence_by_label(findings.histograms(judged.seen), findings.FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
+
+
+def boundary(judged: Judged) -> list[Block]:
+    """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
+    subject = wording.cut(judged.subject)
+    if not judged.policies[judged.subject].confidence.enabled:
+        return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
+    shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
+    counts = counted(shown.boundary)
+    rows = []
+    for zone in shown.boundary.zones:
+        n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
+        shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
+        rows.append([Cell(shown.zone(zone)), *(wording.share_of(int(k), int(of)) for k, of in shares)])
+    lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
+    told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
+    caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
+    head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
+    return [picture("decision_boundary", told, shown.ax_), Table(caption, head, rows)]
 
 
 def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:

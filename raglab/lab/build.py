@@ -18,34 +18,23 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from raglab import policy as policies
-from raglab import resolver, values
 from raglab.evidence import pattern_hits
-from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
-from raglab.retrieval.embed import EmbeddingCache, default_cache, embed
-from raglab.retrieval.rerank import CrossEncoderReranker, Reranked, Reranker
-from raglab.retrieval.strategies import ARMS, Indexes, Queries, Signatures, build_indexes, embed_queries, retrieve
+from raglab.lab.index import Retriever, Settings, retriever, scopes_of, settings_of, universe
+from raglab.retrieval.embed import EmbeddingCache, default_cache
+from raglab.retrieval.rewrite import Rewriter
+from raglab.retrieval.strategies import STAGES, Found, depths
 from raglab.store.corpus import hash_corpus
 from raglab.store.qa import hash_cases
 from raglab.store.traces import Trace, TraceError
-from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits
-
-LATE_INTERACTION = "late-interaction"
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 
-class Settings(NamedTuple):
-    """What retrieval depends on; part of the fingerprint.
+class Batch(NamedTuple):
+    """Some cases, retrieved: hits [q, A, D, K]; what was searched [q, A, D]; milliseconds [q, A, D, stages]."""
 
-    arms: names of strategies. encoder, reranker: name or path; None is the bundled model, and late interaction
-    over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a query. rrf_k: constant of the fusion.
-    """
-
-    arms: tuple[str, ...] = ("hybrid",)
-    encoder: str | None = None
-    reranker: str | None = None
-    index: Literal["flat", "hnsw", "ivf"] = "flat"  # type: ignore[assignment]  # hides tuple.index
-    fetch_k: int = 50
-    rerank_k: int = 20
-    rrf_k: int = 60
+    hits: Hits
+    queries: NDArray[np.str_]
+    ms: NDArray[np.float64]
 
 
 def build_trace(
@@ -58,6 +47,7 @@ def build_trace(
     batch_size: int = 256,
     progress: bool = False,
     command: str | None = None,
+    rewriter: Rewriter | None = None,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> Trace:
     """Retrieve once for every case and keep every measurement that a gate or a rule needs.
@@ -74,15 +64,16 @@ def build_trace(
       batch_size: cases a batch, at least 1.
       progress: whether bars count batches and texts.
       command: named in errors as the way to build it.
+      rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
       settings: fields of `Settings`.
 
     Raises:
       ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks, or a case that names a document
         there is none of.
 
-    Source: rules S0.6, S1.1 to S1.4, S3.6.
+    Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
-    wanted = _settings(settings)
+    wanted = settings_of(settings)
     if not cases or not corpus.chunks:
         came = f"{len(cases)} and {len(corpus.chunks)}"
         msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
@@ -90,8 +81,10 @@ def build_trace(
     if batch_size < 1:
         msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
         raise ValueError(msg)
-    allowed = _scopes(corpus.chunks, cases)
-    meta = _meta(corpus, cases, wanted, command)
+    allowed = scopes_of(
+        corpus.chunks, [case.selected_sources for case in cases], [f"case {case.id!r}" for case in cases]
+    )
+    meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
     place = None if out is None else Path(out)
     known = _existing(place, meta["fingerprint"])
     if known is not None:
@@ -100,31 +93,18 @@ def build_trace(
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
     @functools.cache
-    def made_ready() -> tuple[Indexes, Queries, Reranker | None]:
-        """Return models and indexes, by the first batch that is not there yet.
+    def made_ready() -> Retriever:
+        """Return models and indexes, by the first batch that is not there yet."""
+        return retriever(corpus, wanted, store, rewriter=rewriter, progress=progress)
 
-        All queries are embedded at once: what is encoded beside a text moves its last bits.
-        """
-        encoder = load_encoder(wanted.encoder)
-        indexes = _indexes(corpus, encoder, store, wanted, progress=progress)
-        texts = [case.query for case in cases]
-        queries = embed_queries(texts, encoder, store, tokens=_needs_tokens(wanted), progress=progress)
-        if wanted.reranker is None:
-            return indexes, queries, None
-        return indexes, queries, _OneByOne(CrossEncoderReranker(load_cross_encoder(wanted.reranker)))
-
-    def one_batch(rows: slice) -> Hits:
-        indexes, queries, reranker = made_ready()
-        sizes = functools.partial(retrieve, fetch_k=wanted.fetch_k, rerank_k=wanted.rerank_k, rrf_k=wanted.rrf_k)
-        found = functools.partial(sizes, indexes, _some(queries, rows), reranker=reranker, allowed=allowed[rows])
-        by_arm = [found(arm) for arm in wanted.arms]
-        return Hits._make(np.concatenate(fields, axis=1) for fields in zip(*by_arm, strict=True))
+    def one_batch(rows: slice) -> Batch:
+        return _batch(made_ready(), wanted, [case.query for case in cases[rows]], allowed[rows])
 
     starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
     batches = [_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
-    hits = Hits._make(np.concatenate(fields) for fields in zip(*batches, strict=True))
-    trace = _trace(corpus.chunks, cases, wanted.arms, hits, policy or policies.Policy.from_mapping(), meta)
+    chunks = made_ready().chunks if made_ready.cache_info().currsize else universe(corpus, wanted)
+    trace = _trace(chunks, cases, wanted, _joined(batches), policy or policies.Policy.from_mapping(), meta)
     if place is not None:
         trace.save(place)
     if parts is not None:
@@ -132,49 +112,61 @@ def build_trace(
     return trace
 
 
-def _settings(given: Mapping[str, Any]) -> Settings:
-    unknown = sorted(set(given) - set(Settings._fields))
-    if unknown:
-        msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(Settings._fields)}."
-        raise ValueError(msg)
-    wanted = Settings(**given)
-    arms: Any = wanted.arms
-    wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
-    if len(set(wanted.arms)) < len(wanted.arms):
-        msg = f"arms must be different, got {', '.join(wanted.arms)}; name each one once."
-        raise ValueError(msg)
-    for arm in wanted.arms or ("",):
-        if arm not in ARMS:
-            msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
-            raise ValueError(msg)
-    if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
-        came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
-        msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
-        raise ValueError(msg)
-    return wanted
+def _batch(
+    ready: Retriever, wanted: Settings, texts: Sequence[str], scopes: Sequence[NDArray[np.int64] | None]
+) -> Batch:
+    """Every arm and depth of some questions, one question after the other."""
+    rows = []
+    for text, scope in zip(texts, scopes, strict=True):
+        question = ready.question(text)
+        rows.append([depths(ready.strategies[arm], question, wanted.max_depth + 1, scope) for arm in wanted.arms])
+    hits = Hits._make(
+        np.concatenate([np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields])
+        for fields in (
+            [[[getattr(found.hits, name) for found in walked] for walked in arms] for arms in rows]
+            for name in Hits._fields
+        )
+    )
+    queries = np.array([[[found.query for found in walked] for walked in arms] for arms in rows])
+    ms = np.array([[[_spent(found) for found in walked] for walked in arms] for arms in rows])
+    return Batch(hits, queries, ms)
 
 
-def _meta(corpus: Corpus, cases: Sequence[Case], wanted: Settings, command: str | None) -> dict[str, Any]:
-    parameters = wanted._asdict() | {
-        "arms": list(wanted.arms),
-        "encoder": identifier_of(wanted.encoder),
-        "reranker": LATE_INTERACTION if wanted.reranker is None else identifier_of(wanted.reranker),
-    }
+def _spent(found: Found) -> list[float]:
+    return [found.ms.get(stage, np.nan) for stage in STAGES]
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    hits = Hits._make(np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True))
+    queries = [batch.queries for batch in batches]
+    return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
+
+
+def _meta(corpus: Corpus, cases: Sequence[Case], parameters: Mapping[str, Any], command: str | None) -> dict[str, Any]:
     made_of = {
         "schema_version": SCHEMA_VERSION,
         "corpus_hash": hash_corpus(corpus),
         "cases_hash": hash_cases(cases),
         "parameters": parameters,
     }
-    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"))
     return {
-        "fingerprint": hashlib.sha256(text.encode()).hexdigest()[:16],
+        "fingerprint": _hashed(made_of),
         "corpus": corpus.name,
         "n_chunks": len(corpus.chunks),
         "n_documents": len({chunk.source for chunk in corpus.chunks}),
         "command": command,
         **made_of,
     }
+
+
+def fingerprint_of(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
+    """Fingerprint of an index: of corpus, models and parameters, whatever is asked."""
+    return _hashed({"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters})
+
+
+def _hashed(made_of: Mapping[str, Any]) -> str:
+    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _existing(place: Path | None, fingerprint: str) -> Trace | None:
@@ -188,92 +180,41 @@ def _existing(place: Path | None, fingerprint: str) -> Trace | None:
     return known if known.meta.get("fingerprint") == fingerprint else None
 
 
-def _scopes(chunks: Sequence[Chunk], cases: Sequence[Case]) -> list[NDArray[np.int64] | None]:
-    """Positions that each query may find: all (None), or those of the documents that the user named."""
-    places: dict[str, list[int]] = {}
-    for position, chunk in enumerate(chunks):
-        places.setdefault(chunk.file_name, []).append(position)
-        if chunk.page is not None:
-            places.setdefault(f"{chunk.file_name}#{chunk.page}", []).append(position)
-    scopes: list[NDArray[np.int64] | None] = []
-    for case in cases:
-        for source in case.selected_sources:
-            if source not in places:
-                came = f"{source!r} in case {case.id!r}"
-                msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
-                raise ValueError(msg)
-        found = sorted({position for source in case.selected_sources for position in places[source]})
-        scopes.append(np.array(found, dtype=np.int64) if found else None)
-    return scopes
-
-
-def _needs_tokens(wanted: Settings) -> bool:
-    return wanted.reranker is None and wanted.rerank_k > 0 and "hybrid" in wanted.arms
-
-
-def _some(queries: Queries, rows: slice) -> Queries:
-    return Queries(queries.texts[rows], queries.vectors[rows], None if queries.tokens is None else queries.tokens[rows])
-
-
-class _OneByOne(NamedTuple):
-    """A reranker that sees one query at a time, so that no score depends on what else is in the batch."""
-
-    reranker: Reranker
-
-    @property
-    def name(self) -> str:
-        """The reranker's name."""
-        return self.reranker.name
-
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: NDArray[Any]) -> Reranked:
-        """Scores of each query's candidates, raw and in [0, 1]."""
-        pairs = zip(query_texts, candidates, strict=True)
-        rows = [self.reranker.scores([query], doc_texts, one[None]) for query, one in pairs]
-        return Reranked._make(np.concatenate(fields) for fields in zip(*rows, strict=True))
-
-
-def _indexes(
-    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None, wanted: Settings, *, progress: bool
-) -> Indexes:
-    loose, strict = (_signatures(corpus.chunks, encoder, cache, strict=strict) for strict in (False, True))
-    texts = [chunk.text for chunk in corpus.chunks]
-    tokens = _needs_tokens(wanted)
-    return build_indexes(texts, encoder, cache, loose, strict, kind=wanted.index, tokens=tokens, progress=progress)
-
-
-def _signatures(chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool) -> Signatures:
-    texts = [resolver.rendered(resolver.signature(c.tags, c.file_name, strict=strict)) for c in chunks]
-    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
-    return Signatures(np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors)
-
-
-def _resumed(parts: Path | None, rows: slice, make: Callable[[], Hits]) -> Hits:
+def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
     """Batch from an earlier run, else made now and kept; made again where the file is damaged."""
     if parts is None:
         return make()
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
     with suppress(OSError, EOFError, KeyError, ValueError, BadZipFile), np.load(path, allow_pickle=False) as stored:
-        return Hits._make([stored[name] for name in Hits._fields])
-    hits = make()
+        return Batch(Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"])
+    batch = make()
     parts.mkdir(parents=True, exist_ok=True)
     partial_path = path.with_suffix(f".{os.getpid()}.tmp")
     with partial_path.open("wb") as file:
-        np.savez(file, **hits._asdict())
+        np.savez(file, **batch.hits._asdict(), queries=batch.queries, ms=batch.ms)
     partial_path.replace(path)
-    return hits
+    return batch
 
 
 def _trace(
     chunks: Sequence[Chunk],
     cases: Sequence[Case],
-    arms: tuple[str, ...],
-    hits: Hits,
+    wanted: Settings,
+    found: Batch,
     policy: policies.Policy,
     meta: Mapping[str, Any],
 ) -> Trace:
     """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
+    kept, hits = only_hit(chunks, found.hits)
+    seen = pattern_hits(cases, kept, policy.pattern_lists)
+    queries: Any = found.queries.tolist()
+    searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
+    latency = Latency(STAGES, found.ms)
+    return Trace(tuple(cases), kept, wanted.arms, hits, seen, dict(meta), searched, None, latency)
+
+
+def only_hit(chunks: Sequence[Chunk], hits: Hits) -> tuple[tuple[Chunk, ...], Hits]:
+    """Chunks that were hit, in their order, and the hits with the chunks' new numbers."""
     used = np.unique(hits.chunk[hits.chunk >= 0])
     renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    kept = tuple(chunks[int(position)] for position in used)
-    found = pattern_hits(cases, kept, policy.pattern_lists)
-    return Trace(tuple(cases), kept, arms, values.Hits(renumbered, *hits[1:]), found, dict(meta))
+    return tuple(chunks[int(position)] for position in used), hits._replace(chunk=renumbered)

@@ -15,6 +15,7 @@ from raglab import certify as tests
 from raglab import metrics
 from raglab.certify import Certificate, DataNeed, Promise
 from raglab.lab.candidates import Counted, counted, grid, nearest, pilot_order
+from raglab.lab.space import within
 from raglab.metrics import TARGETS, binomial_p, upper_bound
 from raglab.store.looks import looks_at, note_look, queries_hash
 from raglab.store.policies import Policy
@@ -75,7 +76,7 @@ def certify_policy(
 
     Source: rule S6.4; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values.
     """
-    start = policy if policy is not None else Policy.load()
+    start = within(policy if policy is not None else Policy.load(), trace)
     _check(targets)
     pilot, held_out = _splits(trace)
     offered = list(candidates) if candidates is not None else grid(pilot or held_out, start, arm, paths)

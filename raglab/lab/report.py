@@ -75,6 +75,7 @@ def write_report(
         Section("Label against decision", parts.confusions(judged)),
         Section("What decided", parts.stages(judged)),
         Section("Confidence by label", parts.histograms(judged)),
+        Section("Decision boundary", parts.boundary(judged)),
         Section("Plateaus and trials", parts.search(plateaus, trials)),
         Section("What changed", parts.flips(judged)),
         Section("Ranking of the expected sources", parts.ranked(trace)),

@@ -24,7 +24,19 @@ SWITCHES = (
     "resolver.signature",
     "resolver.anchor",
 )
-ALL_GATES = ("domain", "l2", "density", "gap", "coverage", "similarity", "sufficiency", "confidence", "fused")
+ALL_GATES = (
+    "domain",
+    "l2",
+    "density",
+    "gap",
+    "coverage",
+    "similarity",
+    "sufficiency",
+    "confidence",
+    "fused",
+    "generation",
+    "support",
+)
 KEEP_AT_MOST = 8  # relevant hits asked for
 
 
@@ -61,6 +73,14 @@ def full_space(trace: Trace, policy: Policy, arm: str | None = None) -> dict[str
             least = float(np.quantile(values[values > 0], 0.01)) if gap and (values > 0).any() else low
             space[path] = Range(least if gap else low, high, log=gap and 0 < least < high)
     return space | {path: Range(np.nan, np.nan) for path in SWITCHES}
+
+
+def within(policy: Policy, trace: Trace) -> Policy:
+    """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
+    deepest = trace.hits.chunk.shape[2] - 1
+    if policy.refine.max_depth <= deepest:
+        return policy
+    return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
 
 
 def changed(policy: Policy, values: Mapping[str, Any]) -> Policy:

@@ -25,6 +25,7 @@ from raglab.lab.space import (
     published,
     stepped_by_hand,
     trial_of,
+    within,
 )
 from raglab.metrics import Paired
 from raglab.replay import decide, sweep, tally
@@ -111,11 +112,11 @@ def tune(
 
     Source: rules S6.2, S6.4, S6.5.
     """
-    start = policy if policy is not None else Policy.load()
+    start = within(policy if policy is not None else Policy.load(), trace)
     wanted = goal or Goal()
     tuned_on, judged_on, notes = _splits(trace)
     ranges = dict(space) if space is not None else full_space(tuned_on, start, arm)
-    incumbent = published(start)
+    incumbent = within(published(start), trace)
     settings = {
         "arm": arm,
         "trials": trials,

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+ANSWERS = ("fused.", "generation.", "support.")  # fitted, or of the answers: no embedder's scale
+
+
 class Transferred(NamedTuple):
     """A policy for another embedder, without a certificate, and a row a threshold: where it was, where it is now."""
 
@@ -48,7 +51,7 @@ def transfer(policy: Policy, source: Trace, target: Trace, *, arm: str | None = 
     here, there = (tables_of(trace, policy, arm).evidence for trace in (source, target))
     for path, swept in SWEPT.items():
         value = policy.value(path)
-        if swept.whole or value is None or path.startswith("fused."):
+        if swept.whole or value is None or path.startswith(ANSWERS):
             continue
         sign = 1.0 if swept.side == "floor" else -1.0
         before, after = (sign * measured(found, limits, path, 0)[0] for found in (here, there))

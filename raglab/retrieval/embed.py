@@ -63,13 +63,24 @@ class EmbeddingCache:
 
     Every write is one transaction, so a process killed in the middle loses at most its last one.
 
-    path: the file; its folder is made on the first write.
+    path: the file; its folder is made on the first write. behind: another cache, asked for what this one lacks; what it
+    has is copied.
     """
 
     path: Path
+    behind: EmbeddingCache | None = None
 
     def get(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
         """Arrays of those keys that are in the cache."""
+        found = self._own(keys)
+        missing = [key for key in keys if key not in found]
+        if self.behind is not None and missing:
+            copied = self.behind.get(missing)
+            self.put(copied)
+            found |= copied
+        return found
+
+    def _own(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
         if not self.path.exists():
             return {}
         found: dict[str, NDArray[Any]] = {}

@@ -1,130 +1,98 @@
-"""The arms: how a question becomes hits, measured all alike whichever way they were found."""
+"""The arms: how a question becomes hits, depth by depth, measured all alike whichever way they were found."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import islice
+from time import perf_counter
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.models import Tokens
-from raglab.retrieval.bm25 import Bm25Index
-from raglab.retrieval.dense import DenseIndex, Kind, cosines, dense_index, distances
-from raglab.retrieval.embed import EmbeddingCache, TextEncoder, embed
+from raglab.retrieval._measured import Rows, late_interaction, measured, reranked, rows_reranked
 from raglab.retrieval.fuse import reciprocal_rank_fusion
-from raglab.retrieval.rerank import MaxSim, Reranker
+from raglab.retrieval.indexes import Indexes, Queries
+from raglab.retrieval.rerank import Reranker
+from raglab.retrieval.rewrite import Rewriter
 from raglab.values import Hits
 
-ARMS = ("hybrid", "dense", "bm25")
-ANCHOR = 800
+ARMS = ("hybrid", "iterative", "graph", "table", "dense", "bm25")
+RERANKED = ("hybrid", "iterative", "graph", "table")
+STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
+FEEDBACK = 20  # hits whose texts a rewriter may read
 
 Ids = NDArray[np.int64]
-Values = NDArray[np.float64]
-Vectors = NDArray[np.float32]
 Allowed = Sequence[NDArray[np.integer] | None]
+Milliseconds = dict[str, float]
 
 
-class Queries(NamedTuple):
-    """Questions and their embeddings.
+class Sizes(NamedTuple):
+    """fetch_k: hits a list and in the end. rerank_k: hits that are reranked. rrf_k: constant of the fusion."""
 
-    texts: Q. vectors: [Q, dim], L2-normalised. tokens: one [n_tokens, dim] a question; None where nothing needs them.
+    fetch_k: int = 50
+    rerank_k: int = 20
+    rrf_k: int = 60
+
+
+class Found(NamedTuple):
+    """One depth of one arm: what was searched, its hits [1, 1, 1, K], milliseconds by stage."""
+
+    query: str
+    hits: Hits
+    ms: Milliseconds
+
+
+class Strategy(NamedTuple):
+    """An arm with what it works with; `walk` follows it depth by depth.
+
+    embed: text -> unit vector [1, dim], for rewritten questions. rewriter: None where nothing is rewritten.
+    reranker: None is late interaction over the token embeddings.
     """
 
-    texts: Sequence[str]
-    vectors: Vectors
-    tokens: Sequence[Tokens] | None = None
+    arm: str
+    indexes: Indexes
+    sizes: Sizes = Sizes()
+    embed: Callable[[str], NDArray[np.float32]] | None = None
+    rewriter: Rewriter | None = None
+    reranker: Reranker | None = None
 
 
-class Signatures(NamedTuple):
-    """Rendered signatures of a corpus (rule S3.1).
+def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None) -> Iterator[Found]:
+    """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
-    of_chunk: position in `vectors` of each chunk's signature, [N]; -1 where it has none. vectors: [S, dim].
-    """
-
-    of_chunk: NDArray[np.integer]
-    vectors: Vectors
-
-
-@dataclass(frozen=True, slots=True)
-class Indexes:
-    """All that retrieval needs of a corpus, built once.
-
-    texts: N chunks in corpus order. tokens: token embeddings by text, empty where nothing needs them. anchors:
-    embeddings of the first 800 characters, [N, dim]. signatures, strict_signatures: loose and strict.
-    """
-
-    texts: tuple[str, ...] = field(repr=False)
-    tokens: Mapping[str, Tokens] = field(repr=False)
-    anchors: Vectors = field(repr=False)
-    dense: DenseIndex
-    bm25: Bm25Index
-    signatures: Signatures
-    strict_signatures: Signatures
-
-
-class _Ordered(NamedTuple):
-    """Hits of an arm in fused order, [Q, K]; rank is their place in the arm's final order."""
-
-    chunk: Ids
-    rank: Ids
-    s_hybrid: Values
-    s_rerank: Values
-    s_raw: Values
-
-
-def build_indexes(
-    texts: Sequence[str],
-    encoder: TextEncoder,
-    cache: EmbeddingCache | None,
-    signatures: Signatures,
-    strict_signatures: Signatures,
-    *,
-    kind: Kind = "flat",
-    tokens: bool = True,
-    progress: bool = False,
-) -> Indexes:
-    """Embed and index the chunks of a corpus.
+    Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here knows a threshold,
+    so that a trace holds what a live question would find, and any tau is replayed.
 
     Args:
-      texts: N chunks in corpus order.
-      encoder: of the chunks; the queries must come from the same.
-      cache: of embeddings; None keeps nothing.
-      signatures: (domain, doc_type, product), rendered and embedded.
-      strict_signatures: with vendor and version.
-      kind: of the dense index.
-      tokens: whether token embeddings are kept, as late interaction needs them.
-      progress: whether bars count the texts that are encoded.
+      question: of length one. scope: positions that it may find (the user named documents); None is all of them.
 
     Raises:
-      ValueError: there must be chunks, and one signature place for each.
+      ValueError: the arm must be known and what it needs be there.
+
+    Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
-    for name, one in (("signatures", signatures), ("strict_signatures", strict_signatures)):
-        if one.of_chunk.shape != (len(texts),):
-            msg = f"{name}.of_chunk must have shape [{len(texts)}], got {list(one.of_chunk.shape)}; -1 marks none."
-            raise ValueError(msg)
-    bm25 = Bm25Index(texts)
-    whole = embed(encoder, texts, cache, tokens=tokens, progress=progress)
-    long = [i for i, text in enumerate(texts) if len(text) > ANCHOR]
-    anchors = whole.vectors.copy()
-    anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache, progress=progress).vectors
-    by_text = dict(zip(texts, whole.tokens, strict=True)) if whole.tokens is not None else {}
-    dense = dense_index(whole.vectors, kind)
-    return Indexes(tuple(texts), by_text, anchors, dense, bm25, signatures, strict_signatures)
-
-
-def embed_queries(
-    texts: Sequence[str],
-    encoder: TextEncoder,
-    cache: EmbeddingCache | None,
-    *,
-    tokens: bool = True,
-    progress: bool = False,
-) -> Queries:
-    """Questions with their embeddings."""
-    whole = embed(encoder, texts, cache, tokens=tokens, progress=progress)
-    return Queries(tuple(texts), whole.vectors, whole.tokens)
+    check(strategy)
+    text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
+    first = _lists(strategy, question.texts[0], question.vectors, scope, ms)
+    rows = _rows(strategy, question.texts[0], scope, ms)
+    if rows is not None:
+        first = [*first, rows.parents]
+    step, lists = 0, first
+    while True:
+        if strategy.arm == "iterative":
+            step += 1
+            again = _rewritten(strategy, question, _fused(strategy, lists, ms), step, ms)
+            if again != text:
+                lists = [*lists, *_lists(strategy, again, _vector(strategy, again, ms), scope, ms)]
+        fused = _fused(strategy, lists, ms)
+        hits = _ranked(strategy, question, fused, rows, ms)
+        yield Found(text, hits, ms)
+        step, ms = step + 1, {}
+        text = _rewritten(strategy, question, _best_first(hits), step, ms)
+        more = [] if text == question.texts[0] else _lists(strategy, text, _vector(strategy, text, ms), scope, ms)
+        lists = [*first, *more]
 
 
 def retrieve(
@@ -132,105 +100,57 @@ def retrieve(
     queries: Queries,
     arm: str,
     *,
-    fetch_k: int = 50,
-    rerank_k: int = 20,
-    rrf_k: int = 60,
+    sizes: Sizes = Sizes(),  # noqa: B008 - a tuple
     reranker: Reranker | None = None,
     allowed: Allowed | None = None,
 ) -> Hits:
-    """Hits of one arm, [Q, 1, 1, fetch_k], by (l2, position); chunks are positions in the corpus.
-
-    `hybrid` fuses keyword and dense search and reranks the first of the fused list; the others are one list each.
+    """Hits of one arm at depth 0, [Q, 1, 1, fetch_k], by (l2, position); positions are those of `indexes.texts`.
 
     Args:
-      indexes: of the corpus.
       queries: Q questions.
-      arm: one of ARMS.
-      fetch_k: hits a query, from each list and in the end.
-      rerank_k: hits that are reranked.
-      rrf_k: constant of the fusion.
-      reranker: None is late interaction over the token embeddings.
-      allowed: for each query the positions it may find (the user named documents); None is all of them.
+      arm: one that rewrites nothing: hybrid, graph, table, dense or bm25.
+      allowed: for each query the positions it may find; None is all of them.
 
     Raises:
       ValueError: the arm must be known, scopes one a query and inside the corpus.
-
-    Source: rules S1.2 to S1.4.
     """
+    strategy = Strategy(arm, indexes, sizes, reranker=reranker)
+    check(strategy)
+    check_scopes(allowed, len(queries.texts), indexes.n_chunks)
+    scopes = [None] * len(queries.texts) if allowed is None else allowed
+    rows = [next(walk(strategy, one_of(queries, row), scope)).hits for row, scope in enumerate(scopes)]
+    if not rows:
+        none = Queries((), np.empty((0, indexes.vectors.shape[1]), np.float32), [])
+        fused = (np.empty((0, sizes.fetch_k)), np.empty((0, sizes.fetch_k), np.int64))
+        return measured(indexes, none, reranked(indexes, none, fused, None, 0))
+    return Hits._make(np.concatenate(fields) for fields in zip(*rows, strict=True))
+
+
+def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[Found]:
+    """The first n depths of a question."""
+    return list(islice(walk(strategy, question, scope), n))
+
+
+def one_of(queries: Queries, row: int) -> Queries:
+    """One of several questions."""
+    at = slice(row, row + 1)
+    tokens = None if queries.tokens is None else queries.tokens[at]
+    return Queries(queries.texts[at], queries.vectors[at], tokens, None if queries.ms is None else queries.ms[at])
+
+
+def check(strategy: Strategy) -> None:
+    """Stop at an arm that is not known, or that lacks what it works with."""
+    arm, indexes = strategy.arm, strategy.indexes
     if arm not in ARMS:
         msg = f"arm must be one of {', '.join(ARMS)}, got {arm!r}; choose one of them."
         raise ValueError(msg)
-    _check_scopes(allowed, len(queries.texts), len(indexes.texts))
-    lists = []
-    if arm in {"hybrid", "bm25"}:
-        lists.append(indexes.bm25.search(queries.texts, fetch_k, allowed)[1])
-    if arm in {"hybrid", "dense"}:
-        lists.append(indexes.dense.search(queries.vectors, fetch_k, allowed)[1])
-    fused = reciprocal_rank_fusion(lists, fetch_k, rrf_k)
-    width = min(rerank_k, fetch_k) if arm == "hybrid" else 0
-    if width and reranker is None:
-        reranker = late_interaction(indexes, queries)
-    ordered = _reranked(indexes, queries, fused, reranker, width)
-    return _measured(indexes, queries, ordered, width)
-
-
-def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
-    """Return the reranker over the token embeddings that came with indexes and queries.
-
-    Raises:
-      ValueError: both must have token embeddings.
-    """
-    if queries.tokens is None or not indexes.tokens:
-        lacking = "the queries" if queries.tokens is None else "the indexes"
-        msg = f"late interaction needs token embeddings, got none with {lacking}; embed tokens or pass a reranker."
+    needed = {"graph": indexes.graph, "table": indexes.tables, "iterative": strategy.rewriter}
+    if arm in needed and needed[arm] is None:
+        msg = f"arm {arm} needs its {'rewriter' if arm == 'iterative' else 'index'}, got none; build it with the arm."
         raise ValueError(msg)
-    return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 
 
-def _reranked(
-    indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker | None, width: int
-) -> _Ordered:
-    """Fused hits with the reranker's scores of the first `width`; those go first, by (s_rerank, s_hybrid, position)."""
-    s_hybrid, chunk = fused
-    s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
-    place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
-    if reranker is not None and width:
-        head = chunk[:, :width]
-        s_raw[:, :width], s_rerank[:, :width] = reranker.scores(queries.texts, indexes.texts, head)
-        order = np.lexsort((head, -s_hybrid[:, :width], -s_rerank[:, :width]), axis=-1)
-        np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
-    return _Ordered(chunk, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw)
-
-
-def _measured(indexes: Indexes, queries: Queries, ordered: _Ordered, width: int) -> Hits:
-    """Measure every hit against the original query (rule S1.3) and put the hits in the order of (l2, position)."""
-    chunk = ordered.chunk
-    l2, cosine = distances(queries.vectors, indexes.dense.vectors, chunk)
-    order = np.lexsort((chunk, l2), axis=-1)
-
-    def laid(values: NDArray[Any]) -> NDArray[Any]:
-        return np.take_along_axis(values, order, -1)[:, None, None, :]
-
-    def similarity(signatures: Signatures) -> Values:
-        ids = np.where(chunk >= 0, signatures.of_chunk[chunk], -1)
-        return laid(cosines(queries.vectors, signatures.vectors, ids))
-
-    return Hits(
-        chunk=laid(chunk).astype(np.int32),
-        rank=laid(ordered.rank).astype(np.int32),
-        l2=laid(l2),
-        cosine=laid(cosine),
-        s_hybrid=laid(ordered.s_hybrid),
-        s_rerank=laid(ordered.s_rerank),
-        s_raw=laid(ordered.s_raw),
-        anchor_sim=laid(cosines(queries.vectors, indexes.anchors, chunk)),
-        sig_sim=similarity(indexes.signatures),
-        sig_sim_strict=similarity(indexes.strict_signatures),
-        n_reranked=(chunk[:, :width] >= 0).sum(axis=1).astype(np.int32)[:, None, None],
-    )
-
-
-def _check_scopes(allowed: Allowed | None, n_queries: int, n_chunks: int) -> None:
+def check_scopes(allowed: Allowed | None, n_queries: int, n_chunks: int) -> None:
     """Stop at scopes that are not one a query, or that leave the corpus."""
     if allowed is None:
         return
@@ -244,3 +164,108 @@ def _check_scopes(allowed: Allowed | None, n_queries: int, n_chunks: int) -> Non
                 "they are places in the corpus."
             )
             raise ValueError(msg)
+
+
+@contextmanager
+def _timed(ms: Milliseconds, stage: str) -> Iterator[None]:
+    start = perf_counter()
+    try:
+        yield
+    finally:
+        ms[stage] = ms.get(stage, 0.0) + 1e3 * (perf_counter() - start)
+
+
+def _lists(
+    strategy: Strategy, text: str, vector: NDArray[np.float32], scope: NDArray[np.integer] | None, ms: Milliseconds
+) -> list[Ids]:
+    """Ranked lists of an arm for one text, ids [1, k] each."""
+    arm, indexes, k = strategy.arm, strategy.indexes, strategy.sizes.fetch_k
+    lists = []
+    if arm != "dense":
+        with _timed(ms, "keyword"):
+            lists.append(indexes.bm25.search([text], k, [scope])[1])
+    if arm != "bm25":
+        with _timed(ms, "dense"):
+            lists.append(indexes.dense.search(vector, k, [scope])[1])
+    if arm == "graph" and indexes.graph is not None:
+        with _timed(ms, "graph"):
+            lists.append(indexes.graph.search([text], k, [scope])[1])
+    return lists
+
+
+class _Found(NamedTuple):
+    """Rows that a question finds: their chunks, best first, each once, [1, k]; of each its first row and that score."""
+
+    parents: Ids
+    best: dict[int, tuple[int, float]]
+
+
+def _rows(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Found | None:
+    """Rows of tables, for the arm that finds them."""
+    tables, k = strategy.indexes.tables, strategy.sizes.fetch_k
+    if strategy.arm != "table" or tables is None:
+        return None
+    with _timed(ms, "table"):
+        scores, ids = tables.search([text], k, [scope])
+        best: dict[int, tuple[int, float]] = {}
+        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
+            if row >= 0:
+                best.setdefault(int(tables.parents[row]), (row + strategy.indexes.n_chunks, score))
+        parents = np.full((1, k), -1, np.int64)
+        parents[0, : len(best)] = list(best)
+        return _Found(parents, best)
+
+
+def _fused(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
+    with _timed(ms, "fuse"):
+        return reciprocal_rank_fusion(lists, strategy.sizes.fetch_k, strategy.sizes.rrf_k)
+
+
+def _ranked(
+    strategy: Strategy,
+    question: Queries,
+    fused: tuple[NDArray[np.float64], Ids],
+    rows: _Found | None,
+    ms: Milliseconds,
+) -> Hits:
+    """Hits reranked by the original question and measured."""
+    indexes = strategy.indexes
+    width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if strategy.arm in RERANKED else 0
+    with _timed(ms, "rerank"):
+        reranker = strategy.reranker
+        if width and reranker is None:
+            reranker = late_interaction(indexes, question)
+        if rows is not None and reranker is not None and width:
+            pairs = [rows.best.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
+            found = Rows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
+            ordered = rows_reranked(indexes, question, fused, reranker, width, found)
+        else:
+            ordered = reranked(indexes, question, fused, reranker, width)
+    with _timed(ms, "measure"):
+        return measured(indexes, question, ordered)
+
+
+def _best_first(hits: Hits) -> tuple[NDArray[np.float64], Ids]:
+    """Hits in the arm's final order, as fused ones come."""
+    rank = np.where(hits.rank[0, 0, 0] >= 0, hits.rank[0, 0, 0], np.iinfo(np.int32).max)
+    order = np.argsort(rank, kind="stable")
+    return hits.s_hybrid[0, 0, 0][None, order], hits.chunk[0, 0, 0].astype(np.int64)[None, order]
+
+
+def _rewritten(
+    strategy: Strategy, question: Queries, best: tuple[NDArray[np.float64], Ids], step: int, ms: Milliseconds
+) -> str:
+    """What to search after a try, from its best hits; the question itself where nothing rewrites it."""
+    if strategy.rewriter is None:
+        return question.texts[0]
+    with _timed(ms, "rewrite"):
+        texts = [strategy.indexes.texts[place] for place in best[1][0, :FEEDBACK] if place >= 0]
+        return strategy.rewriter.rewrite(question.texts[0], texts, step)
+
+
+def _vector(strategy: Strategy, text: str, ms: Milliseconds) -> NDArray[np.float32]:
+    if strategy.embed is None:
+        msg = f"arm {strategy.arm} rewrites questions and needs an embedding for them, got none; pass embed."
+        raise ValueError(msg)
+    with _timed(ms, "embed"):
+        return strategy.embed(text)

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.store._beir import beir_chunk
+from raglab.store._csv import csv_passages
 from raglab.store._errors import Where, input_error, shown
 from raglab.store._fields import only_keys, optional_text, records_of, tags_of, text_of, texts_of, whole_of
 from raglab.store._files import (
@@ -45,6 +46,8 @@ MAX_WORDS = 220
 _MARKDOWN = (".md", ".markdown")
 _PLAIN = (".txt", ".text")
 _PDF = (".pdf",)
+_CSV = (".csv",)
+_DOCUMENTS = (*_MARKDOWN, *_PLAIN, *_PDF, *_CSV)
 _LINES = (".jsonl", ".ndjson")
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
 _DOCUMENT_KEYS = ("source", "tags", "entities", "pages")
@@ -67,9 +70,9 @@ def load_corpus(
     """Chunks of a collection, by what the path is.
 
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
-    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text and PDF files, at any depth,
-    in the order of their relative paths, which are their sources; names with a leading dot are passed over. A file: one
-    document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON.
+    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text, PDF and CSV files, at any
+    depth, in the order of their relative paths, which are their sources; names with a leading dot are passed over. A
+    file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON.
 
     Args:
       path: folder or file.
@@ -125,15 +128,14 @@ def hash_corpus(corpus: Corpus) -> str:
 
 
 def _folder(folder: Path, limits: _Limits) -> Iterator[tuple[Where, Chunk]]:
-    known = (*_MARKDOWN, *_PLAIN, *_PDF)
     files = {
         file.relative_to(folder).as_posix(): file
         for file in folder.rglob("*")
-        if file.suffix.lower() in known and file.is_file()
+        if file.suffix.lower() in _DOCUMENTS and file.is_file()
     }
     sources = sorted(source for source in files if not any(part.startswith(".") for part in source.split("/")))
     if not sources:
-        rule = f"a folder must hold documents ({', '.join(known)}) or corpus.jsonl"
+        rule = f"a folder must hold documents ({', '.join(_DOCUMENTS)}) or corpus.jsonl"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
     return chain.from_iterable(_document(files[source], source, limits) for source in sources)
 
@@ -152,8 +154,10 @@ def _document(path: Path, source: str, limits: _Limits) -> Iterator[tuple[Where,
         passages = plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
     elif ending in _PDF:
         passages = plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words)
+    elif ending in _CSV:
+        passages = csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words)
     else:
-        rule = f"a corpus must be a folder or a file {', '.join((*_MARKDOWN, *_PLAIN, *_PDF, *_LINES, '.json'))}"
+        rule = f"a corpus must be a folder or a file {', '.join((*_DOCUMENTS, *_LINES, '.json'))}"
         came = shown(path.name) if path.exists() else "a path that does not exist"
         raise input_error(where, rule, "check the path", came)
     if not passages:

@@ -1,0 +1,144 @@
+"""The four arms on the bundled set, by intent; and what each further depth of the refine loop gains and costs.
+
+python experiments/arms.py [out/arms.parquet]
+"""
+
+from __future__ import annotations
+
+import sys
+from itertools import product
+
+import numpy as np
+
+import raglab
+from raglab.decisions import Decisions
+from raglab.lab.space import always_answer
+from raglab.values import Status, each
+
+ARMS = ("hybrid", "iterative", "graph", "table")
+DEPTHS = 3
+HALLUCINATION = 0.40  # the rate at which arms are compared: about half of what answering everything gives
+LEVEL = "confidence.tau_default", "confidence.tau_explicit"
+
+
+def trace_of(out: str) -> raglab.Trace:
+    """Every arm and depth of the bundled questions."""
+    policy = raglab.Policy.load("datasets/broker/policy.yaml")
+    corpus, cases = raglab.load_corpus("datasets/broker"), raglab.load_cases("datasets/broker")
+    return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=ARMS, max_depth=DEPTHS, progress=True)
+
+
+def at_rate(trace: raglab.Trace, arm: str) -> tuple[Decisions, float]:
+    """Decisions with no gate but the confidence, at the lowest tau that keeps the hallucination rate; and that tau."""
+    base = always_answer(raglab.Policy.load("datasets/broker/policy.yaml")).replace(
+        "confidence.enabled", True, "refine.max_depth", 0
+    )
+    taus = np.unique(raglab.decide(trace, base, arm).confidence())
+    policies = [base.replace(LEVEL[0], float(tau), LEVEL[1], float(tau)) for tau in taus]
+    rates = raglab.sweep(trace, policies, arm)["hallucination_rate"].to_numpy()
+    first = int(np.flatnonzero(rates <= HALLUCINATION)[0])
+    return raglab.decide(trace, policies[first], arm), float(taus[first])
+
+
+def by_intent(trace: raglab.Trace) -> None:
+    """Table of arms by intent."""
+    intents = sorted({case.intent for case in trace.cases if case.expect_status == "ok"})
+    said = {arm: at_rate(trace, arm) for arm in ARMS}
+    print(f"\n## Arms by intent, answerable cases; ok rate at hallucination rate {HALLUCINATION:.0%} over all cases\n")
+    print("| intent | n | " + " | ".join(f"{arm}: hit@5, nDCG@10, ok" for arm in ARMS) + " | best nDCG@10 | best ok |")
+    print("|---" * (len(ARMS) + 4) + "|")
+    for intent in [*intents, None]:
+        rows = [
+            row
+            for row, case in enumerate(trace.cases)
+            if case.expect_status == "ok" and (intent is None or case.intent == intent)
+        ]
+        table = raglab.ranking(trace.subset(rows)).query("order == 'final'").set_index("arm")
+        cells, ok = [], {}
+        for arm in ARMS:
+            decided = said[arm][0]
+            good = int((decided.right[rows] & (decided.status[rows] == Status.ok)).sum())
+            ok[arm] = good
+            cells.append(f"{table.loc[arm, 'hit@5']:.3f}, {table.loc[arm, 'nDCG@10']:.3f}, {good}/{len(rows)}")
+        best = [arm for arm in ARMS if table.loc[arm, "nDCG@10"] == table["nDCG@10"].max()]
+        most = [arm for arm in ARMS if ok[arm] == max(ok.values())]
+        print(f"| {intent or 'all'} | {len(rows)} | {' | '.join(cells)} | {', '.join(best)} | {', '.join(most)} |")
+    print("\n| arm | tau | hallucinations | coverage | mean ms | P95 ms | dearest stages (mean ms) |")
+    print("|---" * 7 + "|")
+    for arm in ARMS:
+        decided, tau = said[arm]
+        answered = decided.status == Status.ok
+        wrong = int((answered & ~decided.right).sum())
+        print(
+            f"| {arm} | {tau:.1f} | {wrong}/{int(answered.sum())} | {answered.mean():.3f} | {latency(trace, arm, 1)} |"
+        )
+
+
+def latency(trace: raglab.Trace, arm: str, depths: int) -> str:
+    """Mean and P95 of what the first depths of an arm took, and its dearest stages."""
+    seen = trace.latency
+    if seen is None:
+        return "– | – | –"
+    ms = seen.ms[:, trace.arm(arm), :depths]
+    total = np.nansum(ms, axis=(1, 2))
+    stages = {
+        name: float(np.nanmean(ms[..., at])) for at, name in enumerate(seen.stages) if not np.isnan(ms[..., at]).all()
+    }
+    dearest = sorted(stages.items(), key=lambda pair: -pair[1])[:3]
+    named = ", ".join(f"{name} {mean:.1f}" for name, mean in dearest)
+    return f"{total.mean():.1f} | {np.quantile(total, 0.95):.1f} | {named}"
+
+
+def refinement(trace: raglab.Trace) -> None:
+    """Table of depths: what each further one gains and costs."""
+    rows = [row for row, case in enumerate(trace.cases) if case.expect_status == "ok"]
+    part = trace.subset(rows)
+    print("\n## Refine loop: what a depth finds by itself, answerable cases\n")
+    print("| arm | depth | hit@5 | nDCG@10 | mean confidence |\n|---|---|---|---|---|")
+    for arm, depth in product(ARMS, range(DEPTHS + 1)):
+        hits = each(part.hits, lambda field, depth=depth: field[:, :, [depth]])
+        only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
+        table = raglab.ranking(only).query("order == 'final'").set_index("arm")
+        base = always_answer(raglab.Policy.load("datasets/broker/policy.yaml"))
+        confidence = raglab.decide(only, base, arm).confidence().mean()
+        print(
+            f"| {arm} | {depth} | {table.loc[arm, 'hit@5']:.3f} | {table.loc[arm, 'nDCG@10']:.3f} | {confidence:.1f} |"
+        )
+    print("\n## Refine loop: what the loop decides, all cases, every gate but confidence off\n")
+    head = (
+        "arm",
+        "tau",
+        "max_depth",
+        "false refusals",
+        "hallucinations",
+        "answered",
+        "retrievals a question",
+        "mean ms",
+    )
+    print("| " + " | ".join(head) + " |\n" + "|---" * len(head) + "|")
+    for arm, tau in product(("hybrid", "iterative"), (65.0, 75.0)):
+        for depth in range(DEPTHS + 1):
+            policy = always_answer(raglab.Policy.load("datasets/broker/policy.yaml")).replace(
+                *("confidence.enabled", True, LEVEL[0], tau, LEVEL[1], tau, "refine.max_depth", depth)
+            )
+            rates = raglab.sweep(trace, [policy], arm).iloc[0]
+            decided = raglab.decide(trace, policy, arm)
+            tries = decided.outcome.depth.astype(int) + 1
+            ms = 0.0 if trace.latency is None else np.nanmean(spent(trace, arm, tries))
+            print(
+                f"| {arm} | {tau:g} | {depth} | {rates.false_refusal_rate_k:.0f}/{rates.false_refusal_rate_n:.0f} "
+                f"| {rates.hallucination_rate_k:.0f}/{rates.hallucination_rate_n:.0f} "
+                f"| {rates.coverage_k:.0f}/{rates.coverage_n:.0f} | {tries.mean():.2f} | {ms:.1f} |"
+            )
+
+
+def spent(trace: raglab.Trace, arm: str, tries: np.ndarray) -> list[float]:
+    """Milliseconds that each question took for so many tries."""
+    ms = trace.latency.ms[:, trace.arm(arm)]
+    return [float(np.nansum(ms[row, : int(n)])) for row, n in enumerate(tries)]
+
+
+if __name__ == "__main__":
+    made = trace_of(sys.argv[1] if len(sys.argv) > 1 else "out/arms.parquet")
+    by_intent(made)
+    refinement(made)

@@ -1,0 +1,1 @@
+"""The shore of language models: answers from passages, and whether the passages carry them."""

@@ -1,0 +1,206 @@
+"""Hygiene of what leaves the system (rule S2.13): an answer cleaned of marks and markup, or why it is none.
+
+Cleaning is repeated until nothing changes, so that what one removal joins cannot bring back what another took. Every
+step is linear in the text.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from typing import NamedTuple
+
+from raglab.answering._insufficient import insufficiency
+
+MAX_PASSES = 10  # honest answers settle in two; marks nested deeper than this are an attack, and refused
+_SHORT = 60  # characters; a longer line is neither a label nor a placeholder
+
+_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+_UNSEEN = re.compile(
+    r"\x1b\[[0-9;?]*+[@-~]|[\x00-\x08\x0e-\x1f\x7f-\x9f\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    r"\ufeff\ufff9-\ufffb\ud800-\udfff\U000e0000-\U000e007f]"
+)
+_RUNS = (
+    ("blanks", re.compile(r"[^\S\n]{2}|[^\S\n](?:\n|\Z)|\A[^\S\n]")),
+    ("blank lines", re.compile(r"\n\s*\n\s*\n|\A\s*\n|\n\s*\Z")),
+)
+
+_TICKS = re.compile(r"`{3,}")
+_PAIR = re.compile(r"(?<!`)`{3,}+[^`]*+(?:`{1,2}(?!`)[^`]*+)*+`{3,}+")
+_BEFORE = r"[\s>]*(?:(?:[-*+]|\d{1,3}[.)])\s+)?"  # quote and list marks that a fence may stand behind
+_OPENING, _TILDES = re.compile(_BEFORE), re.compile(_BEFORE + r"(~{3,})")
+_CLOSING = re.compile(r"[\s>]*(`{3,}|~{3,})\s*")
+_INFO = re.compile(r"\s*[\w+#-]*")
+
+_HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
+_UNDERLINE = re.compile(r"\s*={3,}\s*")
+_LABEL = re.compile(r"(?:final answer|answer|summary|context|question|r[ée]ponse|r[ée]sum[ée]|contexte)\s*[:\uff1a]")
+_BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
+_PLACEHOLDERS = frozenset({"none", "n/a", "null"})
+
+_COMMENT = re.compile(r"<!--(?:-?>|.*?(?:--!?>|\Z))", re.DOTALL)
+_HIDDEN = re.compile(
+    r"<(script|style|iframe)(?=[\s/>])[^<>]*+>.*?(?:</\1(?=[\s/>]|\Z)[^<>]*+>?|\Z)", re.DOTALL | re.IGNORECASE
+)
+_TAG = re.compile(r"<(?:(/?)([A-Za-z][^\s/<>]*+)|[!?])([^<>]*+)(>?)")
+_HANDLER = re.compile(r"[\s/\"'](?:on[a-z]++|style)\s*+=", re.IGNORECASE)
+_LINES = re.compile(
+    "address|article|aside|blockquote|body|br|caption|center|d[dlt]|details|dialog|dir|div|fieldset|figcaption|figure"
+    "|footer|form|frameset|h[1-6r]|head|header|hgroup|html|legend|li|listing|main|menu|nav|ol|optgroup|option|p"
+    "|plaintext|pre|section|summary|table|tbody|tfoot|thead|title|tr|ul|xmp"
+)
+_BLANKS = re.compile("button|col|colgroup|del|input|ins|label|meter|progress|s|select|strike|t[dh]|textarea")
+_INLINE = re.compile(
+    "a|abbr|acronym|applet|area|audio|b|base|basefont|bd[io]|bgsound|big|blink|canvas|cite|code|data|datalist|dfn|em"
+    "|embed|font|frame|i|iframe|image|img|isindex|kbd|keygen|link|map|mark|marquee|math|menuitem|meta|nobr|noembed"
+    "|noframes|noscript|object|output|param|picture|portal|q|r[bpt]|rtc|ruby|samp|script|search|slot|small|source|span"
+    "|strong|style|su[bp]|svg|template|time|track|tt|u|var|video|wbr"
+)
+_RAISED = {"sup": "^", "sub": "_"}  # 10<sup>2</sup> must not become 102
+_LINK = re.compile(r"(\](?:\(|:)\s*+<?)((?:[^()<>\n]++|\([^()\n]*+\))*+)")
+_SCRIPTED = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:application/")
+
+
+class Cleaned(NamedTuple):
+    """An answer as it may leave the system.
+
+    text: without what was removed. refused: why it is no answer, None where it is one, never ''. changes: what was
+    removed, each once, in the order of the first removal; empty exactly where `text` is what came.
+    """
+
+    text: str
+    refused: str | None
+    changes: tuple[str, ...]
+
+
+def clean(text: str) -> Cleaned:
+    r"""An answer without code blocks, headings, labels, placeholders, empty bullets, markup and what cannot be seen.
+
+    Tags of HTML elements go, scripts, styles and frames with their content; entities and comparisons such as `a < b`
+    stay. An opening that no `>` ends gets a blank after its `<`, which no browser reads as a tag.
+
+    Source: rule S2.13.
+
+    Example:
+      >>> cleaned = clean("## Excess\n**Answer:**\nThe excess is <b>£250</b>.\n- None")
+      >>> cleaned.text, cleaned.refused
+      ('The excess is £250.', None)
+      >>> cleaned.changes
+      ('html', 'heading', 'label line', 'placeholder line')
+      >>> clean("The context does not contain enough information.").refused
+      "the answer says that it has none: 'The context does not contain enough information.'"
+    """
+    seen = visible(text)
+    before = _tidied(seen)
+    changes = ["hidden characters"] * (seen != text)
+    settled = False
+    for _ in range(MAX_PASSES):
+        after, found = _pass(before)
+        changes += found
+        settled, before = after == before, after
+        if settled:
+            break
+    named = tuple(dict.fromkeys([*changes, *(name for name, run in _RUNS if run.search(seen))]))
+    if not settled:
+        return Cleaned("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
+    said = insufficiency(before)
+    nothing = f"nothing is left of the answer without: {', '.join(named)}" if named else "the answer is empty"
+    return Cleaned(before, (said and f"the answer says that it has none: {said!r}") if before else nothing, named)
+
+
+def visible(text: str) -> str:
+    """A text without control, zero-width and direction characters; every kind of line break is one newline."""
+    return _UNSEEN.sub("", _BREAK.sub("\n", text))
+
+
+def _tidied(text: str) -> str:
+    """No two blanks in a row, none at the end of a line, no two empty lines in a row, nothing around."""
+    narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", text))
+    return re.sub(r"\n{3,}", "\n\n", narrow).strip()
+
+
+def _pass(text: str) -> tuple[str, list[str]]:
+    """The text after one round, and the names of what it removed, in order."""
+    bare = _without_code(text)
+    shown = _HIDDEN.sub("", _COMMENT.sub("", bare))
+    tagless = _TAG.sub(_instead, shown) if shown == bare else shown  # two halves of a script's tag may just have met
+    linked = _LINK.sub(lambda link: link[1] + ("#" if _scripted(link[2]) else link[2]), tagless)
+    lines, names = _without_lines(linked)
+    steps = (("code block", bare != text), ("html", tagless != bare), ("script link", linked != tagless))
+    return _tidied(lines), [name for name, changed in steps if changed] + names
+
+
+def _without_code(text: str) -> str:
+    """Without fences and what they hold, an unclosed one to the end; a pair inside a line goes with what is between."""
+    kept: list[str] = []
+    fence = ""
+    for line in text.split("\n"):
+        if fence:
+            closing = _CLOSING.fullmatch(line)
+            fence = "" if closing and closing[1].startswith(fence) else fence
+            continue
+        rest, fence = _opened(line)
+        kept += [rest] if rest or not fence else []
+    return "\n".join(kept)
+
+
+def _opened(line: str) -> tuple[str, str]:
+    """What of a line stands outside of code, and the fence that it opens, '' for none."""
+    tildes = _TILDES.match(line)
+    if tildes:
+        return "", tildes[1]
+    rest = _PAIR.sub("", line)
+    run = _TICKS.search(rest)
+    first = run and _OPENING.fullmatch(rest, 0, run.start())
+    if run and ("`" not in rest[run.end() :] if first else _INFO.fullmatch(rest, run.end())):
+        return "" if first else rest[: run.start()], run[0]
+    return rest, ""
+
+
+def _instead(tag: re.Match[str]) -> str:
+    """What stands instead of a tag: nothing, a blank or a line break; itself where it is harmless."""
+    slash, name, rest, end = tag[1], (tag[2] or "!").lower(), tag[3], tag[4]
+    compares = len(name) == 1 and name.isalpha() and rest.strip(" \t\n/") and "=" not in rest  # a <b and c> d
+    if not end or (compares and _INLINE.fullmatch(name)):
+        return "< " + tag[0][1:]
+    if _LINES.fullmatch(name) or _BLANKS.fullmatch(name):
+        return " " if _BLANKS.fullmatch(name) else "\n"
+    if _INLINE.fullmatch(name) or name == "!" or _HANDLER.search(rest) or _scripted(name + rest):
+        return "" if slash else _RAISED.get(name, "")
+    return tag[0] if not set(name + rest) & {'"', "'"} else "< " + tag[0][1:]
+
+
+def _scripted(target: str) -> bool:
+    """Whether a link's target would run, read as a renderer reads it: entities and escapes undone, blanks out."""
+    return re.sub(r"[\s\\]", "", visible(html.unescape(target))).lower().startswith(_SCRIPTED)
+
+
+def _without_lines(text: str) -> tuple[str, list[str]]:
+    """Without headings, bare labels, placeholders and empty bullets, and the names of what went, in order."""
+    kept: list[str] = []
+    found: list[str] = []
+    for line in text.split("\n"):
+        kind = _kind(line)
+        if kind is None and _UNDERLINE.fullmatch(line) and kept and kept[-1].strip():
+            kept.pop()
+            kind = "heading"
+        found += [kind] if kind else []
+        kept += [line] if kind is None else []
+    return "\n".join(kept), found
+
+
+def _kind(line: str) -> str | None:
+    """What makes a line one that goes, None for one that stays."""
+    if _HEADING.match(line):
+        return "heading"
+    if len(line) > _SHORT or not line.strip():
+        return None
+    if _BULLET.fullmatch(line):
+        return "empty bullet"
+    bare = unicodedata.normalize("NFC", line).casefold().translate(dict.fromkeys(map(ord, "*_>\"'`"))).strip()
+    label = _LABEL.match(bare)
+    if label and label.end() == len(bare):
+        return "label line"
+    said = (bare[label.end() :] if label else bare).lstrip("-+•‣◦▪·– \t").rstrip(". ")
+    return "placeholder line" if said in _PLACEHOLDERS else None

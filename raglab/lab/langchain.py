@@ -1,0 +1,297 @@
+"""Hits of LangChain's vector stores and retrievers, as a trace: the one file that knows the library."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.store._cells import whole
+from raglab.store._errors import Where, input_error, shown
+from raglab.store._framed import OF_CASE
+from raglab.store.frames import trace_from_frame
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import TAG_KEYS, Case, Chunk
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from langchain_core.documents import Document
+    from langchain_core.embeddings import Embeddings
+    from langchain_core.retrievers import BaseRetriever
+    from langchain_core.vectorstores import VectorStore
+
+Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
+FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
+ROUNDING = 1e-5  # by which a similarity in single precision may leave its range, or the order of the hits
+
+
+class _Hit(NamedTuple):
+    """A document that was found, its name; score as the store gives it, NaN where it gives none."""
+
+    document: Document
+    hit_id: str
+    score: float
+
+
+def hits_frame(
+    source: VectorStore | BaseRetriever,
+    cases: Sequence[Case],
+    *,
+    k: int = 50,
+    distance: Distance | None = None,
+    embeddings: Embeddings | None = None,
+    probability: str | None = None,
+    columns: Mapping[str, str] | None = None,
+    first_page: Literal[0, 1] = 1,
+    search: Callable[[Case], Mapping[str, Any]] | None = None,
+) -> pd.DataFrame:
+    """What a vector store or retriever finds for every case, one row a hit, as `trace_from_frame` takes it.
+
+    `score` is the cosine of query and passage, `rank` the place in the order of the source; `l2` stands beside them
+    where the store states it. A passage is named by its document's id, without one by a hash of what it says and where:
+    give documents ids, for a store may make up others each time. One that comes twice counts where it came first.
+    Cosines beyond [-1, 1] by rounding are cut off; nothing else is mended. Cases lose their `extra`.
+
+    A vector store's scores have no confidence in them: `s_rerank` is only there by `probability`. Without it the
+    confidence of every case is 0; switch that gate off.
+
+    Args:
+      source: asked for each case's query alone: by `similarity_search_with_score`, a retriever by `invoke`.
+      cases: labelled questions.
+      k: hits a case at most; a retriever's own number counts as well.
+      distance: what a store's scores are, which it does not say itself: `cosine` (InMemoryVectorStore),
+        `cosine_distance`, 1 − cosine (Chroma with the space cosine), `l2`, the squared distance of unit vectors
+        (FAISS), `euclidean`, its root (PGVector).
+      embeddings: measure the cosines with these instead: for a retriever, or a store that gives no such score.
+      probability: key of the metadata under which a reranker left its probability, such as `relevance_score`.
+      columns: keys of the metadata of `source`, `page`, `page_label`, `domain`, `doc_type`, `product`, `vendor`,
+        `version` or `entities`, where they are called otherwise: `{"source": "file_path"}`.
+      first_page: number of a document's first page in `page`; LangChain's loaders of PDFs count from 0.
+      search: further arguments of the search for a case, such as a filter by the documents that it names.
+
+    Raises:
+      ImportError: the extra is not installed.
+      InputError: scores without a stated distance, or that contradict it; a hit outside the documents that a case
+        names; metadata that is not what it is taken for.
+
+    Source: rules S1.1 to S1.3.
+
+    Example:
+      >>> from langchain_core.embeddings import DeterministicFakeEmbedding
+      >>> from langchain_core.vectorstores import InMemoryVectorStore
+      >>> store = InMemoryVectorStore(DeterministicFakeEmbedding(size=8))
+      >>> added = store.add_texts(["The excess is £250."], [{"source": "a.md", "page": 2}], ids=["a#1"])
+      >>> frame = hits_frame(store, [Case("q", "The excess is £250.", "ok")], distance="cosine")
+      >>> frame.round(6)[["hit_id", "score", "rank", "source", "page"]].values.tolist()
+      [['a#1', 1.0, 0, 'a.md', 2]]
+    """
+    import pandas as pd
+
+    _check_measured(distance, embeddings, is_store=_is_store(source))
+    keys = _keys(columns)
+    found = [_searched(source, case, k, distance, search(case) if search else {}) for case in cases]
+    cosines = _given(found, cases, distance) if embeddings is None else _measured(found, cases, embeddings)
+    rows: list[dict[str, Any]] = []
+    for case, hits, cosine in zip(cases, found, cosines, strict=True):
+        asked: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
+        asked |= {name: getattr(case, name) for name in OF_CASE}
+        passages = [_passage(hit, keys, first_page) for hit in hits]
+        _check_scope(case, passages)
+        for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
+            measured = {"score": float(cosine[rank]), "rank": rank, "l2": _l2(hit.score, distance)}
+            reranked = {"s_rerank": hit.document.metadata.get(probability) if probability else None}
+            rows.append(asked | measured | reranked | passage)
+        if not hits:
+            rows.append(asked)
+    named = ("case_id", "query", "expect_status", *OF_CASE, "hit_id", "score", "rank", "l2", "s_rerank", "text")
+    return pd.DataFrame(rows, columns=[*named, *FROM_METADATA])
+
+
+def trace_from_langchain(
+    source: VectorStore | BaseRetriever,
+    cases: Sequence[Case],
+    *,
+    policy: Policy | None = None,
+    name: str = "langchain",
+    **how: Any,  # noqa: ANN401 - arguments of hits_frame
+) -> Trace:
+    """Trace of what a LangChain vector store or retriever finds, decided and tuned like any other.
+
+    Args:
+      source, cases, how: as `hits_frame` takes them.
+      policy, name: as `trace_from_frame` takes them.
+
+    Raises:
+      ImportError: the extra is not installed.
+      InputError: as `hits_frame` and `trace_from_frame`.
+
+    Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
+    """
+    return trace_from_frame(hits_frame(source, cases, **how), score="cosine", policy=policy, name=name)
+
+
+def _is_store(source: object) -> bool:
+    try:
+        from langchain_core.retrievers import BaseRetriever
+        from langchain_core.vectorstores import VectorStore
+    except ImportError as error:
+        msg = 'hits_frame needs langchain-core, which is not installed; pip install "raglab[langgraph]".'
+        raise ImportError(msg) from error
+    if not isinstance(source, VectorStore | BaseRetriever):
+        rule = "a source of hits must be a VectorStore or a BaseRetriever of langchain_core"
+        raise input_error(Where("langchain"), rule, "wrap it in one, or use trace_from_frame", type(source).__name__)
+    return isinstance(source, VectorStore)
+
+
+def _check_measured(distance: str | None, embeddings: object, *, is_store: bool) -> None:
+    where, one_of = Where("langchain"), ", ".join(get_args(Distance))
+    if distance is not None and embeddings is not None:
+        raise input_error(where, "cosines are either given or measured", "leave out distance or embeddings", "both")
+    if distance is not None and not is_store:
+        rule = "a retriever gives documents without scores, so that no distance can be stated"
+        raise input_error(where, rule, "pass embeddings, or the vector store behind it", shown(distance))
+    if distance is None and embeddings is None:
+        rule = "hits must have a distance to the query, and a retriever gives none"
+        remedy = "pass embeddings to measure it, or the vector store behind it"
+        if is_store:
+            rule = "what a vector store's scores are must be stated, for it does not say"
+            remedy = f"pass distance, one of {one_of}, or embeddings to measure the cosines"
+        raise input_error(where, rule, remedy)
+    if distance is not None and distance not in get_args(Distance):
+        raise input_error(where, f"distance must be one of {one_of}", "see the store's manual", shown(distance))
+
+
+def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
+    """Key of the metadata for each column."""
+    for name in columns or ():
+        if name not in FROM_METADATA:
+            rule = f"columns may rename {', '.join(FROM_METADATA)}"
+            raise input_error(Where("langchain"), rule, "our name comes first: {'source': 'file_path'}", shown(name))
+    return {name: name for name in FROM_METADATA} | dict(columns or {})
+
+
+def _searched(
+    source: Any,  # noqa: ANN401 - of either kind
+    case: Case,
+    k: int,
+    distance: str | None,
+    more: Mapping[str, Any],
+) -> list[_Hit]:
+    """Hits of a case in their order, each passage once."""
+    if distance is not None:
+        try:
+            pairs = source.similarity_search_with_score(case.query, k=k, **more)
+        except NotImplementedError:
+            rule = "a store must have similarity_search_with_score where a distance is stated"
+            remedy = "pass embeddings instead of distance"
+            raise input_error(Where("langchain"), rule, remedy, type(source).__name__) from None
+    elif hasattr(source, "similarity_search"):
+        pairs = [(document, np.nan) for document in source.similarity_search(case.query, k=k, **more)]
+    else:
+        pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
+    hits: dict[str, _Hit] = {}
+    for document, score in pairs[:k]:
+        hits.setdefault(_name(document), _Hit(document, _name(document), float(score)))
+    return list(hits.values())
+
+
+def _name(document: Document) -> str:
+    """Id of a document, else a hash of its text and metadata."""
+    if document.id:
+        return str(document.id)
+    made_of = json.dumps([document.page_content, document.metadata], sort_keys=True, default=repr)
+    return hashlib.sha256(made_of.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+
+def _l2(score: float, distance: str | None) -> float | None:
+    """Squared distance that a store's score states; None where it is no distance of vectors."""
+    return {"l2": score, "euclidean": score * score}.get(distance or "")
+
+
+def _cosine(score: float, distance: str | None) -> float:
+    """Cosine of unit vectors that a store's score states (rule S1.1)."""
+    l2 = _l2(score, distance)
+    if l2 is not None:
+        return 1.0 - l2 / 2.0
+    return 1.0 - score if distance == "cosine_distance" else score
+
+
+def _given(found: Sequence[Sequence[_Hit]], cases: Sequence[Case], distance: str | None) -> list[NDArray[np.float64]]:
+    """Cosines from a store's scores, which must come best first."""
+    cosines = []
+    for case, hits in zip(cases, found, strict=True):
+        cosine = np.array([_cosine(hit.score, distance) for hit in hits], dtype=np.float64)
+        worse = np.flatnonzero(np.diff(cosine) > ROUNDING)
+        if len(worse):
+            one, other = hits[int(worse[0])].score, hits[int(worse[0]) + 1].score
+            rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
+            remedy = f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
+            raise input_error(Where("langchain", id=case.id), rule, remedy, f"{one:g}, then {other:g}")
+        cosines.append(_unrounded(cosine))
+    return cosines
+
+
+def _measured(
+    found: Sequence[Sequence[_Hit]], cases: Sequence[Case], embeddings: Embeddings
+) -> list[NDArray[np.float64]]:
+    """Cosines of each case's query and hits."""
+    texts = list(dict.fromkeys(hit.document.page_content for hits in found for hit in hits))
+    place = {text: number for number, text in enumerate(texts)}
+    vectors = _unit(embeddings.embed_documents(texts)) if texts else np.empty((0, 0))
+    cosines = []
+    for case, hits in zip(cases, found, strict=True):
+        rows = vectors[[place[hit.document.page_content] for hit in hits]]
+        cosines.append(_unrounded(rows @ _unit([embeddings.embed_query(case.query)])[0]) if hits else np.empty(0))
+    return cosines
+
+
+def _unit(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    wide = np.asarray(rows, dtype=np.float64)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.divide(wide, norms, out=np.full_like(wide, np.nan), where=norms > 0.0)
+
+
+def _unrounded(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+    return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
+
+
+def _passage(hit: _Hit, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
+    """Columns that a document gives."""
+    said = {name: hit.document.metadata.get(key) for name, key in keys.items()}
+    said |= {name: _tag(hit, keys[name], said[name]) for name in TAG_KEYS}
+    said["source"] = None if said["source"] is None else str(said["source"])
+    label = said["page_label"]
+    said["page_label"] = None if label is None else str(label)
+    if said["page"] is not None:
+        page = whole(said["page"])
+        if page is None or page < first_page:
+            rule = f"{keys['page']} must be an integer from {first_page}"
+            remedy = "pass first_page=0 where the first page is 0, columns={'page_label': …} where it is a label"
+            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown(said["page"]))
+        said["page"] = page + 1 - first_page
+    return {"hit_id": hit.hit_id, "text": hit.document.page_content, **said}
+
+
+def _tag(hit: _Hit, key: str, value: object) -> str | None:
+    """A tag as text; a version may be a number."""
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return str(value)
+    rule = f"{key} must be a text or a number"
+    raise input_error(Where("langchain", id=hit.hit_id), rule, "rename it by columns, or correct it", shown(value))
+
+
+def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
+    """Hits must be of the documents that the user named, for these scope the search (rule S3.7)."""
+    for passage in passages if case.selected_sources else ():
+        one = Chunk(passage["hit_id"], "", passage["source"] or "", passage["page"])
+        if not {one.file_name, f"{one.file_name}#{one.page}"} & set(case.selected_sources):
+            rule = f"hits must be of the documents that the case names, {', '.join(case.selected_sources)}"
+            remedy = "pass search, which gives the source its filter for a case"
+            raise input_error(Where("langchain", id=case.id), rule, remedy, shown(one.shown))

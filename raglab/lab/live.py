@@ -1,0 +1,142 @@
+"""A system that answers: an index on disk, a policy, a generator, a scorer, caches."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from raglab.answering.extract import Extractive
+from raglab.answering.support import WordSupport
+from raglab.evidence import chunk_entities
+from raglab.lab.answers import Generator, Scorer
+from raglab.lab.build import fingerprint_of
+from raglab.lab.caches import Caches
+from raglab.lab.index import Retriever, retriever, settings_of
+from raglab.lab.tabled import TableFirst
+from raglab.retrieval.embed import EmbeddingCache, default_cache
+from raglab.retrieval.rewrite import Rewriter
+from raglab.store._errors import Where, input_error
+from raglab.store._files import read_json, write_text
+from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
+from raglab.store.policies import Policy
+from raglab.values import SCHEMA_VERSION, Corpus
+
+LIVE_ARMS = ("hybrid", "iterative", "graph", "table")
+CORPUS, INDEX, EMBEDDINGS, CACHE = "corpus.jsonl", "index.json", "embeddings.sqlite", "cache"
+_MAX_BYTES = 2**20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Lab:
+    """What answers a question: see `ask`.
+
+    policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
+    generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
+    under the policy's patterns. arm: that answers, whatever the policy says, where given.
+    """
+
+    policy: Policy
+    retriever: Retriever = field(repr=False)
+    fingerprint: str
+    generator: Generator
+    scorer: Scorer
+    caches: Caches | None = field(repr=False)
+    entities: tuple[tuple[str, ...], ...] = field(repr=False)
+    arm: str | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folder: str | Path,
+        *,
+        policy: Policy | str | Path | None = None,
+        generator: Generator | None = None,
+        scorer: Scorer | None = None,
+        rewriter: Rewriter | None = None,
+        arm: str | None = None,
+        cache: bool = True,
+    ) -> Self:
+        """System over an index that `build_index` made.
+
+        Args:
+          folder: of the index. policy: a policy or its file; the published defaults where not given.
+          generator: None is extractive. scorer: None is the embedded word scorer. rewriter: None is RM3.
+          arm: one of the index's arms, or router; the policy's `strategy.arm` where not given.
+          cache: whether answers and retrievals are kept in the folder.
+
+        Raises:
+          InputError: no index there, or one that was altered or made by another version.
+        """
+        place = Path(folder)
+        where = Where(str(place / INDEX))
+        if not (place / INDEX).is_file():
+            raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
+        head = read_json(place / INDEX, _MAX_BYTES)
+        corpus = load_corpus(place / CORPUS)
+        wanted = settings_of(head["settings"])
+        found = fingerprint_of(hash_corpus(corpus), wanted.parameters(rewriter))
+        if head.get("schema_version") != SCHEMA_VERSION or head.get("corpus_hash") != hash_corpus(corpus):
+            came = f"version {head.get('schema_version')} of corpus {str(head.get('corpus_hash'))[:12]}"
+            rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
+            raise input_error(where, rule, "make it again with `raglab index`", came)
+        chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
+        ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS), rewriter=rewriter)
+        tables = ready.indexes.tables
+        base = Extractive() if generator is None else generator
+        kept = Caches(place / CACHE) if cache else None
+        named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
+        writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
+        return cls(chosen, ready, found, writer, scorer or WordSupport(), kept, named, arm)
+
+    def replace(self, policy: Policy) -> Self:
+        """The same system under another policy."""
+        named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
+        parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named, self.arm)
+        return type(self)(policy, *parts)
+
+
+def build_index(
+    corpus: Corpus,
+    folder: str | Path,
+    *,
+    arms: Sequence[str] = LIVE_ARMS,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    progress: bool = False,
+    **settings: Any,  # noqa: ANN401 - fields of Settings
+) -> str:
+    """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
+
+    Args:
+      folder: made where it is not there; an index of the same corpus and settings is left as it is.
+      arms: that may answer. cache: from which embeddings are copied where it has them.
+      settings: further fields of `Settings`.
+
+    Returns: the fingerprint.
+
+    Raises:
+      ValueError: no chunks, an unknown setting or arm.
+    """
+    if not corpus.chunks:
+        msg = "an index needs at least one chunk, got none; check the folder of the documents."
+        raise ValueError(msg)
+    place = Path(folder)
+    wanted = settings_of({"arms": tuple(arms), **settings})
+    place.mkdir(parents=True, exist_ok=True)
+    save_corpus(corpus, place / CORPUS)
+    stored = load_corpus(place / CORPUS)
+    behind = default_cache() if cache == "default" else cache
+    retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+    fingerprint = fingerprint_of(hash_corpus(stored), wanted.parameters(None))
+    head = {
+        "schema_version": SCHEMA_VERSION,
+        "fingerprint": fingerprint,
+        "corpus": stored.name,
+        "n_chunks": len(stored.chunks),
+        "corpus_hash": hash_corpus(stored),
+        "settings": wanted._asdict() | {"arms": list(wanted.arms)},
+    }
+    write_text(json.dumps(head, indent=2) + "\n", place / INDEX)
+    return fingerprint

@@ -1,0 +1,86 @@
+"""The response to one question, as every door gives it (rule S0.3)."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from raglab._explain import Check
+
+KEYS = (
+    "answer",
+    "sources",
+    "status",
+    "refused",
+    "refusal_reason",
+    "options",
+    "warnings",
+    "confidence",
+    "route",
+    "arm",
+    "arm_reason",
+    "clarification",
+    "default_applied",
+    "policy_id",
+    "request_id",
+)
+PREVIEW = 160  # characters of an option's anchor
+
+
+class Seen(NamedTuple):
+    """What happened on the way to a response, for people and learners; no part of it.
+
+    ms: milliseconds by stage. answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
+    was searched, depth by depth. checks: every gate with its numbers; none where the answer came from the cache.
+    """
+
+    ms: Mapping[str, float]
+    answer_cache_hit: bool
+    strategy_cache_hit: bool
+    queries: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+
+
+class Response(Mapping[str, Any]):
+    """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.
+
+    seen: how it came about.
+    """
+
+    __slots__ = ("_fields", "seen")
+
+    def __init__(self, fields: Mapping[str, Any], seen: Seen) -> None:
+        self._fields = {key: fields[key] for key in KEYS}
+        self.seen = seen
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"Response({json.dumps(self._fields, ensure_ascii=False)})"
+
+    def _repr_html_(self) -> str:
+        """Table for a notebook; whatever came from documents or models is escaped."""
+
+        def cell(value: object) -> str:
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return html.escape(text)
+
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{cell(value)}</td></tr>"
+            for key, value in self._fields.items()
+            if value not in (None, [], False)
+        )
+        return f"<table>{rows}</table>"
+
+    def json(self) -> str:
+        """The response as JSON, keys in the order of rule S0.3."""
+        return json.dumps(self._fields, ensure_ascii=False)

@@ -1,0 +1,212 @@
+"""One live question from end to end: `ask`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+
+from raglab import chain
+from raglab._explain import answer_checks
+from raglab._recorded import calibrated
+from raglab._tables import with_answers
+from raglab.decisions import Decisions
+from raglab.evidence import pattern_hits
+from raglab.lab.answers import Checked, answers_of, checked
+from raglab.lab.build import only_hit
+from raglab.lab.caches import Key, normalised, packed, unpacked
+from raglab.lab.index import scopes_of
+from raglab.lab.live import Lab
+from raglab.lab.response import PREVIEW, Response, Seen
+from raglab.lab.routing import arm_of
+from raglab.policy import thresholds
+from raglab.replay import decide_on, tables_of
+from raglab.retrieval.strategies import Found, walk
+from raglab.values import Case, Hits, Status, Trace
+
+
+def ask(
+    question: str,
+    *,
+    lab: Lab | str | Path,
+    selected_option: int | None = None,
+    documents: Sequence[str] | None = None,
+    request_id: str | None = None,
+) -> Response:
+    """Answer a question, refuse it, or ask back, under the policy of a system.
+
+    The gates are those of the replay, over a trace of this one question: what a stored trace says of it under the same
+    policy is what is answered.
+
+    Args:
+      lab: the system; the folder of an index opens one under the published policy.
+      selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
+      documents: that the user named, `file` or `file#page`: they scope the search and switch to tau_explicit.
+      request_id: goes into the response; a new one where not given.
+
+    Raises:
+      ValueError: the question is no text, or a document is named that the corpus does not hold.
+
+    Source: rules S0.3, S2.12, S3.7.
+    """
+    if not isinstance(question, str):
+        msg = f"question must be a text, got {type(question).__name__}; pass a str."
+        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+    system = lab if isinstance(lab, Lab) else Lab.open(lab)
+    text, named = normalised(question), tuple(documents or ())
+    start = perf_counter()
+    arm, reason = arm_of(text, system)
+    key = Key(system.policy.policy_id, system.fingerprint, arm, text, named)
+    made_by = (system.generator.name, system.scorer.name, selected_option)
+    kept = None if system.caches is None else system.caches.answers.get(key.digest("answer", *made_by))
+    identity = {"request_id": request_id or uuid4().hex}
+    if kept is not None:
+        return Response({**kept, **identity}, Seen({"total": 1e3 * (perf_counter() - start)}, True, False))
+    fields, seen = _answered(text, named, arm, selected_option, key, system)
+    fields |= {"arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
+    if system.caches is not None:
+        system.caches.answers.set(key.digest("answer", *made_by), fields)
+    total = {"total": 1e3 * (perf_counter() - start)}
+    return Response({**fields, **identity}, seen._replace(ms={**seen.ms, **total}))
+
+
+def _answered(
+    text: str, named: tuple[str, ...], arm: str, selected: int | None, key: Key, system: Lab
+) -> tuple[dict[str, Any], Seen]:
+    said, found, cached = _retrieved(text, named, arm, key, system)
+    ms: dict[str, float] = {}
+    for one in found:
+        for stage, spent in one.ms.items():
+            ms[stage] = ms.get(stage, 0.0) + spent
+    seen = Seen(ms, answer_cache_hit=False, strategy_cache_hit=cached, queries=tuple(one.query for one in found))
+    return completed(said, text, selected, system, seen)
+
+
+def completed(said: Decisions, text: str, selected: int | None, system: Lab, seen: Seen) -> tuple[dict[str, Any], Seen]:
+    """What follows on retrieval: the choice among options, generation, and the gates on the answer.
+
+    Args:
+      said: of the one question, as far as retrieval goes. selected: the option that the user chose. seen: so far; its
+        ms are added to.
+
+    Returns: the response's fields but for arm, policy and request; and what was seen.
+    """
+    ms = dict(seen.ms)
+    if selected is not None:
+        return _selected(said, selected, text, system, seen)
+    if said.status[0] != Status.ok:
+        return _fields(said, system, None), seen._replace(checks=tuple(said.explain(said.trace.cases[0].id)))
+    chunks = said.in_slot(0)
+    made = checked(text, [said.trace.chunks[number] for number in chunks], system.generator, system.scorer, ms=ms)
+    place = (0, 0, int(said.outcome.depth[0]), chunks)
+    start = perf_counter()
+    answers = answers_of([place], [made], system.generator.name, system.scorer.name)
+    told = replace(said.trace, answers=answers)
+    final = decide_on(with_answers(said.tables, told, system.policy.structure), told, system.policy)
+    ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
+    return _fields(final, system, made), seen._replace(ms=ms, checks=tuple(final.explain(said.trace.cases[0].id)))
+
+
+def _retrieved(
+    text: str, named: tuple[str, ...], arm: str, key: Key, system: Lab
+) -> tuple[Decisions, list[Found], bool]:
+    """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
+    digest = key.digest("strategy")
+    rows = None if system.caches is None else system.caches.strategies.get(digest)
+    known = [] if rows is None else unpacked(rows["depths"])
+    strategy = system.retriever.strategies[arm]
+    corpus = system.retriever.chunks[: system.retriever.indexes.n_chunks]  # without the rows of tables
+    scope = scopes_of(corpus, [named])[0]
+    case = Case("question", text, "ok", selected_sources=named)
+    found: list[Found] = []
+    further = iter(known) if known else walk(strategy, system.retriever.question(text), scope)
+    while True:
+        more = list(islice(further, 1))
+        if not more:  # the cache holds fewer depths than are wanted
+            further = islice(walk(strategy, system.retriever.question(text), scope), len(found), None)
+            known = []
+            continue
+        found += more
+        start = perf_counter()
+        trace = case_trace(case, arm, found, system)
+        measured = tables_of(trace, system.policy)
+        on = bool(chain.goes_on(measured.evidence, thresholds([system.policy])).any())
+        found[-1].ms["gates"] = 1e3 * (perf_counter() - start)
+        if not on:
+            break
+    if system.caches is not None and not known:
+        system.caches.strategies.set(digest, {"arm": arm, "depths": packed(found)})
+    return decide_on(measured, trace, system.policy), found, bool(known)
+
+
+def case_trace(case: Case, arm: str, found: Sequence[Found], system: Lab) -> Trace:
+    """Trace of one question, of the depths that were retrieved."""
+    hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in found), strict=True))
+    places = np.unique(hits.chunk[hits.chunk >= 0])
+    chunks, hits = only_hit(system.retriever.chunks, hits)
+    entities = tuple(system.entities[int(place)] for place in places)
+    seen = pattern_hits([case], chunks, system.policy.pattern_lists, entities)
+    return Trace((case,), chunks, (arm,), hits, seen, {"fingerprint": system.fingerprint})
+
+
+def _fields(said: Decisions, system: Lab, made: Checked | None) -> dict[str, Any]:
+    status = Status(int(said.status[0]))
+    refused = status == Status.refuse
+    answer = system.policy.refusal_message if refused else made.text if made is not None else None
+    return {
+        "answer": answer,
+        "sources": [] if status != Status.ok else _sources(said, said.in_slot(0), made),
+        "status": status.name,
+        "refused": refused,
+        "refusal_reason": said.reason(0) if refused else None,
+        "options": _options(said),
+        "warnings": said.warnings(0),
+        "confidence": float(said.confidence()[0]),
+        "route": said.route(0),
+        "clarification": None,
+        "default_applied": None,
+    }
+
+
+def _sources(said: Decisions, chunks: Sequence[int], made: Checked | None) -> list[str]:
+    """Where the answer comes from: what it cites, first, then what else it was given."""
+    first = [] if made is None else [chunks[place] for place in made.cited]
+    return list(dict.fromkeys(said.trace.chunks[number].shown for number in (*first, *chunks)))
+
+
+def _options(said: Decisions) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": option.option_id,
+            "sources": [f"{name}#{page}" for name, page in option.sources],
+            "best_l2": option.best_l2,
+            "text": " ".join(said.trace.chunks[option.chunks[0]].text.split())[:PREVIEW],
+        }
+        for option in said.options(said.trace.cases[0].id)
+    ]
+
+
+def _selected(said: Decisions, selected: int, text: str, system: Lab, seen: Seen) -> tuple[dict[str, Any], Seen]:
+    """The user's choice among the options completes the question (rule S3.7)."""
+    fields = _fields(said, system, None) | {"options": [], "status": "refuse", "refused": True, "sources": []}
+    fields["answer"] = system.policy.refusal_message
+    try:
+        option = said.select(said.trace.cases[0].id, selected)
+    except KeyError as error:
+        return fields | {"refusal_reason": str(error.args[0])}, seen
+    made = checked(text, [said.trace.chunks[number] for number in option.chunks], system.generator, system.scorer)
+    worth = calibrated(np.array(made.confidence), system.policy.structure.calibration)
+    told = (float(worth), made.support, made.claim, made.refused)
+    checks = tuple(answer_checks(*told, thresholds([system.policy])))
+    failed = next((check for check in checks if not check.passes), None)
+    if failed is not None:
+        return fields | {"refusal_reason": failed.text}, seen._replace(checks=checks)
+    sources = _sources(said, option.chunks, made)
+    ok = {"status": "ok", "refused": False, "refusal_reason": None, "answer": made.text, "sources": sources}
+    return fields | ok, seen._replace(checks=checks)

@@ -1,0 +1,208 @@
+"""Answers as part of the trace: recorded once, judged by the chain, replayed at any threshold."""
+
+from __future__ import annotations
+
+from math import isnan
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from generators import Drawn, Fixed, Weighed
+from plain import Said, say
+from raglab.lab.answers import checked, record_answers
+from raglab.lab.space import full_space
+from raglab.policy import Policy
+from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store.traces import Trace
+from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
+
+GATES = {
+    "generation.min_generation_confidence": (0.25, 0.5, 0.75),
+    "generation.enabled": (True, True, False),
+    "support.min_support": (0.25, 0.5, 0.75),
+    "support.enabled": (True, True, False),
+}
+
+
+def one(**sections: Any) -> Policy:
+    """A policy that lets the hand-written trace through to generation."""
+    return policy(**sections)
+
+
+def recorded(confidence: float = 0.9, text: str = "The excess is £250.", chosen: Policy | None = None) -> Trace:
+    """One answered question with one answer."""
+    trace = trace_of((ask(), [[Hit(0.25)]]))
+    return record_answers(trace, chosen or one(), Fixed(text, confidence), Full())
+
+
+class Full:
+    """Finds every claim half supported."""
+
+    name = "full"
+
+    def support(self, answer: str, passages: Any) -> Any:
+        """Half."""
+        return Weighed().support(answer, passages)._replace(score=0.5, claim=answer)
+
+
+def expected(trace: Trace, chosen: Policy, row: int) -> Said:
+    """What the rules say of one case, in plain Python."""
+    said = say(trace, chosen, row)
+    if said.status != "ok":
+        return said
+    passages = [trace.chunks[number] for number in said.chunks]
+    made = checked(trace.cases[row].query, passages, Drawn(), Weighed())
+    confidence = made.confidence
+    if chosen.generation.calibration is not None and not isnan(confidence):
+        confidence = float(np.interp(confidence, chosen.generation.calibration.x, chosen.generation.calibration.y))
+    if chosen.generation.enabled and not confidence >= chosen.generation.min_generation_confidence:
+        return said._replace(status="refuse", stage="generation")
+    if chosen.support.enabled and not made.support >= chosen.support.min_support:
+        return said._replace(status="refuse", stage="support")
+    return said._replace(status="refuse", stage="hygiene") if made.refused else said
+
+
+class TestByHead:
+    """One question, one hit, one answer."""
+
+    def test_an_answer_that_passes_every_gate_is_ok(self) -> None:
+        """An answer that passes every gate is ok."""
+        said = decide(recorded(0.6), one())
+        assert said.frame().loc[0, ["status", "answer"]].tolist() == ["ok", "The excess is £250."]
+
+    @pytest.mark.parametrize(
+        ("sections", "confidence", "text", "stage", "reason"),
+        [
+            ({}, 0.59, "Yes.", "generation", "generation confidence 0.59 is below min_generation_confidence 0.6"),
+            ({}, float("nan"), "Yes.", "generation", "generation confidence is missing, min_generation_confidence 0.6"),
+            ({"support": {"min_support": 0.51}}, 0.9, "Yes.", "support", "support of the weakest claim 0.5 is below"),
+            ({}, 0.9, "None", "support", "support of the weakest claim is missing"),
+            ({"support": {"enabled": False}}, 0.9, "None", "hygiene", "nothing"),
+        ],
+    )
+    def test_the_first_gate_that_refuses_is_named_with_its_numbers(
+        self, sections: dict[str, Any], confidence: float, text: str, stage: str, reason: str
+    ) -> None:
+        """The first gate that refuses is named with its numbers."""
+        said = decide(recorded(confidence, text), one(**sections))
+        row = said.frame().iloc[0]
+        assert (row["status"], row["stage"], row["answer"]) == ("refuse", stage, None)
+        assert reason in row["reason"] or stage == "hygiene"
+        assert [check.passes for check in said.explain("q") if check.gate == stage] == [False]
+
+    def test_the_weakest_claim_is_named(self) -> None:
+        """The weakest claim is named."""
+        said = decide(recorded(0.9, "It is covered."), one(support={"min_support": 0.75}))
+        assert "'It is covered.'" in said.frame().loc[0, "reason"]
+
+    def test_a_calibration_moves_the_confidence(self) -> None:
+        """0.9 stands for 0.45 on a line from (0, 0) to (1, 0.5)."""
+        knots = {"x": [0.0, 1.0], "y": [0.0, 0.5]}
+        said = decide(recorded(0.9), one(generation={"calibration": knots}))
+        assert said.frame().loc[0, "reason"].startswith("generation confidence 0.45 is below")
+
+    def test_without_answers_the_chain_ends_at_confidence(self) -> None:
+        """Without answers the chain ends at confidence."""
+        said = decide(trace_of((ask(), [[Hit(0.25)]])), one())
+        assert said.frame().loc[0, "status"] == "ok"
+        assert not [check for check in said.explain("q") if check.gate in {"generation", "support", "hygiene"}]
+
+    def test_a_set_of_hits_without_an_answer_never_passes(self) -> None:
+        """A set of hits without an answer never passes."""
+        two = trace_of((ask(), [[Hit(0.25), Hit(0.5, page=3)]]))
+        chosen = one(chosen={"final_k": 1, "order": "l2"})
+        made = record_answers(two, chosen, Fixed(), Full(), decided_only=True)
+        assert decide(made, chosen).frame().loc[0, "status"] == "ok"
+        wider = decide(made, one(chosen={"final_k": 2, "order": "l2"}, gap={"enabled": False}))
+        assert "no answer was recorded for these hits" in wider.frame().loc[0, "reason"]
+
+    def test_a_flip_of_the_gates_on_answers_is_found(self) -> None:
+        """A flip of the gates on answers is found."""
+        near = flips(recorded(0.9), one(), "q").set_index("path")
+        assert near.loc["support.min_support", "flips_at"] == pytest.approx(0.5)
+        assert near.loc["generation.min_generation_confidence", "flips_at"] == pytest.approx(0.9)
+
+    def test_the_thresholds_are_part_of_the_space(self) -> None:
+        """The thresholds are part of the space."""
+        trace = record_answers(random_trace(3, n_cases=20), one(), Drawn(), Weighed())
+        assert {"generation.min_generation_confidence", "support.min_support"} <= full_space(trace, one()).keys()
+
+    def test_numba_says_that_it_has_no_twin_for_answers(self) -> None:
+        """Numba says that it has no twin for answers."""
+        pytest.importorskip("numba")
+        with pytest.raises(ValueError, match="without answers"):
+            tally(recorded(), [one()], engine="numba")
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(st.integers(0, 10_000))
+def test_the_chain_says_what_the_rules_say(seed: int) -> None:
+    """Plain Python and the arrays agree on cases with answers, at every depth."""
+    trace = random_trace(seed, depths=1 + seed % 3)
+    rng = np.random.default_rng(seed)
+    for chosen in random_policies(seed, 2):
+        drawn = [part for path, values in GATES.items() for part in (path, values[rng.integers(len(values))])]
+        knots = {"x": (0.0, 1.0), "y": (0.25, 0.75)} if seed % 4 == 0 else None
+        under = chosen.replace(*drawn, "generation.calibration", knots)
+        said = decide(record_answers(trace, under, Drawn(), Weighed()), under)
+        for row in range(len(trace)):
+            told = expected(trace, under, row)
+            status = ("ok", "refuse", "ambiguous")[said.status[row]]
+            assert (status, said.stage(row)) == (told.status, told.stage)
+
+
+def test_a_sweep_counts_what_decide_says() -> None:
+    """The thresholds of the new gates, replayed over one recorded trace."""
+    base = random_policies(5, 1, confidence__enabled=False, similarity__enabled=False)[0]
+    trace = record_answers(random_trace(5, n_cases=60, depths=2), base, Drawn(), Weighed())
+    policies = [
+        base.replace("generation.min_generation_confidence", g, "support.min_support", s)
+        for g in (0.25, 0.5, 0.75)
+        for s in (0.25, 0.5, 0.75)
+    ]
+    table = sweep(trace, policies)
+    for row, chosen in enumerate(policies):
+        assert table.loc[row, "coverage_k"] == int((decide(trace, chosen).status == 0).sum())
+
+
+def test_steps_of_the_new_thresholds_are_exact() -> None:
+    """Steps of the new thresholds are exact."""
+    base = random_policies(7, 1, confidence__enabled=False, similarity__enabled=False)[0]
+    trace = record_answers(random_trace(7, n_cases=60), base, Drawn(), Weighed())
+    for path in ("generation.min_generation_confidence", "support.min_support"):
+        for _, step in steps(trace, base, path).iterrows():
+            for at in (step["high"], (step["low"] + step["high"]) / 2):
+                said = decide(trace, base.replace(path, float(at)))
+                assert int((said.status == 0).sum()) == step["coverage_k"]
+
+
+def test_answers_come_back_from_the_disk(tmp_path: Path) -> None:
+    """Answers come back from the disk."""
+    trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
+    trace.save(tmp_path / "t.parquet")
+    back = Trace.load(tmp_path / "t.parquet")
+    assert back.answers is not None
+    assert trace.answers is not None
+    assert back.answers.text == trace.answers.text
+    np.testing.assert_array_equal(back.answers.support, trace.answers.support)
+    assert decide(back, one()).frame().equals(decide(trace, one()).frame())
+
+
+def test_a_part_keeps_its_answers() -> None:
+    """A part keeps its answers."""
+    trace = record_answers(random_trace(3, n_cases=6), one(), Drawn(), Weighed())
+    whole = decide(trace, one()).frame()
+    part = decide(trace.subset([4, 1]), one()).frame()
+    assert part["reason"].tolist() == whole["reason"].iloc[[4, 1]].tolist()
+
+
+def test_another_generator_makes_another_trace() -> None:
+    """Another generator makes another trace."""
+    trace = random_trace(3)
+    made = Trace(trace.cases, trace.chunks, trace.arms, trace.hits, None, {"fingerprint": "f" * 16})
+    one_, two = (record_answers(made, one(), Fixed(name=name), Full()).fingerprint for name in "ab")
+    assert len({one_, two, made.fingerprint}) == 3

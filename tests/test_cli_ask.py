@@ -1,0 +1,135 @@
+"""The live commands: an index is made, asked, and answers from anywhere are checked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from raglab.cli import app
+from raglab.lab.response import KEYS
+from raglab.store.corpus import save_corpus
+from raglab.store.policies import Policy
+from test_build import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
+
+OPEN: dict[str, Any] = {
+    "l2": {"enabled": False},
+    "similarity": {"enabled": False},
+    "gap": {"enabled": False},
+    "confidence": {"enabled": False},
+    "generation": {"enabled": False},
+}
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """Output of a command that ends with a code."""
+    ended = CliRunner().invoke(app, list(arguments))
+    assert ended.exit_code == code, ended.output
+    return ended.stdout if code == 0 else ended.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+    """Return a folder with an index and two policies."""
+    del encoder
+    save_corpus(CORPUS, tmp_path / "corpus.jsonl")
+    said = json.loads(run("index", str(tmp_path / "corpus.jsonl"), "--out", str(tmp_path / "i"), "--quiet", "--json"))
+    assert said["chunks"] == len(CORPUS.chunks)
+    Policy.from_mapping(OPEN).save(tmp_path / "open.yaml")
+    asking = {
+        "gap": {"enabled": True, "min_gap": 4.0},
+        "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
+    }
+    Policy.from_mapping(OPEN | asking).save(tmp_path / "asking.yaml")
+    return tmp_path
+
+
+def ask(folder: Path, question: str, *more: str, policy: str = "open", code: int = 0) -> str:
+    """What `raglab ask` prints."""
+    return run("ask", str(folder / "i"), question, "-p", str(folder / f"{policy}.yaml"), *more, code=code)
+
+
+def test_an_answer_names_its_sources(folder: Path) -> None:
+    """For people: status, arm, answer, sources."""
+    said = ask(folder, "What is the motor excess?")
+    assert said.startswith("ok · policy: hybrid · confidence")
+    assert "The motor excess is 250 pounds for each claim." in said
+    assert "sources: motor.md#1" in said
+
+
+def test_json_has_the_keys_of_the_response(folder: Path) -> None:
+    """For programs: rule S0.3."""
+    said = json.loads(ask(folder, "What is the motor excess?", "--json"))
+    assert tuple(said) == KEYS
+    assert said["status"] == "ok", said
+
+
+def test_options_are_shown_and_a_selection_completes_the_question(folder: Path) -> None:
+    """The ids that are shown are those that `--select` takes."""
+    shown = ask(folder, "What is the excess?", policy="asking")
+    assert "Ask again with --select ID." in shown
+    assert "\n  1  " in shown
+    every = [json.loads(ask(folder, "What is the excess?", "--select", one, "--json", policy="asking")) for one in "12"]
+    assert "ok" in {said["status"] for said in every}
+    assert not any(said["options"] for said in every)
+    refused = json.loads(ask(folder, "What is the excess?", "--select", "9", "--json", policy="asking"))
+    assert refused["refusal_reason"] == "Invalid selection: 9"
+
+
+def test_documents_scope_the_search(folder: Path) -> None:
+    """Only the named document is a source."""
+    said = json.loads(ask(folder, "What is the excess?", "--document", "home.md", "--json"))
+    assert {source.split("#")[0] for source in said["sources"]} == {"home.md"}
+    assert "boat.md" in ask(folder, "What is the excess?", "--document", "boat.md", code=1)
+
+
+def test_explain_shows_gates_and_times(folder: Path) -> None:
+    """Every gate with its margin, and milliseconds by stage."""
+    said = ask(folder, "What is the motor excess?", "--explain", "--no-cache")
+    assert "S2.11" in said
+    assert " ms" in said
+
+
+def test_a_base_url_needs_a_model(folder: Path) -> None:
+    """The message says so."""
+    assert "goes with a model" in ask(folder, "What?", "--base-url", "http://127.0.0.1:9", code=1)
+
+
+def test_no_index(tmp_path: Path) -> None:
+    """Says how to make one."""
+    assert "raglab index" in run("ask", str(tmp_path), "What?", code=1)
+
+
+class TestSupport:
+    """`raglab support` takes an answer and evidence from anywhere."""
+
+    EVIDENCE = "The storm excess is £400. Claims are paid within 30 days."
+
+    def test_a_claim_that_stands_there(self) -> None:
+        """Passes; a changed figure scores lower."""
+        good, bad = (
+            json.loads(run("support", f"The storm excess is £{figure}.", "-e", self.EVIDENCE, "--json"))
+            for figure in (400, 900)
+        )
+        assert good["support"] > 0.5 > bad["support"]
+        assert bad["weakest"] == "The storm excess is £900."
+
+    def test_files(self, tmp_path: Path) -> None:
+        """@FILE reads a file."""
+        (tmp_path / "answer.txt").write_text("The storm excess is £400.", encoding="utf-8")
+        (tmp_path / "page.txt").write_text(self.EVIDENCE, encoding="utf-8")
+        said = run("support", f"@{tmp_path / 'answer.txt'}", "-e", f"@{tmp_path / 'page.txt'}")
+        assert "The storm excess is £400." in said
+        assert "published min_support is 0.5" in said
+
+    def test_an_answer_that_claims_nothing(self) -> None:
+        """Is said, not scored."""
+        assert "states nothing to check" in run("support", "Really?", "-e", self.EVIDENCE)
+        assert json.loads(run("support", "Really?", "-e", self.EVIDENCE, "--json"))["support"] is None
+
+    def test_a_file_there_is_none_of(self) -> None:
+        """A message, not a stack."""
+        assert "raglab:" in run("support", "@/no/such/file", "-e", "x", code=1)

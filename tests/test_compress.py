@@ -1,0 +1,299 @@
+"""The compressor: by hand first, then what holds for every passage."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.answering._cutting import cut, put_together
+from raglab.answering.compress import compress, words_as_tokens
+from raglab.answering.extract import Extractive
+from raglab.sentences import sentences
+from raglab.store.corpus import load_corpus
+from raglab.store.qa import load_cases
+from raglab.values import Chunk, Corpus
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+STORM = "Storm and flood are covered. The storm excess is £400. Ask your broker."
+TABLE = "# Excesses\n\nAll amounts are in GBP.\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |\n| Theft | 250 |"
+
+
+def chunk(number: int, text: str) -> Chunk:
+    """Passage with everything that must come through."""
+    return Chunk(f"a.md#{number}", text, "docs/a.md", number, str(number), {"domain": "home"}, ("fleet",))
+
+
+def texts(question: str, *passages: str, **more: object) -> list[str]:
+    """Texts that are left of passages."""
+    found = compress(question, [chunk(n, text) for n, text in enumerate(passages, 1)], **more)  # type: ignore[arg-type]
+    return [one.text for one in found.passages]
+
+
+class TestByHand:
+    """Worked examples."""
+
+    def test_the_sentence_that_answers(self) -> None:
+        """Five words are seven tokens: the one sentence that fits is the one with both words and a sum."""
+        found = compress("How much is the storm excess?", [chunk(1, STORM)], budget=7)
+        assert found.passages == (chunk(1, "The storm excess is £400."),)
+        assert found.kept == ((1,),)
+        assert found.tokens == words_as_tokens("The storm excess is £400.") == 7
+
+    def test_in_the_order_of_the_document(self) -> None:
+        """The second best stands first where it stood first; what is left out between them leaves a break."""
+        text = "Storm is covered. Ask your broker. Tea is served. The storm excess is £400."
+        assert texts("How much is the storm excess?", text, budget=11) == [
+            "Storm is covered.\n\nThe storm excess is £400."
+        ]
+
+    def test_what_carries_nothing_goes(self) -> None:
+        """Though there is room, a sentence far from the question's words is left out."""
+        text = "The storm excess is £400. It rose in May. Our office has a garden. Dogs are welcome. Tea is served."
+        assert texts("storm excess", text) == ["The storm excess is £400. It rose in May."]
+
+    def test_a_passage_that_fits_and_carries_stays_as_it_is(self) -> None:
+        """Marks, breaks and all."""
+        text = "Policy > Storm\n*Storm* excess: £400\n\n- storm, in `May`"
+        assert texts("storm", text) == [text]
+
+    def test_a_table_keeps_its_head_and_its_heading(self) -> None:
+        """A row alone would not say what 400 is."""
+        assert texts("What is the storm excess?", TABLE, budget=20) == [
+            "# Excesses\n\n| Peril | Excess |\n|---|---|\n| Storm | 400 |"
+        ]
+
+    def test_a_list_item_keeps_the_line_that_turns_it(self) -> None:
+        """`Not covered:` turns what follows it."""
+        text = "Covered:\n- theft\n- fire\n\nNot covered:\n- flood by the sea\n- war"
+        assert texts("Is flood covered?", text, budget=8) == ["Not covered:\n\nflood by the sea"]
+
+    def test_an_answer_of_one_word_keeps_its_question(self) -> None:
+        """A line that leads on is not kept for its own sake."""
+        text = "Is flood by the sea covered?\n\nNo.\n\nIs the theft of tools insured?\n\nYes, if they are locked up."
+        assert texts("Is flood covered?", text, budget=10) == ["Is flood by the sea covered?\n\nNo."]
+
+    def test_a_word_by_its_beginning(self) -> None:
+        """`insurer` and `insured` are one."""
+        assert texts("insurer", "The car is red. The insured pays. It is big. It is late.", budget=4) == [
+            "The insured pays."
+        ]
+
+    def test_another_language(self) -> None:
+        """A passage that shares no word with the question was chosen for its meaning: its sentences count, last."""
+        french = "La franchise est de 400 euros. Elle a augmenté."
+        assert texts("storm excess", french) == [french]
+        assert texts("storm excess", french, "The storm excess is £400.", budget=7) == ["The storm excess is £400."]
+
+    @pytest.mark.parametrize("question", ["", "what is it?", "?!"])
+    def test_a_question_without_content(self, question: str) -> None:
+        """There is nothing to choose by: the first sentences stay."""
+        assert texts(question, STORM) == [STORM]
+        assert texts(question, STORM, budget=7) == ["Storm and flood are covered."]
+
+
+class TestCited:
+    """A cited passage never goes."""
+
+    def test_its_best_sentence_stays_beyond_the_budget(self) -> None:
+        """Two cited passages at a budget of one token leave a sentence each; the third is gone."""
+        other = "The garden is large. Its excess is nil."
+        found = compress(
+            "storm excess", [chunk(1, STORM), chunk(2, other), chunk(3, "The storm.")], budget=1, keep=(0, 1)
+        )
+        assert [one.text for one in found.passages] == ["The storm excess is £400.", "Its excess is nil."]
+        assert found.kept == ((1,), (1,), ())
+        assert found.tokens == 7 + 6
+
+    def test_it_comes_before_better_ones(self) -> None:
+        """What a cited passage needs is paid for first."""
+        passages = [chunk(1, STORM), chunk(2, "Ask your broker. He knows a lot.")]
+        found = compress("How much is the storm excess?", passages, budget=7, keep=(1,))
+        assert [one.chunk_id for one in found.passages] == ["a.md#2"]
+
+    def test_without_one_the_best_sentence_stays(self) -> None:
+        """Something is left for the generator, whatever the budget."""
+        assert texts("storm excess", "Tea is served.", STORM, budget=1) == ["The storm excess is £400."]
+
+    def test_an_empty_passage(self) -> None:
+        """It has no sentence to leave; cited it stays, else it goes."""
+        assert texts("storm", "", "Storm.", keep=(0,)) == ["", "Storm."]
+        assert texts("storm", "", "Storm.") == ["Storm."]
+        assert compress("storm", []) == ((), (), 0)
+
+    def test_a_passage_of_headings(self) -> None:
+        """Headings are all there is."""
+        assert texts("storm", "# Storm", "Storm is covered.", keep=(0,)) == ["# Storm", "Storm is covered."]
+
+    @pytest.mark.parametrize("keep", [(2,), (-1,)])
+    def test_a_position_there_is_none_of(self, keep: tuple[int, ...]) -> None:
+        """Says how many there are."""
+        with pytest.raises(ValueError, match="positions of the 2 passages"):
+            compress("storm", [chunk(1, STORM), chunk(2, STORM)], keep=keep)
+
+
+class TestSettings:
+    """Budget, count and meaning."""
+
+    @pytest.mark.parametrize("budget", [0, -3])
+    def test_a_budget_of_nothing(self, budget: int) -> None:
+        """Is an error."""
+        with pytest.raises(ValueError, match=f"budget must be at least 1 token, got {budget}"):
+            compress("storm", [chunk(1, STORM)], budget=budget)
+
+    def test_another_count(self) -> None:
+        """By characters: 25 are the sentence."""
+        assert texts("How much is the storm excess?", STORM, budget=25, count=len) == ["The storm excess is £400."]
+        assert compress("storm excess", [chunk(1, STORM)], budget=25, count=len).tokens == 25
+
+    def test_meaning_finds_what_words_do_not(self) -> None:
+        """A cosine lifts a sentence without a word of the question over one with it."""
+
+        def meaning(question: str, said: Sequence[str]) -> list[float]:
+            assert question == "deductible for gales"
+            return [1.0 if "400" in one else 0.0 for one in said]
+
+        text = "A deductible is what you bear. For storm, it is £400."
+        assert texts("deductible for gales", text, budget=8) == ["A deductible is what you bear."]
+        assert texts("deductible for gales", text, budget=8, meaning=meaning) == ["For storm, it is £400."]
+
+    @pytest.mark.parametrize("values", [[], [float("nan")] * 3, [2.0] * 3])
+    def test_a_meaning_that_is_none(self, values: list[float]) -> None:
+        """One finite number a sentence."""
+        with pytest.raises(ValueError, match="for each of 3 sentences"):
+            compress("storm", [chunk(1, STORM)], meaning=lambda _, __: values)
+
+
+LINES = st.sampled_from(
+    [
+        *(
+            "The excess is £250.",
+            "storm",
+            "Mr. Bell pays. (a) He may",
+            "| Storm | £400 |",
+            "| a \\| b |  | c |",
+            "|---|",
+        ),
+        *(
+            "| Peril | Excess |\n|---|---|\n| Flood | £9 |",
+            "# Excess",
+            "## 2. Scope",
+            "- flood by the sea",
+            "* *never*",
+        ),
+        *(
+            "Not covered:",
+            "Is it?",
+            "No.",
+            "",
+            "",
+            "Policy > Storm",
+            "1. First",
+            "> a. b",
+            "- 1. x",
+            "- | a |",
+            "e.g. vans",
+        ),
+        *("…and so on", "La prime est due le 1er mai. Elle", "augmente.", "#", "-", "**", "| |", "§ 3.2 Art. 4"),
+    ]
+)
+PASSAGES = st.lists(LINES, max_size=12).map("\n".join)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    """Return the bundled documents."""
+    return load_corpus(BROKER / "documents")
+
+
+class TestAlways:
+    """What holds for every passage."""
+
+    @given(text=PASSAGES, places=st.sets(st.integers(0, 20)))
+    def test_what_is_put_together_has_the_sentences_that_were_kept(self, text: str, places: set[int]) -> None:
+        """Cut again, it is exactly the pieces kept with what they need, in order."""
+        whole = cut(text)
+        kept = {at for at in places if at < len(whole.pieces)}
+        kept |= {need for at in kept for need in whole.needs[at]}
+        if kept < set(range(len(whole.pieces))) and not kept >= set(whole.lines):
+            assert sentences(put_together(whole, kept)) == [sentences(text)[at] for at in sorted(kept)]
+        else:
+            assert put_together(whole, kept) == text
+
+    @given(passages=st.lists(PASSAGES, max_size=4), budget=st.integers(1, 60), keep=st.sets(st.integers(0, 3)))
+    @settings(deadline=None, max_examples=50)
+    def test_budget_order_and_citations(self, passages: list[str], budget: int, keep: set[int]) -> None:
+        """Within the budget but for what must stay; cited ones are there; tokens and places are those of the texts."""
+        given_ = [chunk(n, text) for n, text in enumerate(passages)]
+        keep = {place for place in keep if place < len(passages)}
+        found = compress("How much is the storm excess?", given_, budget=budget, keep=keep)
+        least = compress("How much is the storm excess?", given_, budget=1, keep=keep)
+        assert found.tokens == sum(words_as_tokens(one.text) for one in found.passages)
+        assert found.tokens <= max(budget, least.tokens)
+        assert {given_[place].chunk_id for place in keep} <= {one.chunk_id for one in found.passages}
+        numbers = [int(one.chunk_id.rpartition("#")[2]) for one in found.passages]
+        assert all(one < other for one, other in pairwise(numbers))
+        assert (
+            {n for n, kept in enumerate(found.kept) if kept}
+            <= set(numbers)
+            <= {n for n, kept in enumerate(found.kept) if kept or n in keep}
+        )
+        for number, one in zip(numbers, found.passages, strict=True):
+            assert one._replace(text="") == given_[number]._replace(text="")
+            assert sentences(one.text) == [sentences(passages[number])[at] for at in found.kept[number]]
+        assert all(tuple(sorted(set(kept))) == kept for kept in found.kept)
+        assert bool(found.passages) or not any(sentences(text) for text in passages)
+
+    @pytest.mark.slow
+    def test_the_same_in_two_processes(self) -> None:
+        """Nothing hangs on the order of hashes."""
+        code = (
+            "from raglab.answering.compress import compress\nfrom raglab.values import Chunk\n"
+            f"text = {STORM!r} * 5\n"
+            "print(compress('storm excess flood', [Chunk(str(n), text, 'a') for n in range(4)], budget=60))"
+        )
+        runs = {
+            subprocess.run(
+                [sys.executable, "-c", code],
+                env={"PYTHONHASHSEED": str(seed)},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for seed in (1, 2)
+        }
+        assert len(runs) == 1
+
+    def test_bundled_passages(self, corpus: Corpus) -> None:
+        """Every chunk, cut at random and put together, has the sentences that were kept."""
+        rng = random.Random(0)  # noqa: S311 - no secret
+        for one in corpus.chunks:
+            whole = cut(one.text)
+            kept = {at for at in range(len(whole.pieces)) if rng.random() < 0.5}
+            kept |= {need for at in kept for need in whole.needs[at]}
+            if not kept >= set(whole.lines):
+                said = sentences(one.text)
+                assert sentences(put_together(whole, kept)) == [said[at] for at in sorted(kept)], one.chunk_id
+
+    def test_the_extractive_answer_is_among_what_is_kept(self, corpus: Corpus) -> None:
+        """At the default budget the generator answers from what is left as from the whole, in nine of ten cases."""
+        by_page: dict[str, list[Chunk]] = {}
+        for one in corpus.chunks:
+            by_page.setdefault(one.shown, []).append(one)
+        same = []
+        for case in load_cases(BROKER / "cases.jsonl"):
+            pages = (*case.expect_sources, *case.expect_sources_any)
+            passages = [one for page in pages for one in by_page.get(page, [])][:6]
+            if case.expect_status == "ok" and case.split == "tune" and passages:
+                left = compress(case.query, passages, budget=512).passages
+                same.append(
+                    Extractive().answer(case.query, left).text == Extractive().answer(case.query, passages).text
+                )
+        assert sum(same) >= 0.9 * len(same) > 30

@@ -1,0 +1,371 @@
+"""The chain as a LangGraph: what it answers is what `ask` answers."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from generators import Drawn, Fixed, Weighed
+from raglab.answering.extract import Extractive
+from raglab.lab.graph import NODES, Asked, State, build_graph
+from raglab.lab.live import Lab, build_index
+from raglab.lab.response import KEYS
+from raglab.lab.session import ask
+from raglab.store.policies import Policy
+from raglab.values import Chunk, Corpus, Generation
+from test_build import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
+
+pytest.importorskip("langgraph")
+
+ARMS = ("hybrid", "iterative", "graph", "table")
+OPEN: dict[str, Any] = {
+    "l2": {"enabled": False},
+    "similarity": {"enabled": False},
+    "gap": {"enabled": False},
+    "confidence": {"enabled": False},
+    "support": {"enabled": False},
+}
+POLICIES: dict[str, dict[str, Any]] = {
+    "published": {"l2": {"enabled": True}, "similarity": {"enabled": True}, "gap": {"enabled": True}},
+    "answers": {},
+    "denies": {"domain": {"enabled": True}, "patterns": {"deny": ["baggage"]}},
+    "refuses at once": {"similarity": {"enabled": True, "min_similarity": 1.0}, "refine": {"max_depth": 0}},
+    "refines and refuses": {"confidence": {"enabled": True, "tau_default": 100.0, "tau_explicit": 100.0}},
+    "refines to the end": {
+        "confidence": {"enabled": True, "tau_default": 100.0, "tau_explicit": 100.0},
+        "refine": {"epsilon": 0.0, "max_depth": 4},
+    },
+    "refines and answers": {
+        "confidence": {"enabled": True, "tau_default": 80.0, "tau_explicit": 70.0},
+        "refine": {"epsilon": 0.0},
+        "generation": {"enabled": False},
+    },
+    "does not refine on refusal": {
+        "similarity": {"enabled": True, "min_similarity": 0.8},
+        "refine": {"refine_on_refusal": False},
+    },
+    "asks back": {
+        "gap": {"enabled": True, "min_gap": 4.0},
+        "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
+    },
+    "wants support": {"support": {"enabled": True, "min_support": 0.6}, "generation": {"enabled": False}},
+    "wants more than is generated": {"generation": {"min_generation_confidence": 0.95}},
+    "chooses one": {"chosen": {"final_k": 1}},
+}
+WINTER = "to motor be winter"  # its best passage is found by the second rewriting only
+QUESTIONS = (*CASES, CASES[0]._replace(id="h", query=WINTER))
+DECIDED = ("status", "refused", "confidence", "route", "arm", "arm_reason", "options", "policy_id")
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Return where the index stands, and the system over it once it is open."""
+    return {"folder": tmp_path_factory.mktemp("graph") / "index"}
+
+
+@pytest.fixture
+def opened(kept: dict[str, Any], encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+    """Return what gives a system over the small corpus, under a policy, with other parts where stated."""
+    del encoder
+    if "lab" not in kept:
+        table = chunk(13, "t.md", 1, "Excesses\n\n| Cause | Excess |\n|---|---|\n| Storm | £400 |\n| Theft | £250 |")
+        build_index(Corpus("small", (*CORPUS.chunks, table)), kept["folder"], cache=None, **SMALL)
+        parts = {"cache": False, "generator": Drawn(), "scorer": Weighed(), "rewriter": Turning()}
+        kept["lab"] = Lab.open(kept["folder"], **parts)
+
+    def make(policy: dict[str, Any] | None = None, *, generator: Any = None, **more: Any) -> Lab:
+        system: Lab = kept["lab"].replace(Policy.from_mapping(_merged(OPEN, policy or {})))
+        writer: Any = system.generator
+        return replace(system, generator=replace(writer, otherwise=generator or writer.otherwise), **more)
+
+    return make
+
+
+class Turning:
+    """Rewrites as RM3 might, and turns to winter sports at the second try."""
+
+    name = "turning"
+
+    def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
+        """The question, then a passage, then the question and words of what was found."""
+        if step == 2:
+            return "Winter sports need the extra premium to be paid."
+        return f"{question} {passages[0].split()[-1]}" if step > 2 and passages else question
+
+
+def _merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    return base | {key: {**base.get(key, {}), **value} for key, value in more.items()}
+
+
+def both(
+    system: Lab, question: str, documents: Sequence[str] = (), **more: Any
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What `ask` and what the graph say."""
+    chosen = more.pop("selected_option", None)
+    plain = ask(question, lab=system, documents=list(documents), selected_option=chosen, request_id="r")
+    asked = {"question": question, "documents": list(documents), "selected_option": chosen, "request_id": "r"}
+    return dict(plain), build_graph(system, **more).invoke(asked)["response"]
+
+
+class TestEquality:
+    """Graph and `ask` are one chain."""
+
+    @pytest.mark.parametrize("stated", POLICIES.values(), ids=POLICIES)
+    def test_every_policy(self, opened: Callable[..., Lab], stated: dict[str, Any]) -> None:
+        """Whatever the policy does, all fields are equal, at any budget, where the generator does not read texts."""
+        system = opened(stated)
+        for number, case in enumerate(QUESTIONS):
+            plain, said = both(system, case.query, case.selected_sources, budget=(1, 512)[number % 2])
+            assert said == plain
+            assert tuple(said) == KEYS
+
+    @pytest.mark.parametrize("arm", ARMS)
+    def test_every_arm(self, opened: Callable[..., Lab], arm: str) -> None:
+        """Each walks as it does in `ask`, refinements among it."""
+        depths = set()
+        for name in ("refines and answers", "refines to the end"):
+            system = opened(POLICIES[name], arm=arm, generator=Fixed())
+            graph = build_graph(system)
+            for case in (CASES[1], CASES[4], QUESTIONS[-1]):
+                asked = {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
+                state = graph.invoke(asked)
+                plain = ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
+                assert state["response"] == plain
+                assert tuple(state["queries"]) == plain.seen.queries
+                assert state["depth"] == len(state["queries"]) - 1
+                depths.add(state["depth"])
+        assert len(depths) >= 2
+        assert max(depths) == 4
+
+    def test_refined_into_an_answer(self, opened: Callable[..., Lab]) -> None:
+        """The second rewriting finds what the question did not; the answer rests on its hits."""
+        system = opened(POLICIES["refines and answers"], generator=Fixed())
+        plain, said = both(system, WINTER)
+        assert said == plain
+        assert (said["status"], said["sources"][0]) == ("ok", "travel.md#3")
+        state = build_graph(system).invoke({"question": WINTER})
+        assert (state["depth"], state["queries"][2]) == (2, "Winter sports need the extra premium to be paid.")
+
+    @pytest.mark.slow
+    def test_the_outcomes_occur(self, opened: Callable[..., Lab]) -> None:
+        """The policies above answer, refuse at every gate that they name, refine and ask back."""
+        seen = set()
+        for stated in POLICIES.values():
+            for case in QUESTIONS:
+                said = ask(case.query, lab=opened(stated), documents=case.selected_sources)
+                seen.add((said["status"], (said["refusal_reason"] or "").split(" ", 1)[0], said["route"]))
+        reasons = {reason for _, reason, _ in seen}
+        assert {"ok", "refuse", "ambiguous"} == {status for status, _, _ in seen}
+        assert {"empty", "out", "top-1", "confidence", "generation", "support"} <= reasons
+        assert {"synthesize", "refine", None} == {route for _, _, route in seen}
+
+    @pytest.mark.parametrize("chosen", [1, 2, 7])
+    def test_a_selection(self, opened: Callable[..., Lab], chosen: int) -> None:
+        """The user's choice is answered alike, and an id that there is none of refused alike."""
+        plain, said = both(opened(POLICIES["asks back"]), "What is covered?", selected_option=chosen, budget=1)
+        assert said == plain
+
+    def test_the_extractive_generator(self, opened: Callable[..., Lab]) -> None:
+        """What retrieval decides is equal at any budget; all is equal where the passages are left as they are."""
+        system = opened({}, generator=Extractive())
+        changed = []
+        for case in QUESTIONS:
+            plain, said = both(system, case.query, case.selected_sources, budget=1)
+            assert [said[key] for key in DECIDED if plain["status"] == said["status"]] == [
+                plain[key] for key in DECIDED if plain["status"] == said["status"]
+            ]
+            changed.append(said["answer"] != plain["answer"])
+        assert not all(changed)
+        plain, said = both(system, "What is the motor excess?", ["motor.md"], budget=512)
+        assert said == plain
+
+    def test_a_router(self, opened: Callable[..., Lab]) -> None:
+        """The arm is chosen by the question, as in `ask`."""
+        plain, said = both(opened({"strategy": {"arm": "router"}}), "Compare the motor excess with the home excess")
+        assert said == plain
+
+
+class Told:
+    """Says what it was given, and remembers it."""
+
+    name = "told"
+
+    def __init__(self, text: str = "") -> None:
+        self.given: list[tuple[Chunk, ...]] = []
+        self.text = text
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The first passage, or the fixed text."""
+        del question
+        self.given.append(tuple(passages))
+        return Generation(self.text or passages[0].text, 0.9, (len(passages) - 1,))
+
+
+class Heard:
+    """Supports everything, and remembers what it judged by."""
+
+    name = "heard"
+
+    def __init__(self) -> None:
+        self.passages: list[tuple[str, ...]] = []
+
+    def support(self, answer: str, passages: Sequence[str]) -> Any:
+        """Full support."""
+        self.passages.append(tuple(passages))
+        return Weighed().support(answer, passages)._replace(score=1.0)
+
+
+class TestCompressor:
+    """It feeds the generator, and nothing else."""
+
+    def test_the_generator_reads_what_is_left_and_the_scorer_the_whole(self, opened: Callable[..., Lab]) -> None:
+        """No chosen hit is lost, each is cut; citations keep their place."""
+        generator, scorer = Told("The excess is £250."), Heard()
+        system = opened({}, generator=generator, scorer=scorer)
+        question = "How many days after the start can the policy be cancelled?"
+        plain, said = both(system, question, ["faq.txt"], budget=1)
+        whole, left = generator.given
+        assert [one.chunk_id for one in left] == [one.chunk_id for one in whole]
+        assert sum(len(one.text) for one in left) < sum(len(one.text) for one in whole)
+        assert scorer.passages[1] == scorer.passages[0] == tuple(one.text for one in whole)
+        assert said == plain
+        assert said["sources"][0] == whole[-1].shown
+
+    def test_the_state_shows_what_is_left(self, opened: Callable[..., Lab]) -> None:
+        """As fields of a chunk, with the tokens; none where retrieval refuses."""
+        graph = build_graph(opened(), budget=20)
+        state = graph.invoke({"question": "What is the motor excess?"})
+        assert [set(row) for row in state["passages"]] == [set(Chunk._fields)] * 4
+        assert state["tokens"] >= 4
+        refused = build_graph(opened(POLICIES["refuses at once"])).invoke({"question": "What is the motor excess?"})
+        assert (refused["passages"], refused["tokens"]) == ([], 0)
+
+    def test_a_table_is_still_answered_from(self, opened: Callable[..., Lab]) -> None:
+        """Its row, or its chunk cut down to the row and the head, is among what is left."""
+        system = opened({}, generator=Extractive(), arm="table")
+        question = "What is the storm excess?"
+        plain, said = both(system, question, budget=1)
+        assert "£400" in said["answer"]
+        assert said == plain
+        scoped = build_graph(system, budget=1).invoke({"question": question, "documents": ["t.md"]})
+        assert "£400" in scoped["response"]["answer"]
+        assert scoped["response"]["sources"] == ["t.md#1"]
+
+    def test_meaning_and_count(self, opened: Callable[..., Lab]) -> None:
+        """Both reach the compressor."""
+        asked: list[str] = []
+
+        def meaning(question: str, texts: Sequence[str]) -> list[float]:
+            asked.append(question)
+            return [0.0] * len(texts)
+
+        state = build_graph(opened(), budget=40, count=len, meaning=meaning).invoke({"question": " What  is it? "})
+        assert set(asked) == {"What is it?"}
+        assert state["tokens"] == sum(len(row["text"]) for row in state["passages"])
+
+
+class TestGraph:
+    """The graph as LangGraph sees it."""
+
+    def test_nodes_and_edges(self, opened: Callable[..., Lab]) -> None:
+        """The source's pipeline."""
+        drawn = build_graph(opened()).get_graph()
+        assert [name for name in drawn.nodes if not name.startswith("__")] == list(NODES)
+        assert {(edge.source, edge.target) for edge in drawn.edges} == {
+            ("__start__", "retriever"),
+            ("retriever", "compressor"),
+            ("compressor", "critic"),
+            ("critic", "refine_retrieve"),
+            ("critic", "synthesizer"),
+            ("refine_retrieve", "compressor"),
+            ("synthesizer", "__end__"),
+        }
+
+    def test_streamed_step_by_step(self, opened: Callable[..., Lab]) -> None:
+        """A question that is refined twice goes round twice."""
+        stated = {"confidence": {"enabled": True, "tau_default": 100.0}, "refine": {"epsilon": 0.0, "max_depth": 2}}
+        steps = build_graph(opened(stated)).stream({"question": "What is the motor excess?"}, stream_mode="updates")
+        again = ["refine_retrieve", "compressor", "critic"]
+        assert [next(iter(step)) for step in steps] == [*NODES[:3], *again, *again, "synthesizer"]
+
+    def test_stopped_and_resumed_from_a_checkpoint(self, opened: Callable[..., Lab]) -> None:
+        """A checkpoint holds plain values only; what it does not hold is made again, to the same response."""
+        from langgraph.checkpoint.memory import InMemorySaver
+
+        system = opened(POLICIES["refines and answers"])
+        for case in (*CASES[:2], *CASES[4:5], QUESTIONS[-1]):
+            graph = build_graph(system)
+            graph.checkpointer = InMemorySaver()
+            asked = {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"}
+            config = {"configurable": {"thread_id": case.id}}
+            state = graph.invoke(asked, config, interrupt_after="*")
+            while graph.get_state(config).next:
+                assert not {"further", "found", "decision"} & set(graph.get_state(config).values)
+                state = graph.invoke(None, config, interrupt_after="*")
+            assert state["response"] == ask(case.query, lab=system, documents=case.selected_sources, request_id="r")
+
+    def test_two_questions_do_not_mix(self, opened: Callable[..., Lab]) -> None:
+        """One graph answers many, in any order."""
+        system = opened()
+        graph = build_graph(system)
+        asked = [
+            {"question": case.query, "documents": list(case.selected_sources), "request_id": "r"} for case in CASES
+        ]
+        one = [graph.invoke(one)["response"] for one in asked]
+        assert one == [said["response"] for said in graph.batch(asked)]
+        assert one[::-1] == [graph.invoke(one)["response"] for one in asked[::-1]]
+
+    def test_awaited(self, opened: Callable[..., Lab]) -> None:
+        """The same, asynchronously."""
+        system = opened()
+        asked = {"question": WINTER, "request_id": "r"}
+        assert asyncio.run(build_graph(system).ainvoke(asked))["response"] == ask(WINTER, lab=system, request_id="r")
+
+    def test_what_comes_out(self, opened: Callable[..., Lab]) -> None:
+        """Everything but the walk: hits and decision among it; the schemas can be read."""
+        graph = build_graph(opened())
+        state = graph.invoke({"question": WINTER})
+        assert set(state) == {"question", "found", "decision"} | set(State.__annotations__) - set(Asked.__annotations__)
+        assert len(state["found"]) == state["depth"] + 1
+        assert state["decision"].confidence()[0] == state["response"]["confidence"]
+        assert set(graph.get_input_jsonschema()["properties"]) == set(Asked.__annotations__)
+        assert "response" in graph.get_output_jsonschema()["properties"]
+
+    def test_a_folder(self, kept: dict[str, Any], opened: Callable[..., Lab]) -> None:
+        """Opens the index under the published policy."""
+        opened()
+        said = build_graph(kept["folder"]).invoke({"question": "  "})["response"]
+        assert said["refusal_reason"] == "empty query"
+        assert said["request_id"]
+
+
+class TestDoor:
+    """What comes in."""
+
+    @pytest.mark.parametrize("question", [None, 3, ["what"]])
+    def test_a_question_that_is_no_text(self, opened: Callable[..., Lab], question: Any) -> None:
+        """Broken input raises, as it does in `ask`."""
+        with pytest.raises(ValueError, match="question must be a text, got"):
+            build_graph(opened()).invoke({"question": question})
+
+    def test_a_document_there_is_none_of(self, opened: Callable[..., Lab]) -> None:
+        """A name that the corpus does not hold raises."""
+        with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):
+            build_graph(opened()).invoke({"question": "What?", "documents": ["boat.md"]})
+
+    def test_a_budget_of_nothing(self, opened: Callable[..., Lab]) -> None:
+        """Stops when the graph is built."""
+        with pytest.raises(ValueError, match="budget must be at least 1"):
+            build_graph(opened(), budget=0)
+
+    def test_without_the_extra(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Says what to install."""
+        system = opened({}, generator=Fixed())
+        monkeypatch.setitem(sys.modules, "langgraph.graph", None)
+        with pytest.raises(ImportError, match=r'pip install "raglab\[langgraph\]"'):
+            build_graph(system)

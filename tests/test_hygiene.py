@@ -1,0 +1,547 @@
+import time
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.answering._insufficient import insufficiency
+from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, Cleaned, clean, visible
+
+KINDS = (
+    *("hidden characters", "code block", "html", "script link", "heading", "label line", "placeholder line"),
+    *("empty bullet", "blanks", "blank lines"),
+)
+
+
+def text_of(answer: str) -> str:
+    """What is left of an answer."""
+    return clean(answer).text
+
+
+def test_a_clean_answer_stays_letter_by_letter() -> None:
+    """Lists, tables, emphasis, citations, inline code and inequalities are text."""
+    answer = "The **excess** is `£250` [1], if a < b.\n\n- Storm: 400\n- Fire: 1 000 €\n\n| a | b |\n| - | - |"
+    assert clean(answer) == Cleaned(answer, None, ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("Before.\n```python\nprint(1)\n```\nAfter.", "Before.\nAfter."),
+        ("Before.\n~~~\ncode\n~~~\nAfter.", "Before.\nAfter."),
+        ("Before.\n````\n```\nstill code\n```\n````\nAfter.", "Before.\nAfter."),
+        ("Before.\n~~~\n```\n~~~\nAfter.", "Before.\nAfter."),
+        ("Before.\n```\nnever closed\n\nmore", "Before."),
+        ("Before.\n~~~ sh\nnever closed", "Before."),
+        ("Before.\n   ```\n   code\n   ```\nAfter.", "Before.\nAfter."),
+        ("Before.\n> ```\n> code\n> ```\nAfter.", "Before.\nAfter."),
+        ("Before.\n- ```\n  code\n  ```\nAfter.", "Before.\nAfter."),
+        ("Here it is: ```python\ncode\n```\nAfter.", "Here it is:\nAfter."),
+        ("The code ```x = 1``` is gone, `y` is not.", "The code is gone, `y` is not."),
+        ("One ```a``` two ````b``c```` three.", "One two three."),
+        ("~~~ crossed out ~~~", ""),
+        ("A ~~~ B", "A ~~~ B"),
+        ("It is ~~struck~~ ``twice``.", "It is ~~struck~~ ``twice``."),
+    ],
+)
+def test_fenced_code_goes_with_its_content(answer: str, left: str) -> None:
+    """Either fence, closed by one at least as long of its kind, or never closed; in a line from fence to fence."""
+    assert text_of(answer) == left
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("# Excess\nIt is £250.", "It is £250."),
+        ("It is £250.\n\n###### Notes", "It is £250."),
+        ("##Excess\nIt is £250.", "It is £250."),
+        ("> ## Excess\nIt is £250.", "It is £250."),
+        ("Excess\n=====\nIt is £250.", "It is £250."),
+        ("#\nIt is £250.", "It is £250."),
+        ("#1 is the excess.", "#1 is the excess."),
+        ("Item # 5 is covered.", "Item # 5 is covered."),
+        ("####### seven", "####### seven"),
+        ("It is £250.\n\n---\n\nMore.", "It is £250.\n\n---\n\nMore."),
+        ("=====", "====="),
+    ],
+)
+def test_a_heading_line_goes(answer: str, left: str) -> None:
+    """One to six hashes before a blank, or a line underlined with equals signs; a rule of dashes is text."""
+    assert text_of(answer) == left
+
+
+@pytest.mark.parametrize(
+    "label",
+    [
+        *(
+            "Answer:",
+            "answer :",
+            "**Answer:**",
+            "**Answer**:",
+            "__Summary:__",
+            "*Context:*",
+            "QUESTION:",
+            "  Answer:  ",
+        ),
+        *("> Answer:", "Réponse:", "Réponse\u00a0:", "**Résumé :**", "Contexte:", "Re\u0301ponse:", "Answer\uff1a"),
+    ],
+)
+def test_a_bare_label_line_goes(label: str) -> None:
+    """Also bold, in capitals, and in French."""
+    cleaned = clean(f"{label}\nIt is £250.")
+    assert cleaned.text == "It is £250."
+    assert "label line" in cleaned.changes
+
+
+@pytest.mark.parametrize(
+    "line", ["Premium: 400", "Answer: 400", "Premium:", "Context matters:", "The answer:", "Question"]
+)
+def test_what_is_no_bare_label_is_text(line: str) -> None:
+    """A label with a value, or one that is none of ours."""
+    assert clean(f"{line}\nIt is £250.") == Cleaned(f"{line}\nIt is £250.", None, ())
+
+
+@pytest.mark.parametrize(
+    "line", ["None", "N/A", "n/a", "null", "NONE", "None.", "- None", "* N/A", "**N/A**", "Answer: None"]
+)
+def test_a_placeholder_line_goes(line: str) -> None:
+    """And an answer that is nothing else is refused."""
+    assert clean(f"It is £250.\n{line}") == Cleaned("It is £250.", None, ("placeholder line",))
+    assert clean(line) == Cleaned("", "nothing is left of the answer without: placeholder line", ("placeholder line",))
+
+
+@pytest.mark.parametrize("line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"])
+def test_what_only_contains_a_placeholder_is_text(line: str) -> None:
+    """A line that says something."""
+    assert clean(line) == Cleaned(line, None, ())
+
+
+@pytest.mark.parametrize("bullet", ["-", "*", "+", "•", "  -", "- -", "– ", "-\t"])
+def test_an_empty_bullet_goes(bullet: str) -> None:
+    """Whatever its mark."""
+    assert text_of(f"- Storm\n{bullet}\n- Fire") == "- Storm\n- Fire"
+    assert "empty bullet" in clean(f"- Storm\n{bullet}\n- Fire").changes
+
+
+@pytest.mark.parametrize("line", ["-5", "---", "- x", "42.", "1)", "**", "--"])
+def test_what_only_looks_like_a_bullet_is_text(line: str) -> None:
+    """A number, a rule, an item."""
+    assert text_of(f"Storm\n{line}") == f"Storm\n{line}"
+
+
+def test_runs_of_blanks_and_of_newlines_collapse() -> None:
+    """To one blank and one empty line; a single blank that does not break stays."""
+    cleaned = clean("\n  It  is \t £250.  \n \n\n\nAbout\u00a0400.\n")
+    assert cleaned == Cleaned("It is £250.\n\nAbout\u00a0400.", None, ("blanks", "blank lines"))
+
+
+def test_what_cannot_be_seen_goes() -> None:
+    """Control, zero-width and direction characters, tag characters, half surrogates and colours of a terminal."""
+    hidden = "\x00\x07\x7f\x85\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\U000e0041\ud800\x1b[31m"
+    assert clean(f"It{hidden.replace(chr(133), '')} is") == Cleaned("It is", None, ("hidden characters",))
+    assert visible("a\r\nb\rc\u2028d\x85e") == "a\nb\nc\nd\ne"
+    assert clean("a\tb") == Cleaned("a\tb", None, ())
+
+
+@pytest.mark.parametrize(
+    ("answer", "left"),
+    [
+        ("It is <b>£250</b>.", "It is £250."),
+        ("<p>One</p><p>Two</p>", "One\n\nTwo"),
+        ("One<br>Two<br/>Three<BR />Four", "One\nTwo\nThree\nFour"),
+        ("<table><tr><td>Storm</td><td>400</td></tr></table>", "Storm 400"),
+        ("<ul><li>Storm</li><li>Fire</li></ul>", "Storm\n\nFire"),
+        ("It is <script>alert(1)</script>£250.", "It is £250."),
+        ("It is <SCRIPT src='x'>alert(1)</SCRIPT >£250.", "It is £250."),
+        ("It is £250.<style>p {}</style><iframe src=x>y</iframe>", "It is £250."),
+        ("It is £250.<script>never closed", "It is £250."),
+        ("It is £250.<!-- hidden <b>x</b> -->", "It is £250."),
+        ("It is £250.<!-- never closed", "It is £250."),
+        ("<!doctype html><?xml version='1'?>It is £250.", "It is £250."),
+        ("<scr<script>x</script>ipt>alert(1)</script>", ""),
+        ("<scr<b></b>ipt>alert(1)</script>It", "< script>alert(1)It"),
+        ("<<b>script>alert(1)<</b>/script>It", "It"),
+        ("10<sup>2</sup> and H<sub>2</sub>O", "10^2 and H_2O"),
+        ("<del>300</del>250", "300 250"),
+        ("a < b and c > d", "a < b and c > d"),
+        ("1<2 and 3>2, x <= y", "1<2 and 3>2, x <= y"),
+        ("a<b and c>d", "a< b and c>d"),
+        ("if a <b", "if a < b"),
+        ("List<String> of <name>", "List<String> of <name>"),
+        ("&lt;b&gt; &amp; &copy;", "&lt;b&gt; &amp; &copy;"),
+        ("<img src=x onerror=alert(1)>It", "It"),
+        ("<img src=x onerror=alert(1)", "< img src=x onerror=alert(1)"),
+        ("<x/onclick=alert(1)>It</x>", "It</x>"),
+        ("<x y='>' onclick=alert(1)>", "< x y='>' onclick=alert(1)>"),
+        ("<x y='<' onclick=alert(1)>", "< x y='<' onclick=alert(1)>"),
+        ('<img alt="a>b" onerror=alert(1)>', 'b" onerror=alert(1)>'),
+        ("<svg/onload=alert(1)>It", "It"),
+        ("<math><mi>x</mi></math>It", "<mi>x</mi>It"),
+        ("See <https://example.org/a?b=c> for more.", "See <https://example.org/a?b=c> for more."),
+        ("<https://x/onclick=alert(1)>", ""),
+        ("<javascript:alert(1)>It", "It"),
+    ],
+)
+def test_markup_goes_and_comparisons_stay(answer: str, left: str) -> None:
+    """Scripts, styles and frames with their content; no browser would see a tag or a handler in what is left."""
+    assert text_of(answer) == left
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        *("javascript:alert(1)", " JavaScript:alert(1)", "&#106;avascript:alert(1)", "java&Tab;script:x", "vbscript:x"),
+        *("javascript&colon;x", "javascript\\:x", "<javascript:x>", "data:text/html,<b>", "\x01javascript:x"),
+    ],
+)
+def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
+    """However its target is written."""
+    cleaned = clean(f"[here]({target}) and ![x]({target}).\n[y]: {target}")
+    assert "script" not in cleaned.text
+    assert "data:" not in cleaned.text
+    assert cleaned.text.startswith("[here](")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("[here](https://example.org/a(b)c)", "JavaScript: the language", "[1]: data: see page 2", "[x](#excess)"),
+        *("[x](mailto:a@b.org)", "see [javascript: a primer](https://example.org)"),
+    ],
+)
+def test_a_link_that_leads_somewhere_stays(answer: str) -> None:
+    """And so does the word itself."""
+    assert clean(answer) == Cleaned(answer, None, ())
+
+
+def test_changes_say_what_was_removed_in_order() -> None:
+    """Each once; the blanks that a removal leaves are no change of their own."""
+    cleaned = clean("# A\n\nIt <b>is</b>.\n\n# B\n\nNone\n\nN/A\n\n- \n\nAnswer:\n\n```\nx\n```\n\n[x](javascript:y)")
+    assert cleaned.changes == (
+        *("code block", "html", "script link", "heading", "placeholder line", "empty bullet", "label line", "blanks"),
+    )
+    assert cleaned.text == "It is.\n\n[x](#)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"), [("", "the answer is empty"), (" \n\t", "nothing is left"), ("# A", "heading")]
+)
+def test_an_empty_answer_is_refused_with_a_reason(answer: str, why: str) -> None:
+    """And its text is empty."""
+    cleaned = clean(answer)
+    assert cleaned.text == ""
+    assert why in str(cleaned.refused)
+
+
+def test_refused_is_none_or_a_reason() -> None:
+    """So that `if cleaned.refused` says what it seems to say."""
+    assert clean("It is £250.").refused is None
+    assert bool(clean("").refused)
+
+
+NO_ANSWER = """
+The context does not contain enough information.
+The context does not contain enough information to answer the question. It covers travel only.
+I cannot answer.
+I can’t answer that question.
+**I cannot answer this question** based on the provided documents.
+I'm sorry, but I couldn't find the answer in the documents.
+I am unable to determine the excess from the context. However, your broker may know it.
+I don't know.
+I do not have enough information.
+Not mentioned in the provided documents
+Flood cover is not mentioned in the provided documents.
+The provided context does not mention the excess.
+The documents do not mention flood.
+None of the passages mention the excess.
+Unfortunately, the documents provided do not contain information about pets.
+Based on the provided context, it is not possible to determine the premium.
+Based on the provided context, the premium cannot be determined.
+Based on the information provided, I am unable to answer.
+This information cannot be verified from the provided documents.
+There is not enough information to answer the question.
+There is no mention of flood in the provided documents.
+Insufficient information.
+INSUFFICIENT
+The answer is not in the context.
+No relevant information was found.
+The question cannot be answered based on the given context.
+Your question asks about pets. The context does not contain enough information about them.
+The documents cover travel only. Therefore, I cannot answer this question.
+The context is insufficient.
+The available information is not sufficient to answer.
+The context lacks sufficient information.
+It is not specified in the context what the excess is.
+Information not available in the provided context.
+Answer: I cannot answer.
+Unable to answer based on the context.
+It is unclear from the context.
+No information available.
+Neither passage mentions the premium.
+The context only discusses travel insurance and does not mention pets.
+There isn't enough information in the context to answer.
+Je ne peux pas répondre à cette question.
+Désolé, je ne trouve pas la réponse dans le contexte.
+Je n'ai pas assez d'informations pour répondre.
+Le contexte ne permet pas de répondre à la question.
+le contexte ne permet pas
+Malheureusement, le contexte fourni ne contient pas cette information.
+Les documents ne mentionnent pas la franchise.
+La réponse ne se trouve pas dans le contexte.
+Aucun document ne mentionne la franchise.
+Je ne peux malheureusement pas répondre.
+Cette information n’est pas mentionnée dans les documents fournis.
+Aucune information sur la franchise dans les documents fournis.
+Les informations fournies sont insuffisantes.
+Il n'est pas possible de répondre à cette question.
+Re\u0301ponse : le contexte ne précise pas le montant.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("answer", NO_ANSWER)
+def test_an_answer_that_says_it_is_none_is_refused(answer: str) -> None:
+    """The reason quotes the sentence; the text stays for the record."""
+    cleaned = clean(answer)
+    assert cleaned.text
+    assert str(cleaned.refused).startswith("the answer says that it has none: ")
+
+
+ANSWERS = """
+The policy does not mention flood.
+The insurer cannot refuse a claim for late notice alone.
+The contract does not cover flood damage.
+We cannot provide cover outside the EU.
+Insufficient information on the proposal form voids the policy.
+There is insufficient evidence of theft to pay the claim.
+The information provided by the insured does not include his address.
+The documents do not cover flood.
+The document does not require a signature.
+If the vehicle is not mentioned in the documents, cover is void.
+Items that are not listed in the documents are excluded.
+Cover ends when the driver is not mentioned in the documents.
+The context does not mention the premium, but the excess is £250.
+The provided documents do not mention hail. However, storm damage is covered up to £400 [1].
+Flood is excluded [1]. The documents do not mention earthquake.
+No information about previous claims is required.
+The insured cannot answer for third parties.
+It is not possible to cancel within 14 days.
+The form says "I cannot confirm my address", and must be signed.
+No answer from the insurer within 30 days means acceptance.
+The source of the leak cannot be determined, so cover is refused.
+The claim cannot be verified by the insurer.
+Not covered.
+Not included in the premium.
+The question of fault cannot be settled by the insurer alone.
+No details of the claim are shared with third parties.
+The information must be provided in writing.
+This document does not replace the general conditions.
+Any information that is not correct voids the policy.
+The information given by the driver does not mention the accident.
+When the documents do not mention a limit, the limit is £1,000.
+The insurer does not have enough information to pay.
+L'assureur ne peut pas refuser la garantie.
+Il n'est pas possible de résilier avant un an.
+Aucune information médicale n'est demandée.
+La police ne mentionne pas les inondations.
+Le contrat ne permet pas la résiliation anticipée.
+Ce document ne permet pas de conduire à l'étranger.
+Il est impossible de souscrire en ligne.
+L'assuré n'est pas couvert si le véhicule n'est pas mentionné dans les documents.
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("answer", ANSWERS)
+def test_what_an_answer_says_of_the_insured_matter_is_an_answer(answer: str) -> None:
+    """Policies that are silent, insurers who cannot, and documents that matter for cover."""
+    assert insufficiency(answer) is None
+    assert clean(answer).refused is None
+
+
+FRAGMENTS = (
+    *(
+        "a",
+        " ",
+        "  ",
+        "\n",
+        "\n\n\n",
+        "\t",
+        "\r\n",
+        "\u2028",
+        "\u00a0",
+        "\u200b",
+        "\x1b[",
+        "\x00",
+        "e\u0301",
+        "\ud800",
+        "&lt;",
+        "=",
+    ),
+    *(
+        "```",
+        "````",
+        "`",
+        "~~~",
+        "~",
+        "```py\n",
+        "# ",
+        "##",
+        "===",
+        "Answer:",
+        "**",
+        "Réponse :",
+        "None",
+        "N/A",
+        "- ",
+        "-",
+        "• ",
+    ),
+    *(
+        "<",
+        ">",
+        "/",
+        "<b>",
+        "</b>",
+        "<br>",
+        "<p>",
+        "<script>",
+        "</script>",
+        "<scr",
+        "ipt>",
+        "<!--",
+        "-->",
+        "<style",
+        "<foo>",
+    ),
+    *(
+        "<x ",
+        " onclick=",
+        '"',
+        "'",
+        "](",
+        "[x",
+        "javascript:",
+        "java",
+        "script:",
+        "&#106;",
+        "(",
+        ")",
+        "\\",
+        "]:",
+        "<sup>",
+        "<td>",
+    ),
+    *("I cannot answer.", "The context does not mention it", ", but ", "£250."),
+)
+
+
+class Browser(HTMLParser):
+    """Reads a page as a browser would, and notes the tags that it sees."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__(convert_charrefs=False)
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.feed(page)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note an opening."""
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+ANY = st.lists(st.sampled_from(FRAGMENTS), max_size=30).map("".join) | st.text(max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(ANY)
+def test_cleaning_twice_is_cleaning_once(answer: str) -> None:
+    """Nothing that one removal joins is left for the next; and the laws of what is left hold."""
+    laws_hold(answer)
+
+
+@pytest.mark.slow
+@settings(max_examples=3000, deadline=None)
+@given(ANY)
+def test_cleaning_twice_is_cleaning_once_for_many(answer: str) -> None:
+    """The same, longer."""
+    laws_hold(answer)
+
+
+def laws_hold(answer: str) -> None:
+    """Idempotence, changes that say whether something changed, and no markup that a browser would see."""
+    cleaned = clean(answer)
+    again = clean(cleaned.text)
+    assert again.text == cleaned.text
+    assert again.changes == ()
+    assert (cleaned.changes == ()) == (cleaned.text == answer)
+    assert set(cleaned.changes) <= set(KINDS)
+    assert len(set(cleaned.changes)) == len(cleaned.changes)
+    assert cleaned.refused is None or cleaned.refused
+    assert cleaned.text or cleaned.refused
+    assert "  " not in cleaned.text
+    assert "\n\n\n" not in cleaned.text
+    page = Browser(f"<main>{cleaned.text}</main>")
+    assert page.tags[0] == "main"
+    assert not any(known.fullmatch(tag) for tag in page.tags[1:] for known in (_LINES, _BLANKS, _INLINE))
+    assert not any(name.startswith("on") for name in page.attributes)
+
+
+def test_marks_nested_deeper_than_the_bound_are_refused() -> None:
+    """Nothing of them is shown."""
+    nested = "<" * (3 * MAX_PASSES) + "b>" * (3 * MAX_PASSES)
+    assert text_of("<" * 3 + "b>" * 3) == ""
+    assert clean(nested)[:2] == ("", f"the answer nests marks deeper than {MAX_PASSES} levels")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "unit",
+    [
+        *(
+            "a",
+            " ",
+            "\n",
+            "<",
+            "`",
+            "~",
+            "<b>",
+            "<foo>",
+            "<script ",
+            "</script ",
+            "<!--",
+            "<<b>b>",
+            "](",
+            "](((",
+            "<x on",
+        ),
+        *(
+            "# ",
+            "x\n===\n",
+            "None\n",
+            "- ",
+            "```a`b``",
+            "\x1b[0",
+            "&#",
+            "based on ",
+            "No. No. A",
+            "<x '",
+            "> ",
+            "\u200b",
+        ),
+    ],
+)
+def test_time_is_linear_in_the_answer(unit: str) -> None:
+    """A megabyte of anything takes seconds at most."""
+    began = time.perf_counter()
+    clean(f"x {unit * (1_000_000 // len(unit))}!")
+    assert time.perf_counter() - began < 20
+
+
+def test_a_hostile_answer_is_quick() -> None:
+    """Marks that never close, in a tenth of a megabyte each."""
+    began = time.perf_counter()
+    for unit in ("<script ", "<!--", "`", "<x on", "](", "[x](a(b", "```a`b``"):
+        clean("x " + unit * (100_000 // len(unit)) + "!")
+    assert time.perf_counter() - began < 5

@@ -1,0 +1,331 @@
+"""Hits of LangChain's sources as traces: by hand first, then what a source cannot say."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("langchain_core")
+
+from langchain_core.documents import Document
+from langchain_core.embeddings import Embeddings
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
+
+from raglab.lab.langchain import hits_frame, trace_from_langchain
+from raglab.policy import Policy
+from raglab.replay import decide
+from raglab.values import Case
+
+AXES = ("excess", "flood", "theft", "tea")
+DOCUMENTS = (
+    Document(
+        id="home#1",
+        page_content="excess",
+        metadata={"source": "docs/home.md", "page": 1, "doc_type": "wording", "version": 2025, "score": 0.75},
+    ),
+    Document(id="home#2", page_content="excess flood", metadata={"source": "docs/home.md", "page": 2, "score": 0.5}),
+    Document(id="motor#1", page_content="theft", metadata={"source": "docs/motor.md", "page": 1, "domain": "motor"}),
+)
+CASES = (
+    Case("a", "excess", "ok", ("home.md#1",), answer="£250", split="tune", min_sources=1),
+    Case("b", "theft flood", "ambiguous", expect_option=2),
+    Case("c", "tea", "refuse"),
+)
+HALF = float(np.sqrt(0.5))
+
+
+class Words(Embeddings):
+    """One axis a word; what has none of the words points nowhere else."""
+
+    def embed_query(self, text: str) -> list[float]:
+        """Counts of the words, not of length 1."""
+        return [3.0 * text.split().count(axis) for axis in AXES] + [0.0 if set(text.split()) & set(AXES) else 1.0]
+
+    def embed_documents(self, texts: list[str]) -> list[list[float]]:
+        """As queries."""
+        return [self.embed_query(text) for text in texts]
+
+
+class Scored(VectorStore):
+    """A store whose scores are stated by the test."""
+
+    def __init__(self, scores: Sequence[float], documents: Sequence[Document] = DOCUMENTS) -> None:
+        self.pairs = list(zip(documents, scores, strict=False))
+        self.asked: list[dict[str, Any]] = []
+
+    def similarity_search(self, query: str, k: int = 4, **kwargs: Any) -> list[Document]:
+        """Documents alone."""
+        return [document for document, _ in self.similarity_search_with_score(query, k, **kwargs)]
+
+    def similarity_search_with_score(self, query: str, k: int = 4, **kwargs: Any) -> list[tuple[Document, float]]:  # type: ignore[override]
+        """Documents and scores, those of one source where a filter names it."""
+        self.asked.append({"query": query, "k": k, **kwargs})
+        wanted = kwargs.get("filter")
+        return [pair for pair in self.pairs if not wanted or pair[0].metadata["source"].endswith(wanted)][:k]
+
+    @classmethod
+    def from_texts(cls, *args: Any, **kwargs: Any) -> Scored:  # type: ignore[override]
+        """Not used."""
+        raise NotImplementedError(args, kwargs)
+
+
+class Listed(BaseRetriever):
+    """A retriever that gives the same documents to everything."""
+
+    documents: list[Document]
+
+    def _get_relevant_documents(self, query: str, **more: Any) -> list[Document]:
+        del query, more
+        return self.documents
+
+
+@pytest.fixture
+def store() -> InMemoryVectorStore:
+    """Return a store of three passages."""
+    made = InMemoryVectorStore(Words())
+    made.add_documents(list(DOCUMENTS))
+    return made
+
+
+class TestVectorStore:
+    """Scores of a store."""
+
+    def test_cosines(self, store: InMemoryVectorStore) -> None:
+        """`excess` is its first passage, at 45 degrees from the second, and square to the third."""
+        frame = hits_frame(store, CASES[:1], distance="cosine")
+        assert frame["hit_id"].tolist() == ["home#1", "home#2", "motor#1"]
+        assert frame["score"].tolist() == pytest.approx([1.0, HALF, 0.0])
+        assert frame["rank"].tolist() == [0, 1, 2]
+        assert frame["page"].tolist() == [1, 2, 1]
+        assert frame["l2"].isna().all()
+
+    def test_a_trace(self, store: InMemoryVectorStore) -> None:
+        """Cases, passages with source, page and tags, hits by distance, decided like any other trace."""
+        trace = trace_from_langchain(store, CASES, distance="cosine", k=2)
+        assert trace.cases == CASES
+        assert trace.arms == ("langchain",)
+        assert trace.hits.chunk.shape == (3, 1, 1, 2)
+        one, two, three = sorted(trace.chunks, key=lambda chunk: chunk.chunk_id)
+        assert (one.chunk_id, one.shown, one.text) == ("home#1", "home.md#1", "excess")
+        assert (one.tags, two.tags, three.tags) == ({"doc_type": "wording", "version": "2025"}, {}, {"domain": "motor"})
+        assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
+        assert np.isnan(trace.hits.s_rerank).all()
+        policy = Policy.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
+        said = decide(trace, policy).frame()
+        assert said["status"].tolist() == ["ok", "ok", "refuse"]
+        assert said["sources"].tolist()[0] == ["home.md#1", "home.md#2"]
+
+    @pytest.mark.parametrize(
+        ("distance", "scores", "l2"),
+        [
+            ("cosine", [1.0, 0.5, -0.5], [0.0, 1.0, 3.0]),
+            ("cosine_distance", [0.0, 0.5, 1.5], [0.0, 1.0, 3.0]),
+            ("l2", [0.0, 1.0, 3.0], [0.0, 1.0, 3.0]),
+            ("euclidean", [0.0, 1.0, 1.5], [0.0, 1.0, 2.25]),
+        ],
+    )
+    def test_what_scores_are(self, distance: Any, scores: list[float], l2: list[float]) -> None:
+        """The same squared distances, whatever the store calls them."""
+        trace = trace_from_langchain(Scored(scores), CASES[:1], distance=distance)
+        assert trace.hits.l2[0, 0, 0].tolist() == l2
+        assert trace.hits.cosine[0, 0, 0].tolist() == [1.0 - value / 2.0 for value in l2]
+
+    @pytest.mark.parametrize(("distance", "scores"), [("l2", [0.9, 0.5]), ("cosine", [0.1, 0.4])])
+    def test_a_distance_that_the_order_contradicts(self, distance: Any, scores: list[float]) -> None:
+        """A similarity that is called a distance stops, for the best comes first."""
+        with pytest.raises(ValueError, match=rf"langchain, id a: .*distance='{distance}' a nearer one follows, got"):
+            hits_frame(Scored(scores), CASES[:1], distance=distance)
+
+    def test_a_distance_that_is_not_stated(self, store: InMemoryVectorStore) -> None:
+        """Nothing is guessed."""
+        with pytest.raises(ValueError, match="must be stated, for it does not say; pass distance, one of cosine"):
+            hits_frame(store, CASES)
+
+    def test_distances_of_vectors_that_are_not_unit(self) -> None:
+        """A squared distance beyond 4 stops in the trace, with the remedy."""
+        with pytest.raises(ValueError, match="normalise them first"):
+            trace_from_langchain(Scored([2.0, 9.0]), CASES[:1], distance="l2")
+
+    def test_measured_instead(self, store: InMemoryVectorStore) -> None:
+        """With embeddings the store's scores are not read; the order of the hits is the store's."""
+        unsaid = Scored([7.0, 8.0, 9.0])
+        frame, known = (
+            hits_frame(unsaid, CASES[:1], embeddings=Words()),
+            hits_frame(store, CASES[:1], distance="cosine"),
+        )
+        assert frame["score"].tolist() == pytest.approx(known["score"].tolist())
+        assert frame["hit_id"].tolist() == known["hit_id"].tolist()
+
+    def test_rounding_is_cut_off(self) -> None:
+        """A cosine of 1.0000001 is 1; one of 1.1 is none."""
+        assert hits_frame(Scored([1.0000001]), CASES[:1], distance="cosine")["score"].tolist() == [1.0]
+        with pytest.raises(ValueError, match=r"score must be a cosine, from -1 to 1, got 1\.1"):
+            trace_from_langchain(Scored([1.1]), CASES[:1], distance="cosine")
+
+    def test_nothing_found(self) -> None:
+        """The case keeps its row, and its refusal."""
+        trace = trace_from_langchain(Scored([]), CASES, distance="cosine")
+        assert len(trace) == 3
+        assert decide(trace, Policy.from_mapping()).frame()["stage"].tolist() == ["no_hits"] * 3
+
+    def test_a_store_without_scores(self) -> None:
+        """Says what to pass instead."""
+
+        class Bare(Scored):
+            def similarity_search_with_score(self, *args: Any, **kwargs: Any) -> Any:
+                raise NotImplementedError(args, kwargs)
+
+        with pytest.raises(ValueError, match="got Bare; pass embeddings instead of distance"):
+            hits_frame(Bare([]), CASES, distance="l2")
+
+
+class TestRetriever:
+    """Documents without scores."""
+
+    def test_cosines_are_measured(self) -> None:
+        """The retriever's order is the rank, whatever the cosines are."""
+        trace = trace_from_langchain(Listed(documents=list(DOCUMENTS[::-1])), CASES[:1], embeddings=Words())
+        ids = [trace.chunks[n].chunk_id for n in trace.hits.chunk[0, 0, 0]]
+        assert ids == ["home#1", "home#2", "motor#1"]
+        assert trace.hits.rank[0, 0, 0].tolist() == [2, 1, 0]
+        assert trace.hits.cosine[0, 0, 0] == pytest.approx([1.0, HALF, 0.0])
+
+    def test_behind_a_store(self, store: InMemoryVectorStore) -> None:
+        """A retriever over a store finds what the store finds, as many as it gives and no more than k."""
+        retriever = store.as_retriever(search_kwargs={"k": 2})
+        assert hits_frame(retriever, CASES[:1], embeddings=Words())["hit_id"].tolist() == ["home#1", "home#2"]
+        assert len(hits_frame(retriever, CASES[:1], embeddings=Words(), k=1)) == 1
+
+    def test_without_embeddings(self) -> None:
+        """No distance is made up from a rank."""
+        with pytest.raises(ValueError, match="a retriever gives none; pass embeddings to measure it"):
+            hits_frame(Listed(documents=[]), CASES)
+
+    def test_with_a_distance(self) -> None:
+        """There are no scores that it could be of."""
+        with pytest.raises(ValueError, match="gives documents without scores"):
+            hits_frame(Listed(documents=[]), CASES, distance="l2")
+
+    def test_a_rerankers_probability(self) -> None:
+        """What a reranker left in the metadata is the confidence, 75 of 100."""
+        trace = trace_from_langchain(
+            Listed(documents=list(DOCUMENTS)), CASES[:1], embeddings=Words(), probability="score"
+        )
+        assert decide(trace, Policy.from_mapping()).confidence()[0] == 75.0
+        assert trace.hits.n_reranked[0, 0, 0] == 2
+
+    def test_a_passage_that_comes_twice(self) -> None:
+        """It counts where it came first, with or without an id."""
+        bare = [Document(page_content="excess", metadata={"source": "a.md"}) for _ in range(2)]
+        frame = hits_frame(
+            Listed(documents=[*bare, DOCUMENTS[0], DOCUMENTS[0], bare[0]]), CASES[:1], embeddings=Words()
+        )
+        assert len(frame) == 2
+        assert frame["rank"].tolist() == [0, 1]
+        assert frame["hit_id"].tolist()[1] == "home#1"
+        again = hits_frame(Listed(documents=bare), CASES[:1], embeddings=Words())
+        assert again["hit_id"].tolist() == frame["hit_id"].tolist()[:1]
+
+
+class TestMetadata:
+    """What documents say of themselves."""
+
+    @staticmethod
+    def of(metadata: dict[str, Any], **more: Any) -> Any:
+        """The one passage of a trace."""
+        documents = [Document(id="x", page_content="excess", metadata=metadata)]
+        return trace_from_langchain(Listed(documents=documents), CASES[:1], embeddings=Words(), **more).chunks[0]
+
+    def test_other_names(self) -> None:
+        """Keys are renamed on the way."""
+        found = self.of(
+            {"file_path": "docs/a.pdf", "category": "guide", "names": ["fleet"], "page_label": "iv"},
+            columns={"source": "file_path", "doc_type": "category", "entities": "names"},
+        )
+        assert (found.shown, found.tags, found.entities) == ("a.pdf#iv", {"doc_type": "guide"}, ("fleet",))
+
+    def test_pages_from_zero(self) -> None:
+        """LangChain's PDF loaders count from 0, we from 1; a page 0 that is not announced stops."""
+        assert self.of({"source": "a.pdf", "page": 0}, first_page=0).shown == "a.pdf#1"
+        with pytest.raises(ValueError, match=r"page must be an integer from 1, got 0; pass first_page=0"):
+            self.of({"source": "a.pdf", "page": 0})
+
+    def test_without_metadata(self) -> None:
+        """Each passage is a document of its own."""
+        assert self.of({}).page is None
+
+    @pytest.mark.parametrize(
+        ("metadata", "rule"),
+        [
+            ({"page": "iv"}, "page must be an integer from 1, got 'iv'"),
+            ({"domain": ["a"]}, "domain must be a text or a number"),
+            ({"entities": "fleet"}, "entities must be a list of strings"),
+        ],
+    )
+    def test_what_is_something_else(self, metadata: dict[str, Any], rule: str) -> None:
+        """Stops, and names the key."""
+        with pytest.raises(ValueError, match=rule):
+            self.of(metadata)
+
+    def test_an_unknown_column(self) -> None:
+        """Says which there are."""
+        with pytest.raises(ValueError, match="columns may rename source, page"):
+            self.of({}, columns={"title": "name"})
+
+
+class TestScope:
+    """Documents that a case names."""
+
+    NAMED = Case("z", "excess", "ok", selected_sources=("home.md",))
+
+    def test_hits_from_elsewhere(self) -> None:
+        """Stop, since the trace would say that the search was scoped."""
+        with pytest.raises(ValueError, match=r"langchain, id z: hits must be of the documents .*, got 'motor.md#1'"):
+            hits_frame(Scored([0.9, 0.8, 0.7]), [self.NAMED], distance="cosine")
+
+    def test_a_filter_for_each_case(self) -> None:
+        """The source gets it, and k and the query beside it."""
+        source = Scored([0.9, 0.8, 0.7])
+
+        def filtered(case: Case) -> dict[str, Any]:
+            return {"filter": case.selected_sources[0]} if case.selected_sources else {}
+
+        frame = hits_frame(source, [self.NAMED, CASES[0]], distance="cosine", k=9, search=filtered)
+        assert frame["hit_id"].tolist() == ["home#1", "home#2", "home#1", "home#2", "motor#1"]
+        assert source.asked == [{"query": "excess", "k": 9, "filter": "home.md"}, {"query": "excess", "k": 9}]
+
+
+class TestDoor:
+    """What comes in."""
+
+    def test_a_source_that_is_none(self) -> None:
+        """Says what it must be."""
+        source: Any = [DOCUMENTS]
+        with pytest.raises(ValueError, match="VectorStore or a BaseRetriever of langchain_core, got list"):
+            hits_frame(source, CASES, distance="l2")
+
+    def test_both_ways_to_a_distance(self, store: InMemoryVectorStore) -> None:
+        """One of them is too much."""
+        with pytest.raises(ValueError, match="leave out distance or embeddings"):
+            hits_frame(store, CASES, distance="cosine", embeddings=Words())
+
+    def test_an_unknown_distance(self, store: InMemoryVectorStore) -> None:
+        """Says which there are."""
+        with pytest.raises(ValueError, match="one of cosine, cosine_distance, l2, euclidean, got 'dot'"):
+            hits_frame(store, CASES, distance="dot")  # type: ignore[arg-type]
+
+    def test_without_the_extra(self, store: InMemoryVectorStore, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Says what to install."""
+        monkeypatch.setitem(sys.modules, "langchain_core.retrievers", None)
+        with pytest.raises(ImportError, match=r'pip install "raglab\[langgraph\]"'):
+            hits_frame(store, CASES, distance="cosine")
+
+    def test_the_same_again(self, store: InMemoryVectorStore) -> None:
+        """Two traces of one store have one fingerprint."""
+        one, two = (trace_from_langchain(store, CASES, distance="cosine") for _ in range(2))
+        assert one.fingerprint == two.fingerprint

@@ -1,0 +1,146 @@
+"""Sentences, list items and table rows of a passage (raglab.sentences)."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.sentences import Piece, pieces, sentences
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
+PASSAGE = """Acme Home — Schedule > Limits and excesses
+The sums below apply per loss. Art. 12
+of the wording stays in force.
+
+| Peril | Excess |
+|:---|---:|
+| Storm | £400 |
+| Flood \\| surge | |
+
+- Keys: up to
+  £600
+- Locks: up to £250
+1. Ring us on 01632 960 100.
+"""
+
+
+def test_a_passage_of_every_kind() -> None:
+    """Heading, prose over a line's end, table with a head, list items: each is one, marks are gone."""
+    assert sentences(PASSAGE) == [
+        "Acme Home — Schedule > Limits and excesses",
+        "The sums below apply per loss.",
+        "Art. 12 of the wording stays in force.",
+        "Peril; Excess",
+        "Storm; £400",
+        "Flood | surge",
+        "Keys: up to £600",
+        "Locks: up to £250",
+        "Ring us on 01632 960 100.",
+    ]
+
+
+def test_pieces_say_what_they_are() -> None:
+    """Rows have the head of their table over each cell, an empty cell keeps its column."""
+    found = pieces(PASSAGE)
+    assert [piece.kind for piece in found] == ["heading", "prose", "prose", "head", "row", "row"] + ["prose"] * 3
+    assert found[5] == Piece("Flood | surge", "row", ("Flood | surge", ""), ("Peril", "Excess"))
+
+
+def test_a_table_without_a_head_has_rows_alone() -> None:
+    """Nothing is taken for a head where no line of dashes follows; a second table does not get the first one's."""
+    found = pieces("| A | 1 |\n| B | 2 |\n\n| X | Y |\n|---|---|\n| C | 3 |\n\n| D | 4 |")
+    assert [(piece.kind, piece.heads) for piece in found] == [
+        ("row", ()), ("row", ()), ("head", ()), ("row", ("X", "Y")), ("row", ()),
+    ]  # fmt: skip
+
+
+def test_a_row_with_other_cells_than_its_head_has_no_heads() -> None:
+    """Which cell would stand under which head cannot be known."""
+    assert pieces("| X | Y |\n|---|---|\n| one | two | three |")[1].heads == ()
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        "Mr. Smith and Dr. Jones met at No. 5 St. James Street.",
+        "It was founded c. 1450 by J. R. Smith Jr. of Bath.",
+        "The U.S. Senate sat until 3 p.m. Monday.",
+        "Tools, e.g. Hammers, cost approx. 30 pounds.",
+        "Voir art. 12, al. 2 du contrat de M. Durand et Mme. Petit.",
+        "Trinity-St. Paul's Church is old.",
+        "Version 2.1 costs £3.50 per day.",
+    ],
+)
+def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
+    """Abbreviations, initials and decimals go on."""
+    assert sentences(whole) == [whole]
+
+
+@pytest.mark.parametrize(
+    ("text", "first"),
+    [
+        ("It is hard for C. This means much.", "It is hard for C."),
+        ("He wrote on art. The museum shows it.", "He wrote on art."),
+        ("They won.[citation needed] Nobody knew.", "They won.[citation needed]"),
+        ('"Stop!" She left.', '"Stop!"'),
+        ("La prime est due. À défaut, rien.", "La prime est due."),
+        ("Elle dit : « Non ! » Œuvres exclues.", "Elle dit : « Non ! »"),
+        ("Łódź fell. Święto came.", "Łódź fell."),
+        ("Ring us. £400 is due.", "Ring us."),
+        ("Each is lined. (b) Each is checked.", "Each is lined."),
+        ("**Keys.** Locks are paid.", "Keys."),
+        ("**Insured:** you pay. *Lessor*: the owner.", "Insured: you pay."),
+    ],
+)
+def test_sentences_end_where_they_end(text: str, first: str) -> None:
+    """Before capitals of any alphabet, sums and lettered items; after notes, quotes and doubtful full stops."""
+    found = sentences(text)
+    assert found[0] == first
+    assert len(found) == 2
+
+
+def test_a_short_first_line_is_a_heading_and_a_wrapped_one_is_not() -> None:
+    """A title stops well short of the lines below it; a line broken for want of room does not."""
+    body = "The excess is four hundred pounds for every loss by storm, and it is due at once."
+    assert sentences(f"Home Policy\n{body}") == ["Home Policy", body]
+    wrapped = "The excess is four hundred pounds in the\nNorth Sea and nowhere else."
+    assert sentences(wrapped) == [wrapped.replace("\n", " ")]
+
+
+def test_a_path_is_a_heading_however_long() -> None:
+    """The first line of a Markdown chunk is the path of its headings, numbered ones among them."""
+    text = "Cargo Schedule > 9. Special conditions of this contract\nNone."
+    assert sentences(text) == ["Cargo Schedule > 9. Special conditions of this contract", "None."]
+
+
+@pytest.mark.parametrize("text", ["", " \n\n", "|---|---|", "| | |", "#", "- ", "****"])
+def test_nothing_is_never_a_sentence(text: str) -> None:
+    """Marks without words are no sentence, apart from emphasis that holds nothing."""
+    assert sentences(text) in ([], ["****"], ["#"], ["-"])
+
+
+@LAWFUL
+@given(st.text('Ab1 .!?\n|#*->(é£[]"', max_size=80))
+def test_no_sentence_is_empty_and_none_is_invented(text: str) -> None:
+    """Whatever comes, each sentence has something in it, and its letters are the passage's in their order."""
+    found = sentences(text)
+    assert all(sentence.strip() for sentence in found)
+    letters = [c for c in text if c.isalnum()]
+    assert [c for sentence in found for c in sentence if c.isalnum()] in (letters, _without_list_numbers(text))
+
+
+def _without_list_numbers(text: str) -> list[str]:
+    import re
+
+    return [c for line in text.splitlines() for c in re.sub(r"^\s*\d{1,2}[.)]\s+", "", line) if c.isalnum()]
+
+
+@pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
+def test_time_is_linear_in_the_text(unit: str) -> None:
+    """Fifty thousand of anything are cut within two seconds."""
+    start = time.process_time()
+    sentences(unit * 50_000)
+    assert time.process_time() - start < 2.0

@@ -1,0 +1,699 @@
+"""What evidence carries scores above what it does not: numbers, negations, claims of answers, models of entailment."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from itertools import takewhile
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab.answering._evidence import clauses_of, evidence_of
+from raglab.answering._wording import words_of
+from raglab.answering.support import (
+    NliScorer,
+    WordSupport,
+    claims_of,
+    overlap_scores,
+    support_of,
+    support_scores,
+)
+from raglab.metrics import auroc
+from raglab.models import Nli, load_nli
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+
+# Evidence (`=`, a line that is `=` alone begins its next text), and pairs of claims (`+`): what it says | what it does
+# not say. The two differ in a number or a negation; whatever words the second has are in the evidence.
+PAIRS = """
+= # Home > Excesses
+= The storm excess is £400. The escape of water excess is £350. Flood is not covered in the cellar, but it is
+  covered on the ground floor. Claims must be notified within 30 days; theft must be reported to the police within
+  24 hours.
+=
+= # Home > Excesses from 1 April 2025
+= | Cause | Excess |
+= |---|---|
+= | Subsidence | £1,000 |
+= | Theft | £250 |
+= | Fire | £100 |
++ The storm excess is £400. | The storm excess is £350.
++ The escape of water excess is £350. | The escape of water excess is £400.
++ For a storm, the excess to take off is £400. | For a storm, the excess to take off is £350.
++ Claims must be notified within 30 days. | Claims must be notified within 24 days.
++ Report theft to the police within 24 hours. | Report theft to the police within 30 hours.
++ Notify claims within thirty days. | Notify claims within 24 days.
++ The subsidence excess is £1,000. | The subsidence excess is £250.
++ The theft excess is £250. | The theft excess is £100.
++ The fire excess is £100 from 1 April 2025. | The fire excess is £250 from 1 April 2025.
++ Flood is not covered in the cellar. | Flood is covered in the cellar.
++ Flood is covered on the ground floor. | Flood is not covered on the ground floor.
++ In the cellar, flood is not covered. | In the cellar, flood is covered.
++ Theft must be reported to the police. | Theft must not be reported to the police.
++ The storm excess is £400. | The storm excess is not £400.
+
+= The fleet schedule lists 42 vans and 17 cars. Drivers under 25 pay an additional excess of £500; drivers over 70
+  pay £300. Vehicles left unattended with the keys in are never covered. Any driver may use a van, but no driver
+  under 21 may use a car over 3.5 tonnes.
+=
+= The policy runs from 1 July 2025 to 30 June 2026. It does not renew automatically. The broker does invite
+  renewal. Hire vehicles are insured for 14 days and replacement vehicles for 28 days.
++ There are 42 vans on the schedule. | There are 17 vans on the schedule.
++ There are 17 cars on the schedule. | There are 42 cars on the schedule.
++ The fleet has 42 vans and 17 cars. | The fleet has 17 vans and 42 cars.
++ Drivers under 25 pay £500 more. | Drivers under 25 pay £300 more.
++ Drivers over 70 pay £300. | Drivers over 25 pay £300.
++ Drivers over 70 pay £300. | Drivers over 70 pay £500.
++ The policy runs to 30 June 2026. | The policy runs to 30 June 2025.
++ The policy runs from 1 July 2025. | The policy runs from 30 July 2025.
++ A hire vehicle is insured for 14 days. | A hire vehicle is insured for 28 days.
++ Replacement vehicles are insured for 28 days. | Replacement vehicles are insured for 14 days.
++ The policy does not renew automatically. | The policy does renew automatically.
++ The broker does invite renewal. | The broker does not invite renewal.
++ Vehicles left with the keys in are never covered. | Vehicles left with the keys in are covered.
++ Any driver may use a van. | No driver may use a van.
++ No driver under 21 may use a car over 3.5 tonnes. | Any driver under 21 may use a car over 3.5 tonnes.
++ Hire vehicles are insured for 14 days. | Hire vehicles are not insured for 14 days.
+
+= CargoShield covers goods in transit by sea, air and road. The limit is USD 2,000,000 for any one vessel and USD
+  750,000 for any one truck. War risks are excluded; strikes are included. Goods that are not packed by a
+  professional are carried without cover for breakage. Delay is never insured, whatever its cause.
+=
+= Surveyors do not need to attend below 5,000 dollars. They do need to attend above 25,000 dollars. Premium rises
+  by 12% when the loss ratio passes 60%, and it falls by 5% when the ratio stays below 30%.
++ The limit for any one truck is USD 750,000. | The limit for any one truck is USD 2,000,000.
++ The limit is USD 2,000,000 for any one vessel. | The limit is USD 750,000 for any one vessel.
++ Surveyors need to attend above 25,000 dollars. | Surveyors need to attend above 5,000 dollars.
++ Premium rises by 12% when the ratio passes 60%. | Premium rises by 5% when the ratio passes 60%.
++ It falls by 5% when the ratio stays below 30%. | It falls by 5% when the ratio stays below 60%.
++ It falls by 5% when the ratio stays below 30%. | It falls by 12% when the ratio stays below 30%.
++ Delay is never insured. | Delay is insured.
++ Strikes are included. | Strikes are excluded.
++ War risks are excluded. | War risks are included.
++ War risks are not included. | War risks are not excluded.
++ Surveyors do not need to attend below 5,000 dollars. | Surveyors do need to attend below 5,000 dollars.
++ They do need to attend above 25,000 dollars. | They do not need to attend above 25,000 dollars.
++ Goods in transit by sea are covered. | Goods in transit by sea are never covered.
++ The premium rises when the loss ratio passes 60%. | The premium falls when the loss ratio passes 60%.
+
+= The old town hall was built in 1874 and the new one in 1931. The bridge has two towers and seven arches. It was
+  not damaged in the war, although the station was damaged. The museum opened before the library did. Lena Hart
+  founded the library, and Otto Brandt founded the museum.
+=
+= The population grew from 12,000 in 1900 to 48,000 in 1950. Nobody lived on the island until 1920. The council
+  can levy a tax, but it cannot borrow. The mayor isn't elected by the council; the treasurer is.
++ The old town hall was built in 1874. | The old town hall was built in 1931.
++ The new town hall was built in 1931. | The new town hall was built in 1874.
++ The bridge has seven arches. | The bridge has two arches.
++ The bridge has two towers and seven arches. | The bridge has seven towers and two arches.
++ In 1950 the population was 48,000. | In 1950 the population was 12,000.
++ In 1900 there was a population of 12,000. | In 1900 there was a population of 48,000.
++ The bridge was not damaged in the war. | The bridge was damaged in the war.
++ The station was damaged. | The station was not damaged.
++ The council cannot borrow. | The council can borrow.
++ The council can levy a tax. | The council cannot levy a tax.
++ Nobody lived on the island until 1920. | People lived on the island until 1920.
++ The mayor isn't elected by the council. | The mayor is elected by the council.
++ The station was damaged in the war. | The station was not damaged in the war.
+
+= La franchise tempête est de 300 €. La franchise dégât des eaux est de 150 €. L'inondation n'est pas couverte au
+  sous-sol, mais elle est couverte au rez-de-chaussée. Le vol doit être déclaré dans un délai de deux jours
+  ouvrés, et tout autre sinistre dans un délai de cinq jours ouvrés.
+=
+= La serrure doit être posée avant le 30 juin 2025. L'avenant prend effet le 1er mars 2025. La piscine n'est
+  jamais assurée. Le garage est assuré sans supplément. Aucun bijou n'est garanti hors du domicile; les meubles
+  sont garantis.
++ La franchise tempête est de 300 €. | La franchise tempête est de 150 €.
++ La franchise dégât des eaux est de 150 €. | La franchise dégât des eaux est de 300 €.
++ Un vol se déclare dans un délai de deux jours. | Un vol se déclare dans un délai de cinq jours.
++ La serrure est posée avant le 30 juin 2025. | La serrure est posée avant le 1er juin 2025.
++ L'avenant prend effet en mars 2025. | L'avenant prend effet en juin 2025.
++ L'inondation n'est pas couverte au sous-sol. | L'inondation est couverte au sous-sol.
++ L'inondation est couverte au rez-de-chaussée. | L'inondation n'est pas couverte au rez-de-chaussée.
++ La piscine n'est jamais assurée. | La piscine est assurée.
++ Le garage est assuré. | Le garage n'est pas assuré.
++ Le garage est assuré sans supplément. | Le garage est assuré avec supplément.
++ Aucun bijou n'est garanti hors du domicile. | Un bijou est garanti hors du domicile.
++ Les meubles sont garantis. | Les meubles ne sont pas garantis.
+
+= La flotte compte 38 camions et 12 voitures. Le conducteur novice paie une franchise de 1 500 €, le conducteur
+  confirmé une franchise de 750 €. Le prêt de volant n'est pas autorisé aux moins de 21 ans; il est autorisé aux
+  autres. L'assistance est acquise à 0 km, le remorquage jusqu'à 80 km.
+=
+= Le contrat ne se renouvelle pas par tacite reconduction. La prime augmente de 8 % si le ratio dépasse 60 %, et
+  baisse de 5 % sous 30 %. Les marchandises dangereuses sont exclues, les marchandises générales sont incluses.
++ La flotte compte 38 camions. | La flotte compte 12 camions.
++ Le conducteur novice paie 1 500 €. | Le conducteur novice paie 750 €.
++ Le conducteur confirmé a une franchise de 750 €. | Le conducteur confirmé a une franchise de 1 500 €.
++ Le remorquage est acquis jusqu'à 80 km. | Le remorquage est acquis jusqu'à 0 km.
++ La prime baisse de 5 % sous 30 %. | La prime baisse de 8 % sous 30 %.
++ La prime augmente de 8 % si le ratio dépasse 60 %. | La prime augmente de 8 % si le ratio dépasse 30 %.
++ Le prêt de volant n'est pas autorisé aux moins de 21 ans. | Le prêt de volant est autorisé aux moins de 21 ans.
++ Le contrat ne se renouvelle pas par tacite reconduction. | Le contrat se renouvelle par tacite reconduction.
++ L'assistance est acquise à 0 km. | L'assistance n'est pas acquise à 0 km.
++ Les marchandises dangereuses sont exclues. | Les marchandises dangereuses sont incluses.
++ La prime augmente si le ratio dépasse 60 %. | La prime baisse si le ratio dépasse 60 %.
++ Les marchandises générales sont incluses. | Les marchandises générales ne sont pas incluses.
+
+= The warranty lasts 24 months for the engine and 12 months for the battery. It is void if the seal is broken, but
+  it isn't void if the label is lost. Repairs take 5 days in the workshop, 9 days by post.
++ The battery has a 12 month warranty. | The battery has a 24 month warranty.
++ The engine is under warranty for 24 months. | The engine is under warranty for 12 months.
++ By post, repairs take 9 days. | By post, repairs take 5 days.
++ In the workshop a repair takes 5 days. | In the workshop a repair takes 9 days.
++ The warranty is void if the seal is broken. | The warranty isn't void if the seal is broken.
++ If the label is lost, it isn't void. | If the label is lost, it is void.
+
+= Section 4 applies to tenants. Tenants pay 3% of the rent as a deposit, owners pay 7%. Pets are not allowed
+  without written consent. Smoking isn't permitted in the lifts; it is permitted on balconies. Keys must be
+  returned by 31 May 2024, bikes removed by 15 June 2024.
++ Tenants pay a deposit of 3%. | Tenants pay a deposit of 7%.
++ Owners pay 7%. | Owners pay 3%.
++ Keys must be returned by 31 May. | Keys must be returned by 15 May.
++ Bikes must be removed by 15 June. | Bikes must be removed by 31 June.
++ Smoking is permitted on balconies. | Smoking isn't permitted on balconies.
++ Smoking isn't permitted in the lifts. | Smoking is permitted in the lifts.
++ Without written consent pets are not allowed. | Without written consent pets are allowed.
+
+= In 2019 the company employed 310 people; in 2023 it employed 295. Sales did not fall in 2020, they fell in 2021.
+  The plant in Leeds makes paint and the plant in Hull does not. The board approved the dividend but did not
+  approve the merger.
++ The company had 295 people in 2023. | The company had 310 people in 2023.
++ 310 people were employed in 2019. | 295 people were employed in 2019.
++ Sales fell in 2021. | Sales fell in 2020.
++ Sales did not fall in 2020. | Sales did fall in 2020.
++ The plant in Leeds makes paint. | The plant in Leeds does not make paint.
++ The board did not approve the merger. | The board did approve the merger.
++ The board approved the dividend. | The board did not approve the dividend.
+
+= Le bail dure six ans pour les bureaux et neuf ans pour les entrepôts. Le locataire ne paie pas la taxe foncière,
+  il paie la taxe d'habitation. Le préavis est de 3 mois, réduit à 1 mois en zone tendue. Les animaux sont admis,
+  sauf les reptiles. Rien n'est dû en cas de départ anticipé après la deuxième année.
++ Le bail des entrepôts dure neuf ans. | Le bail des entrepôts dure six ans.
++ Pour les bureaux, le bail dure six ans. | Pour les bureaux, le bail dure neuf ans.
++ Le locataire ne paie pas la taxe foncière. | Le locataire paie la taxe foncière.
++ Le locataire paie la taxe d'habitation. | Le locataire ne paie pas la taxe d'habitation.
++ En zone tendue, le préavis est de 1 mois. | En zone tendue, le préavis est de 3 mois.
++ Les reptiles ne sont pas admis. | Les reptiles sont admis.
++ Les animaux sont admis. | Les animaux ne sont pas admis.
+
+= The trial enrolled 120 adults and 45 children. Aspirin reduced fever in adults, not in children. No deaths
+  occurred in the treatment arm; three deaths occurred in the placebo arm. The dose was 50 mg in week one and 75
+  mg in week two. Patients without diabetes were excluded.
++ There were 45 children in the trial. | There were 120 children in the trial.
++ The dose in week two was 75 mg. | The dose in week two was 50 mg.
++ Aspirin did not reduce fever in children. | Aspirin did reduce fever in children.
++ Aspirin reduced fever in adults. | Aspirin did not reduce fever in adults.
++ Three deaths occurred in the placebo arm. | No deaths occurred in the placebo arm.
++ No deaths occurred in the treatment arm. | Three deaths occurred in the treatment arm.
++ Patients without diabetes were excluded. | Patients with diabetes were excluded.
+
+= Members may borrow four books and two films at once. Books are due after 21 days; films are due after 7 days.
+  Late books cost 20 cents a day, late films cost 1 dollar a day. Renewal is possible online, but not by phone.
+  Students never pay a joining fee. Guests do pay one.
++ Members may borrow two films. | Members may borrow four films.
++ Four books may be borrowed at once. | Two books may be borrowed at once.
++ Films are due after 7 days. | Films are due after 21 days.
++ A book is due after 21 days. | A book is due after 7 days.
++ Late books cost 20 cents a day. | Late books cost 1 dollar a day.
++ Renewal by phone is not possible. | Renewal by phone is possible.
++ Renewal is possible online. | Renewal is not possible online.
++ Guests pay a joining fee. | Guests never pay a joining fee.
++ Students never pay a joining fee. | Students pay a joining fee.
+
+= The motor policy pays up to £5,000 for legal costs and up to £1,500 for a courtesy car. Windscreen repair
+  carries no excess; replacement carries an excess of £75. Track use is excluded. Towing a caravan is included.
+  Your no claims bonus isn't affected by a windscreen claim, though it is affected by a theft claim.
++ Legal costs are paid up to £5,000. | Legal costs are paid up to £1,500.
++ For a courtesy car it pays up to £1,500. | For a courtesy car it pays up to £5,000.
++ Track use is not included. | Track use is included.
++ A theft claim affects the no claims bonus. | A theft claim does not affect the no claims bonus.
++ A windscreen claim doesn't affect your bonus. | A windscreen claim does affect your bonus.
++ Towing a caravan is not excluded. | Towing a caravan is excluded.
+
+= Mount Alder rises 2,140 metres, Mount Birch 1,860 metres. The north path opens in May and closes in October.
+  Dogs must be kept on a lead. The hut has no electricity. Camping is forbidden near the lake but allowed in the
+  meadow. The cable car does not run in winter.
++ Mount Birch rises 1,860 metres. | Mount Birch rises 2,140 metres.
++ The height of Mount Alder is 2,140 metres. | The height of Mount Alder is 1,860 metres.
++ The north path closes in October. | The north path closes in May.
++ In May the north path opens. | In October the north path opens.
++ Camping is not allowed near the lake. | Camping is allowed near the lake.
++ Camping is allowed in the meadow. | Camping is forbidden in the meadow.
++ There is no electricity in the hut. | There is electricity in the hut.
++ In winter the cable car does not run. | In winter the cable car does run.
+
+= La carte coûte 45 euros pour un adulte et 20 euros pour un enfant. Le musée ferme le lundi, il ne ferme pas le
+  dimanche. Les photos sont permises sans flash. Aucune visite guidée n'a lieu en août. Le billet est valable 48
+  heures, le parking 6 heures. L'ascenseur dessert le premier étage mais ne dessert pas la tour.
++ Un enfant paie 20 euros. | Un enfant paie 45 euros.
++ La carte adulte coûte 45 euros. | La carte adulte coûte 20 euros.
++ Le musée ne ferme pas le dimanche. | Le musée ferme le dimanche.
++ Le musée ferme le lundi. | Le musée ne ferme pas le lundi.
++ Le parking est valable 6 heures. | Le parking est valable 48 heures.
++ L'ascenseur ne dessert pas la tour. | L'ascenseur dessert la tour.
++ L'ascenseur dessert le premier étage. | L'ascenseur ne dessert pas le premier étage.
+
+= Ms Ito joined the board in 2011 and left it in 2018. Mr Ruiz joined in 2015. The fund returned 6.5% in 2020,
+  against 4.2% in 2019. Fees aren't charged on deposits; fees are charged on withdrawals. The auditor found no
+  error in the accounts.
++ Ms Ito left the board in 2018. | Ms Ito left the board in 2011.
++ Mr Ruiz joined the board in 2015. | Mr Ruiz joined the board in 2011.
++ The return was 4.2% in 2019. | The return was 6.5% in 2019.
++ In 2020 the fund returned 6.5%. | In 2020 the fund returned 4.2%.
++ Withdrawals are charged fees. | Withdrawals aren't charged fees.
++ Deposits aren't charged fees. | Deposits are charged fees.
++ The auditor found no error. | The auditor found an error.
+
+= The scheme gives grants of £900 to schools and £2,400 to hospitals. Applications close on 12 March; decisions
+  follow by 9 May. Grants can't be used for salaries, but they can be used for equipment. Charities aren't
+  eligible in Wales. Over 80 bids arrived in spring and fewer than 30 in autumn.
++ Hospitals receive grants of £2,400. | Hospitals receive grants of £900.
++ A school gets £900. | A school gets £2,400.
++ Applications close on 12 March. | Applications close on 9 March.
++ Decisions follow by 9 May. | Decisions follow by 12 May.
++ The grants can be used for equipment. | The grants can't be used for equipment.
++ The grants can't be used for salaries. | The grants can be used for salaries.
++ In Wales, charities aren't eligible. | In Wales, charities are eligible.
++ Fewer than 30 bids arrived in autumn. | Fewer than 80 bids arrived in autumn.
++ More than 80 bids arrived in spring. | More than 30 bids arrived in spring.
+
+= Train 7 leaves at 8:15 from platform 4 and train 9 leaves at 8:40 from platform 2. Bicycles travel free on train
+  9. First class isn't available on train 7. A ticket bought on board costs 15 euros, one bought online costs 11
+  euros. Seats don't have to be reserved on weekdays.
++ Train 7 leaves from platform 4. | Train 7 leaves from platform 2.
++ Train 9 leaves at 8:40. | Train 9 leaves at 8:15.
++ Bicycles travel free on train 9. | Bicycles travel free on train 7.
++ First class isn't available on train 7. | First class is available on train 7.
++ Online, a ticket costs 11 euros. | Online, a ticket costs 15 euros.
++ On board a ticket costs 15 euros. | On board a ticket costs 11 euros.
++ On weekdays seats don't have to be reserved. | On weekdays seats have to be reserved.
+
+= The roof is guaranteed for ten years and the windows for five years. The guarantee doesn't pay for hail damage.
+  It does pay for leaks. No inspection is needed in the first year. After the second year an inspection is
+  required. Gutters were replaced in 2016, tiles in 2021.
++ The windows are guaranteed for five years. | The windows are guaranteed for ten years.
++ The roof guarantee lasts ten years. | The roof guarantee lasts five years.
++ The guarantee doesn't pay for hail. | The guarantee does pay for hail.
++ The guarantee pays for leaks. | The guarantee doesn't pay for leaks.
++ In the first year no inspection is needed. | In the first year an inspection is needed.
++ The tiles were replaced in 2021. | The tiles were replaced in 2016.
++ An inspection is required after the second year. | An inspection isn't required after the second year.
+
+= L'abonnement coûte 12 euros par mois, la première année 8 euros par mois. La résiliation est possible après 6
+  mois; elle n'est pas possible avant. Le technicien intervient sous 48 heures en ville et sous 72 heures à la
+  campagne. Les appels vers l'étranger ne sont pas inclus. La télévision est incluse. Sans facture, aucun
+  remboursement n'est accordé.
++ La première année, l'abonnement coûte 8 euros par mois.
+- La première année, l'abonnement coûte 12 euros par mois.
++ La résiliation est possible après 6 mois. | La résiliation n'est pas possible après 6 mois.
++ En ville, le technicien intervient sous 48 heures. | En ville, le technicien intervient sous 72 heures.
++ À la campagne, il intervient sous 72 heures. | À la campagne, il intervient sous 48 heures.
++ Les appels vers l'étranger ne sont pas inclus. | Les appels vers l'étranger sont inclus.
++ La télévision est incluse. | La télévision n'est pas incluse.
++ Aucun remboursement n'est accordé sans facture. | Un remboursement est accordé sans facture.
+"""
+
+# Whose pay `one` means is a matter of two sentences; told apart by words alone, the second is nearer to the evidence.
+UNSEEN = {"Guests pay a joining fee."}
+
+
+class Pair(NamedTuple):
+    """Evidence, a claim that it carries, and one that it does not."""
+
+    evidence: tuple[str, ...]
+    true: str
+    false: str
+
+
+def pairs_in(text: str) -> list[Pair]:
+    """Pairs of the format of `PAIRS`."""
+    found = []
+    for block in text.strip().replace("\n- ", " | ").split("\n\n"):
+        lines = block.splitlines()
+        stated = list(takewhile(lambda line: not line.startswith("+"), lines))
+        texts = "\n".join(line[2:] if line.startswith("= ") else line.removeprefix("=") for line in stated)
+        evidence = tuple(part.strip() for part in texts.replace("\n  ", " ").split("\n\n"))
+        for line in lines[len(stated) :]:
+            true, false = line.removeprefix("+ ").split(" | ")
+            found.append(Pair(evidence, true, false))
+    return found
+
+
+ALL = pairs_in(PAIRS)
+EVIDENCE = ["The storm excess is £400. The theft excess is £250. Flood is not covered."]
+
+
+def score(claim: str, *evidence: str) -> float:
+    """Support of one claim."""
+    return float(support_scores([claim], [list(evidence)])[0])
+
+
+class TestPairs:
+    """A changed number, or a negation added or dropped, scores lower than what the evidence says."""
+
+    @pytest.mark.parametrize("pair", [pair for pair in ALL if pair.true not in UNSEEN], ids=lambda pair: pair.false)
+    def test_the_false_one_scores_lower(self, pair: Pair) -> None:
+        """It does so strictly, by more than rounding."""
+        true, false = support_scores([pair.true, pair.false], [list(pair.evidence)] * 2)
+        assert true > false + 1e-6
+
+    def test_word_overlap_does_not_tell_them_apart(self) -> None:
+        """In 150 pairs and more the false claim has at least the overlap of the true one; in 40 of either language."""
+        texts = [list(pair.evidence) for pair in ALL]
+        true = overlap_scores([pair.true for pair in ALL], texts)
+        false = overlap_scores([pair.false for pair in ALL], texts)
+        alike = false >= true
+        french = np.array([any("é" in text for text in pair.evidence) for pair in ALL])
+        assert alike.sum() >= 150
+        assert (alike & french).sum() >= 40
+        assert (alike & ~french).sum() >= 40
+
+    def test_an_ellipsis_over_sentences_is_not_seen(self) -> None:
+        """The one kind of pair that is known to be scored the wrong way round; a test of the limit."""
+        for pair in ALL:
+            if pair.true in UNSEEN:
+                true, false = support_scores([pair.true, pair.false], [list(pair.evidence)] * 2)
+                assert true <= false
+
+    @pytest.mark.parametrize(
+        ("true", "false"),
+        [
+            ("Lena Hart founded the library.", "Otto Brandt founded the library."),
+            ("Otto Brandt founded the museum.", "Lena Hart founded the museum."),
+        ],
+    )
+    def test_a_changed_name_scores_lower(self, true: str, false: str) -> None:
+        """Both names are in the evidence; it is their company that differs."""
+        said = "Lena Hart founded the library, and Otto Brandt founded the museum."
+        assert score(true, said) > score(false, said)
+
+
+class TestScores:
+    """Support of claims."""
+
+    def test_what_the_evidence_says_word_for_word_scores_one(self) -> None:
+        """One sentence of three, each for itself."""
+        claims = ["The storm excess is £400.", "The theft excess is £250.", "Flood is not covered."]
+        assert support_scores(claims, [EVIDENCE] * 3) == pytest.approx([1.0, 1.0, 1.0])
+
+    def test_nothing_supports_nothing(self) -> None:
+        """No evidence, empty evidence, an empty claim, a claim of marks: 0, and no claims give no scores."""
+        claims = ["It is covered.", "It is covered.", "", "--- …"]
+        assert support_scores(claims, [[], ["", " "], EVIDENCE, EVIDENCE]).tolist() == [0.0] * 4
+        assert support_scores([], []).shape == (0,)
+        assert support_scores([], []).dtype == np.float64
+
+    def test_a_foreign_claim_scores_near_zero(self) -> None:
+        """Only small words are shared."""
+        assert score("The moon is made of blue cheese.", *EVIDENCE) < 0.1
+
+    @pytest.mark.parametrize("scores", [support_scores, overlap_scores, NliScorer(None).scores])  # type: ignore[arg-type]
+    def test_claims_and_evidence_go_together(self, scores: Any) -> None:
+        """Another number of evidence lists, or a text in place of a list, is refused with the remedy."""
+        with pytest.raises(ValueError, match="got 2 claims and evidence for 1; give each"):
+            scores(["a", "b"], [["c"]])
+        with pytest.raises(ValueError, match="must be a list of texts, got a text"):
+            scores(["a"], ["c"])
+
+    def test_a_claim_does_not_depend_on_its_neighbours(self) -> None:
+        """Scored alone, in any company and in any order, every claim has the same bits."""
+        claims = [claim for pair in ALL[:40] for claim in (pair.true, pair.false)]
+        texts = [list(pair.evidence) for pair in ALL[:40] for _ in range(2)]
+        together = support_scores(claims, texts)
+        assert np.array_equal(support_scores(claims[::-1], texts[::-1])[::-1], together)
+        assert [score(claim, *found) for claim, found in zip(claims, texts, strict=True)] == together.tolist()
+
+    @pytest.mark.slow
+    def test_two_processes_agree(self) -> None:
+        """Hashes of strings, which differ between processes, change no bit."""
+        code = (
+            "import json, sys; from raglab.answering.support import support_scores\n"
+            "print(json.dumps(support_scores(*json.load(sys.stdin)).tolist()))"
+        )
+        asked = json.dumps([[pair.false for pair in ALL], [list(pair.evidence) for pair in ALL]])
+        said = {
+            subprocess.run(
+                [sys.executable, "-c", code],
+                input=asked,
+                env={**os.environ, "PYTHONHASHSEED": seed},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout
+            for seed in ("1", "2")
+        }
+        assert len(said) == 1
+
+    @settings(max_examples=200, deadline=None)
+    @given(
+        st.text(alphabet="a1é.,;:!?'’n£%/-() \n|#ofntwenycA", max_size=60),
+        st.lists(st.text(max_size=80), max_size=3),
+    )
+    def test_any_text_has_a_score(self, claim: str, evidence: list[str]) -> None:
+        """A score lies in [0, 1], whatever stands there; as its own evidence a claim scores at least as high."""
+        found = score(claim, *evidence)
+        assert 0.0 <= found <= 1.0
+        assert score(claim, claim) >= found - 1e-9 or not claims_of(claim)
+
+    def test_numbers_of_any_length_are_read(self) -> None:
+        """A number that no float holds, a date that is none, a run of scales."""
+        for claim in ("9" * 400, "99/99/2025", "million " * 50, "1,234,567,890,123,456", "1:2:3/4"):
+            assert score(claim, claim) == pytest.approx(1.0)
+
+    def test_chatter_is_no_support(self) -> None:
+        """What one says of oneself lowers the support of what is else the same."""
+        assert score("I think the theft excess is £250.", *EVIDENCE) < score("The theft excess is £250.", *EVIDENCE)
+
+    def test_a_missing_name_counts_more_than_a_missing_word(self) -> None:
+        """Names of the same length in the place of words."""
+        said = "The bridge was built by the county."
+        assert score("The bridge was built by Alder.", said) < score("The bridge was built by hand.", said)
+
+    def test_a_heading_is_company_of_its_table(self) -> None:
+        """The word for what a row's number is stands in the heading."""
+        table = "# Excesses\n\n| Storm | £400 |\n| Theft | £250 |"
+        assert score("The storm excess is £400.", table) > score("The storm excess is £250.", table)
+        assert score("The storm excess is £400.", table) > score("The storm excess is £400.", table.split("\n\n")[1])
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(not DATA.is_dir(), reason="the shared data sets are not here")
+    def test_it_is_ahead_of_word_overlap(self) -> None:
+        """On WiCE, supported against not supported, by 0.04 of AUROC; on BEGIN it is not behind."""
+        lines = (DATA / "wice-claim-dev" / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+        wice = [row for row in map(json.loads, lines) if row["label"] != "partially_supported"]
+        claims, texts = [row["claim"] for row in wice], [row["evidence"] for row in wice]
+        right = [row["label"] == "supported" for row in wice]
+        ahead = auroc(right, support_scores(claims, texts)) - auroc(right, overlap_scores(claims, texts))
+        assert ahead > 0.04
+        lines = (DATA / "begin-wow-dev" / "begin_dev_wow.tsv").read_text(encoding="utf-8").splitlines()[1:]
+        begin = [line.split("\t") for line in lines]
+        claims, texts = [row[4] for row in begin], [[row[2]] for row in begin]
+        right = [row[5].strip() == "Fully attributable" for row in begin]
+        assert auroc(right, support_scores(claims, texts)) > auroc(right, overlap_scores(claims, texts)) + 0.005
+
+
+class TestWords:
+    """Texts as words."""
+
+    @pytest.mark.parametrize(
+        "texts",
+        [
+            ("1,000", "1000", "1 000", "one thousand", "mille", "1k"),
+            ("£2m", "£2 million", "£2,000,000", "two million pounds", "£2.0m"),
+            ("20%", "20 per cent", "twenty percent", "20 %", "vingt pour cent"),
+            ("1 April 2025", "01/04/2025", "2025-04-01", "1er avril 2025", "1st April 2025"),
+            ("2.5", "2,5", "2.50"),
+            ("one hundred and twenty five", "125", "cent vingt-cinq"),
+            ("quatre-vingt-dix", "90", "ninety"),
+            ("250 €", "250 EUR", "deux cent cinquante euros"),
+        ],
+        ids=lambda texts: texts[0],
+    )
+    def test_ways_to_write_a_number_are_one(self, texts: tuple[str, ...]) -> None:
+        """Digits and words, English and French, are known by the same keys."""
+        keys = [sorted(word.key for word in words_of(text) if word.key) for text in texts]
+        assert [key for key in keys if key != keys[0]] == []
+
+    @pytest.mark.parametrize(
+        ("text", "turned"),
+        [
+            ("It is not covered", ["~cover"]),
+            ("It isn’t damaged", ["damag"]),
+            ("Elle n'est pas couverte", ["~cover"]),
+            ("Le contrat ne couvre pas la piscine", ["~cover"]),
+            ("Il ne coûte que 5 euros", []),
+            ("Il ne coûte plus 5 euros", ["cout"]),
+            ("Cela coûte plus", []),
+            ("not only fire but theft", []),
+            ("It is not automatically damaged", ["damag"]),
+            ("your no claims bonus", []),
+            ("clause no. 5", []),
+            ("risk is not, however, shared", ["risk"]),
+        ],
+    )
+    def test_a_negation_turns_one_word(self, text: str, turned: list[str]) -> None:
+        """The first word of substance after it, or what stands between `ne` and `pas`."""
+        assert [word.key for word in words_of(text) if word.negated] == turned
+
+    def test_opposites_are_one_idea_with_two_signs(self) -> None:
+        """`excluded` is `covered` turned; negated it is turned back."""
+        signs = [[word.sign for word in words_of(text) if word.key == "~cover"] for text in ("covered", "exclues")]
+        assert signs == [[1], [-1]]
+        assert [word.sign for word in words_of("is not excluded") if word.key == "~cover"] == [1]
+
+    def test_clauses_end_at_and(self) -> None:
+        """`to` parts numbers, and nothing else."""
+        assert clauses_of(words_of("goes to 2 and 3")) == [0, 0, 0, 1, 1]
+        assert clauses_of(words_of("from 2 to 3"))[-1] == 1
+        assert clauses_of(words_of("give 2 to schools"))[-1] == 0
+
+    def test_evidence_is_split_into_sentences(self) -> None:
+        """A passage of two sentences and two sentences have the same places, in other passages."""
+        one, two = evidence_of(["Storm rose. Theft fell."]), evidence_of(["Storm rose.", "Theft fell."])
+        assert one.places == two.places
+        assert (one.passage, two.passage) == ([0, 0], [0, 1])
+
+
+class TestClaims:
+    """Answers cut into claims."""
+
+    @pytest.mark.parametrize(
+        ("answer", "claims"),
+        [
+            ("", []),
+            ("Yes.", []),
+            ("Which policy do you mean?", []),
+            ("It is £400. Is that all?", ["It is £400."]),
+            ("It is £400 [1]. Theft is £250 [2, 3].", ["It is £400.", "Theft is £250."]),
+            ("It is £400 [acme.md#2].", ["It is £400."]),
+            ("- Storm: £400\n- Theft: £250", ["Storm: £400", "Theft: £250"]),
+            ("# Excesses\n\nIt is £400.", ["It is £400."]),
+            ("| Peril | Excess |\n|---|---|\n| Storm | £400 |", ["Storm; £400"]),
+            ("Storm carries £400; theft carries £250.", ["Storm carries £400", "theft carries £250."]),
+            ("It covers fire; storm; theft.", ["It covers fire; storm; theft."]),
+            ("It is £400 and not £250.", ["It is £400 and not £250."]),
+        ],
+    )
+    def test_claims(self, answer: str, claims: list[str]) -> None:
+        """Questions, headings, heads of tables, marks of citations and a bare yes are left out."""
+        assert claims_of(answer) == claims
+
+    def test_the_least_supported_claim_decides(self) -> None:
+        """Its score is the answer's; all claims are told in their order."""
+        found = support_of("The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE)
+        assert found.claim == "Bees are covered."
+        assert found.score == min(one for _, one in found.by_claim) == score("Bees are covered.", *EVIDENCE)
+        assert [claim for claim, _ in found.by_claim][2] == "The theft excess is £250."
+
+    def test_of_equals_the_first_is_told(self) -> None:
+        """Two claims without any support."""
+        assert support_of("Zebras graze. Lions hunt.", EVIDENCE).claim == "Zebras graze."
+
+    def test_an_answer_without_claims_has_no_support(self) -> None:
+        """NaN, which passes no gate; without passages every claim has 0."""
+        none = support_of("Yes.", EVIDENCE)
+        assert np.isnan(none.score)
+        assert (none.claim, none.by_claim) == ("", ())
+        assert support_of("It is £400.", []).score == 0.0
+
+    def test_the_scorer_is_named_and_gives_the_same(self) -> None:
+        """`WordSupport` is the embedded default."""
+        scorer = WordSupport()
+        assert scorer.name == "words-1"
+        assert scorer.support("It is £400.", EVIDENCE) == support_of("It is £400.", EVIDENCE)
+        assert np.array_equal(scorer.scores(["It is £400."], [EVIDENCE]), support_scores(["It is £400."], [EVIDENCE]))
+
+
+def test_overlap_counts_distinct_words() -> None:
+    """Two of three distinct words are found; an empty claim has none."""
+    assert overlap_scores(["Flood, flood is wet", ""], [["flood is bad"], ["a"]]) == pytest.approx([2 / 3, 0.0])
+
+
+VOCABULARY = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "storm", "is", "covered", "theft", "not", "."]
+
+
+def save_nli(folder: Path, labels: dict[int, str]) -> Path:
+    """Write a classifier of pairs with random weights."""
+    import torch
+    import transformers as untyped
+
+    transformers: Any = untyped
+    folder.mkdir()
+    (folder / "vocab.txt").write_text("\n".join(VOCABULARY), encoding="utf-8")
+    tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
+    config = transformers.BertConfig(
+        vocab_size=len(VOCABULARY),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=32,
+        id2label=labels,
+        label2id={label: number for number, label in labels.items()},
+    )
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = transformers.BertForSequenceClassification(config)
+        torch.nn.init.normal_(model.classifier.weight)
+        model.save_pretrained(folder)
+    tokenizer.model_max_length = 32
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.slow
+class TestNli:
+    """Any NLI cross-encoder, with tiny models made here."""
+
+    @pytest.fixture(scope="class")
+    @staticmethod
+    def nli(tmp_path_factory: pytest.TempPathFactory) -> Nli:
+        """Return a model whose second label is entailment."""
+        labels = {0: "contradiction", 1: "ENTAILMENT", 2: "neutral"}
+        return load_nli(str(save_nli(tmp_path_factory.mktemp("nli") / "tiny-nli", labels)))
+
+    def test_the_label_is_read_from_the_configuration(self, nli: Nli) -> None:
+        """The probability is the softmax of the network's logits at that label."""
+        import torch
+
+        network, tokenizer = nli.model.model, nli.model.tokenizer
+        with torch.inference_mode():
+            logits: Any = network(**tokenizer(["storm is covered"], ["theft"], return_tensors="pt")).logits  # type: ignore[operator]
+        expected = torch.softmax(logits[0].double(), dim=0)[1]
+        assert nli.label == 1
+        assert nli.entailment([("storm is covered", "theft")]) == pytest.approx([float(expected)], abs=1e-6)
+
+    def test_the_best_window_counts(self, nli: Nli) -> None:
+        """Of a passage of four sentences the two runs of three, of a short one the whole; never less for more."""
+        claim, scorer = "storm is covered .", NliScorer(nli)
+        passage = "Storm is not covered. Theft is covered. Storm is covered. Theft."
+        runs = [
+            "Storm is not covered. Theft is covered. Storm is covered.",
+            "Theft is covered. Storm is covered. Theft.",
+        ]
+        entailed = nli.entailment([(run, claim) for run in [*runs, "Storm."]])
+        assert scorer.scores([claim], [[passage]])[0] == pytest.approx(entailed[:2].max(), abs=1e-6)
+        assert scorer.scores([claim], [[passage, "Storm."]])[0] == pytest.approx(entailed.max(), abs=1e-6)
+        assert scorer.name.startswith("nli:tiny-nli@")
+
+    def test_nothing_entails_nothing(self, nli: Nli) -> None:
+        """No evidence or an empty claim: 0, as with words; no claims, no scores."""
+        scorer = NliScorer(nli)
+        assert scorer.scores(["storm", " "], [[], ["storm"]]).tolist() == [0.0, 0.0]
+        assert scorer.scores([], []).shape == (0,)
+        assert np.isnan(scorer.support("Storm?", ["storm"]).score)
+        assert 0.0 < scorer.support("Storm is covered.", ["storm"]).score < 1.0
+
+    @pytest.mark.parametrize("labels", [{0: "LABEL_0", 1: "LABEL_1", 2: "LABEL_2"}, {0: "entailment"}])
+    def test_a_model_of_something_else_is_refused(self, labels: dict[int, str], tmp_path: Path) -> None:
+        """No label named entailment, or no other label beside it."""
+        with pytest.raises(ValueError, match=r"must have one label named entailment, got .* from other@"):
+            load_nli(str(save_nli(tmp_path / "other", labels)))
