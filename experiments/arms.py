@@ -1,12 +1,13 @@
 """The four arms on the bundled set, by intent; and what each further depth of the refine loop gains and costs.
 
-python experiments/arms.py [out/arms.parquet]
+python experiments/arms.py [folder for the two traces, out where not given]
 """
 
 from __future__ import annotations
 
 import sys
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 
@@ -21,11 +22,11 @@ HALLUCINATION = 0.40  # the rate at which arms are compared: about half of what 
 LEVEL = "confidence.tau_default", "confidence.tau_explicit"
 
 
-def trace_of(out: str) -> raglab.Trace:
-    """Every arm and depth of the bundled questions."""
+def trace_of(out: Path, arms: tuple[str, ...], max_depth: int) -> raglab.Trace:
+    """Arms and depths of the bundled questions."""
     policy = raglab.Policy.load("datasets/broker/policy.yaml")
     corpus, cases = raglab.load_corpus("datasets/broker"), raglab.load_cases("datasets/broker")
-    return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=ARMS, max_depth=DEPTHS, progress=True)
+    return raglab.build_trace(corpus, cases, out=out, policy=policy, arms=arms, max_depth=max_depth, progress=True)
 
 
 def at_rate(trace: raglab.Trace, arm: str) -> tuple[Decisions, float]:
@@ -95,7 +96,7 @@ def refinement(trace: raglab.Trace) -> None:
     part = trace.subset(rows)
     print("\n## Refine loop: what a depth finds by itself, answerable cases\n")
     print("| arm | depth | hit@5 | nDCG@10 | mean confidence |\n|---|---|---|---|---|")
-    for arm, depth in product(ARMS, range(DEPTHS + 1)):
+    for arm, depth in product(trace.arms, range(DEPTHS + 1)):
         hits = each(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.ranking(only).query("order == 'final'").set_index("arm")
@@ -139,6 +140,6 @@ def spent(trace: raglab.Trace, arm: str, tries: np.ndarray) -> list[float]:
 
 
 if __name__ == "__main__":
-    made = trace_of(sys.argv[1] if len(sys.argv) > 1 else "out/arms.parquet")
-    by_intent(made)
-    refinement(made)
+    folder = Path(sys.argv[1] if len(sys.argv) > 1 else "out")
+    by_intent(trace_of(folder / "arms.parquet", ARMS, 0))
+    refinement(trace_of(folder / "depths.parquet", ("hybrid", "iterative"), DEPTHS))

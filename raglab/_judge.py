@@ -49,9 +49,11 @@ def judged(
     n_words = np.array([len(row) for row in asked], dtype=np.float64)
     least = np.array([case.min_sources for case in cases])
     missing = np.bitwise_count(wanted[:, None] & ~_unions(entity_mask, places)).astype(np.uint8)
-    found = _unions(source_mask, places)
-    right = (found & every[:, None]) == every[:, None]
-    right &= (some == 0)[:, None] | ((found & some[:, None]) != 0)
+    right = np.ones(places.shape[:2], dtype=bool)
+    if sought:
+        found = _unions(source_mask, places)
+        right = (found & every[:, None]) == every[:, None]
+        right &= (some == 0)[:, None] | ((found & some[:, None]) != 0)
     with np.errstate(invalid="ignore"):
         share = np.bitwise_count(_unions(word_mask, places)) / n_words[:, None]
     if least.any():

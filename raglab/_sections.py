@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from itertools import pairwise
 from math import isfinite
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, field_validator, model_validator
 
-from raglab.evidence import Pattern, matches
+from raglab.evidence import Pattern, matches, patterns_hash
 from raglab.fusion import SIGNALS
 
 SquaredL2 = Annotated[
@@ -201,6 +202,11 @@ class PatternLists(_Section):
     compare: tuple[Stated, ...]
     coverage_generic: tuple[Stated, ...]
     entities: dict[StrictStr, tuple[Stated, ...]]
+
+    @cached_property
+    def digest(self) -> str:
+        """Hash of the patterns (rule S0.6); a section is replaced as a whole, so that it never goes stale."""
+        return patterns_hash(self)
 
     @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
     @classmethod

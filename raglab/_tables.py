@@ -144,15 +144,17 @@ def tables(trace: Trace, arm: str, hits_of: PatternHits, structure: Structure, *
         "signature_of_tied": of_tied.by_signature,
         "anchor_of_tied": of_tied.by_anchor,
     }
-    by_winner = [
-        resolver.fill_entities(
+    distinct = {group.tobytes(): group for group in picked.values()}  # of a single case the rules mostly pick alike
+    filled = {
+        key: resolver.fill_entities(
             resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], order, k),
             seen_mask,
             seen,
             keys.page,
         )
-        for group in picked.values()
-    ]
+        for key, group in distinct.items()
+    }
+    by_winner = [filled[group.tobytes()] for group in picked.values()]
     in_number = np.broadcast_to(np.arange(tied.shape[1]), tied.shape)
     size = (structure.max_options, k)
     options_all = options_of(groups, everyone, in_number, keys, flat.l2, size)

@@ -291,7 +291,7 @@ def demo(
 
 for command, example in (
     (live.index, "raglab index datasets/broker --out out/index"),
-    (live.ask, "raglab ask out/index 'Who is the loss payee of Whitcombe?' -p datasets/broker/policy.yaml"),
+    (live.ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
     (live.support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
     (promises.fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
     (promises.certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -53,7 +53,7 @@ class Patterns(NamedTuple):
 COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 
 
-def patterns_hash(patterns: Patterns) -> str:
+def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
     rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
     text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
@@ -96,9 +96,23 @@ def matches(pattern: Pattern, text: str) -> bool:
     return all(_expression(part).search(text) is not None for part in parts)
 
 
+@lru_cache(maxsize=256)
+def _either(patterns: tuple[str, ...]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
+
+
+def _none_of(patterns: Iterable[Pattern], text: str) -> bool:
+    """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
+    first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
+    return not first or _expression(_either(first)).search(text) is None
+
+
 def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[str, ...]:
     """Names of the entities that a text names, in the order of the policy."""
-    return tuple(name for name, aliases in entities.items() if any(matches(alias, text) for alias in aliases))
+    if _none_of((alias for aliases in entities.values() for alias in aliases), text):
+        return ()
+    named = (name for name, aliases in entities.items() if not _none_of(aliases, text))
+    return tuple(name for name in named if any(matches(alias, text) for alias in entities[name]))
 
 
 def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
@@ -111,21 +125,24 @@ def pattern_hits(
     chunks: Sequence[Chunk],
     patterns: Patterns,
     named: tuple[tuple[str, ...], ...] | None = None,
+    digest: str | None = None,
 ) -> PatternHits:
     """What the patterns hit in queries and chunks.
 
     Args:
-      named: entities of the chunks, where they are known already.
+      named: entities of the chunks, where they are known already. digest: hash of the patterns, likewise.
 
     Source: rule S0.6.
     """
     counts = np.zeros((len(cases), len(COUNTED)), dtype=np.int32)
     for column, name in enumerate(COUNTED):
-        for pattern in getattr(patterns, name):
-            counts[:, column] += [matches(pattern, case.query) for case in cases]
+        listed = getattr(patterns, name)
+        for row, case in enumerate(cases):
+            if not _none_of(listed, case.query):
+                counts[row, column] = sum(matches(pattern, case.query) for pattern in listed)
     names = patterns.entities
     return PatternHits(
-        patterns_hash=patterns_hash(patterns),
+        patterns_hash=digest or patterns_hash(patterns),
         counts=counts,
         query_entities=tuple(entities_in(case.query, names) for case in cases),
         chunk_entities=chunk_entities(chunks, names) if named is None else named,

@@ -30,7 +30,7 @@ from raglab._sections import (
     Support,
     Switch,
 )
-from raglab.evidence import Patterns, patterns_hash
+from raglab.evidence import Patterns
 from raglab.fusion import Model, Part
 
 __all__ = ["Policy", "Structure", "Thresholds", "intent_thresholds", "thresholds"]
@@ -149,7 +149,7 @@ class Policy(BaseModel):
         """What the measured tables depend on."""
         chosen, resolver, knots = self.chosen, self.resolver, self.generation.calibration
         return Structure(
-            patterns_hash(self.pattern_lists),
+            self.patterns.digest,
             chosen.final_k,
             chosen.order,
             resolver.strict,

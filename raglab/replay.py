@@ -16,8 +16,8 @@ from raglab._tables import Evidence, Tables, tables
 from raglab._tally import Tally, counted, outcome_codes, tallied
 from raglab.chain import STAGES, STATUS_OF, Outcome, outcome
 from raglab.decisions import Decisions
-from raglab.evidence import pattern_hits, patterns_hash
-from raglab.policy import Policy, thresholds
+from raglab.evidence import pattern_hits
+from raglab.policy import Policy, Thresholds, thresholds
 from raglab.values import PatternHits, Status, Trace, each
 
 if TYPE_CHECKING:
@@ -42,11 +42,12 @@ def _kept(trace: Trace, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 
 
 def patterns_of(trace: Trace, policy: Policy) -> PatternHits:
     """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
-    patterns = policy.pattern_lists
-    key = patterns_hash(patterns)
+    key = policy.patterns.digest
     if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
         return trace.pattern_hits
-    found: PatternHits = _kept(trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, patterns))
+    found: PatternHits = _kept(
+        trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
+    )
     return found
 
 
@@ -74,9 +75,9 @@ def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
     return decide_on(tables_of(trace, policy, arm), trace, policy)
 
 
-def decide_on(measured: Tables, trace: Trace, policy: Policy) -> Decisions:
-    """Decision of a policy on tables that are measured already."""
-    limits = thresholds([policy])
+def decide_on(measured: Tables, trace: Trace, policy: Policy, limits: Thresholds | None = None) -> Decisions:
+    """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
+    limits = thresholds([policy]) if limits is None else limits
     said = outcome(measured.evidence, limits, (1, len(trace)))
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 

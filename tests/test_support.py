@@ -319,6 +319,52 @@ PAIRS = """
 + Les appels vers l'étranger ne sont pas inclus. | Les appels vers l'étranger sont inclus.
 + La télévision est incluse. | La télévision n'est pas incluse.
 + Aucun remboursement n'est accordé sans facture. | Un remboursement est accordé sans facture.
+
+= The hotel has 30 rooms on the first floor and 18 suites on the second. Breakfast ends at 10:30 on weekdays and
+  at 11:15 on Sundays. Parking isn't free for visitors; it is free for guests. The pool doesn't open in November.
+  Children under 6 stay free, and children under 12 pay half.
++ There are 18 suites on the second floor. | There are 30 suites on the second floor.
++ The hotel has 30 rooms. | The hotel has 18 rooms.
++ Breakfast ends at 11:15 on Sundays. | Breakfast ends at 10:30 on Sundays.
++ On weekdays breakfast ends at 10:30. | On weekdays breakfast ends at 11:15.
++ Parking is free for guests. | Parking isn't free for guests.
++ Parking isn't free for visitors. | Parking is free for visitors.
++ The pool doesn't open in November. | The pool does open in November.
++ Children under 12 pay half. | Children under 6 pay half.
++ Children under 6 stay free. | Children under 12 stay free.
+
+= Marta Weiss scored two goals and Ines Costa scored five. The final was played in Lyon in 2012, the semi-final in
+  Porto. The club has won the league nine times and the cup four times. It didn't enter the cup in 1998. The
+  stadium holds 41,000, of whom 6,500 stand.
++ Ines Costa scored five goals. | Ines Costa scored two goals.
++ Marta Weiss scored two goals. | Marta Weiss scored five goals.
++ The club has won the cup four times. | The club has won the cup nine times.
++ The league was won nine times. | The league was won four times.
++ In 1998 it didn't enter the cup. | In 1998 it did enter the cup.
++ The stadium holds 41,000. | The stadium holds 6,500.
+
+= Une avance de 40 % est versée à la commande, le solde de 60 % à la livraison. Les frais de port ne sont pas
+  remboursés, les frais de douane le sont. La garantie couvre la pompe pendant deux ans et le moteur pendant cinq
+  ans. Le filtre n'est pas couvert. Aucune réclamation n'est admise après 15 jours.
++ Le solde est de 60 % à la livraison. | Le solde est de 40 % à la livraison.
++ À la commande, une avance de 40 % est versée. | À la commande, une avance de 60 % est versée.
++ Les frais de port ne sont pas remboursés. | Les frais de port sont remboursés.
++ La garantie couvre le moteur pendant cinq ans. | La garantie couvre le moteur pendant deux ans.
++ La pompe est couverte pendant deux ans. | La pompe est couverte pendant cinq ans.
++ Le filtre n'est pas couvert. | Le filtre est couvert.
++ Aucune réclamation n'est admise après 15 jours. | Une réclamation est admise après 15 jours.
+
+= Payment is due within 45 days of invoice. Interest of 1.5% a month is added after 60 days. Neither party may
+  assign the contract. The supplier warrants the goods for 18 months and spare parts for 6 months. Samples aren't
+  returned. The buyer may cancel before dispatch but can't cancel after it.
++ Payment is due within 45 days. | Payment is due within 60 days.
++ After 60 days interest is added. | After 45 days interest is added.
++ The supplier warrants spare parts for 6 months. | The supplier warrants spare parts for 18 months.
++ The goods are warranted for 18 months. | The goods are warranted for 6 months.
++ Samples aren't returned. | Samples are returned.
++ The buyer may cancel before dispatch. | The buyer can't cancel before dispatch.
++ Neither party may assign the contract. | Either party may assign the contract.
++ The buyer can't cancel after dispatch. | The buyer may cancel after dispatch.
 """
 
 # Whose pay `one` means is a matter of two sentences; told apart by words alone, the second is nearer to the evidence.
@@ -452,7 +498,7 @@ class TestScores:
         }
         assert len(said) == 1
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=100, deadline=None)
     @given(
         st.text(alphabet="a1é.,;:!?'’n£%/-() \n|#ofntwenycA", max_size=60),
         st.lists(st.text(max_size=80), max_size=3),
@@ -666,7 +712,7 @@ class TestNli:
 
         network, tokenizer = nli.model.model, nli.model.tokenizer
         with torch.inference_mode():
-            logits: Any = network(**tokenizer(["storm is covered"], ["theft"], return_tensors="pt")).logits  # type: ignore[operator]
+            logits: Any = network(**tokenizer(["storm is covered"], ["theft"], return_tensors="pt")).logits
         expected = torch.softmax(logits[0].double(), dim=0)[1]
         assert nli.label == 1
         assert nli.entailment([("storm is covered", "theft")]) == pytest.approx([float(expected)], abs=1e-6)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from raglab.answering._wording import BREAK, NAME, NUMBER, UNIT, WORD, Word, words_of
+from raglab.answering._wording import BREAK, NAME, NEGATION, NUMBER, UNIT, WORD, Word, words_of
 from raglab.sentences import sentences
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
@@ -17,12 +16,19 @@ PARTING = frozenset(
 )  # keys of words that begin a clause
 PARTING_NUMBERS = frozenset(["to", "à", "au", "until"])  # keys of words that do so after a number
 
+# Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the clause before.
+LEANING = frozenset(
+    """it he she they can could may might must will would shall should is are was were do doe did has have had il elle
+    ils elles est sont peut doit""".split()  # noqa: SIM905
+)
+
 
 class Place(NamedTuple):
     """Where a word stands.
 
     at: its number in the sentence. sign, negated: see `Word`. clause: counted over all evidence. leads: no word of
-    substance is before it in its clause. counts: a word of substance comes right after it.
+    substance is before it in its clause, or the clause begins with a pronoun or an auxiliary. counts: a word of
+    substance comes right after it.
     """
 
     at: int
@@ -44,14 +50,17 @@ class Evidence(NamedTuple):
     numbered: list[bool]
 
 
-def evidence_of(texts: Sequence[str]) -> Evidence:
+def evidence_of(texts: Sequence[str], keys: Collection[str] | None = None) -> Evidence:
     """Places of the words of texts, each a passage or a sentence.
 
+    Args:
+      keys: of the words that are wanted; None wants all.
+
     Example:
-      >>> evidence_of(["It is £250. It was £400."]).places["400"]
+      >>> evidence_of(["Fire costs £250. Theft costs £400."]).places["400"]
       {1: [Place(at=3, sign=1, negated=False, clause=2, leads=False, counts=False)]}
     """
-    places: defaultdict[str, dict[int, list[Place]]] = defaultdict(dict)
+    places: dict[str, dict[int, list[Place]]] = {}
     passage: list[int] = []
     numbered: list[bool] = []
     for number, text in enumerate(texts):
@@ -59,16 +68,21 @@ def evidence_of(texts: Sequence[str]) -> Evidence:
             sentence, first = len(passage), len(numbered)
             passage.append(number)
             numbered += [False] * (clauses[-1] + 1 if clauses else 0)
-            led = -1
-            for at, word in enumerate(words):
-                clause = first + clauses[at]
-                counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
-                place = Place(at, word.sign, word.negated, clause, led != clause, counts)
-                places[word.key].setdefault(sentence, []).append(place)
-                if word.kind in SUBSTANCE:
+            led = begun = -1
+            leaning = False
+            for at, (word, clause) in enumerate(zip(words, clauses, strict=True)):
+                key, kind, sign, negated = word
+                if clause != begun and kind != BREAK and key not in PARTING:
+                    begun, leaning = clause, key in LEANING or kind == NEGATION
+                if keys is None or key in keys:
+                    counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
+                    place = Place(at, sign, negated, first + clause, leaning or led != clause, counts)
+                    places.setdefault(key, {}).setdefault(sentence, []).append(place)
+                if kind in SUBSTANCE:
                     led = clause
-                    numbered[clause] |= word.kind == NUMBER
-    return Evidence(dict(places), passage, numbered)
+                    if kind == NUMBER:
+                        numbered[first + clause] = True
+    return Evidence(places, passage, numbered)
 
 
 def clauses_of(words: Sequence[Word]) -> list[int]:
@@ -80,17 +94,18 @@ def clauses_of(words: Sequence[Word]) -> list[int]:
     """
     found: list[int] = []
     clause, numbered = 0, False
-    for at, word in enumerate(words):
-        between = numbered and word.key in PARTING_NUMBERS and any(w.kind == NUMBER for w in words[at + 1 : at + 3])
-        if between or word.kind == BREAK or word.key in PARTING:
+    for at, (key, kind, _, _) in enumerate(words):
+        if kind == BREAK or key in PARTING:
             clause, numbered = clause + 1, False
-        elif word.kind == NUMBER:
+        elif kind == NUMBER:
             numbered = True
+        elif numbered and key in PARTING_NUMBERS and any(word.kind == NUMBER for word in words[at + 1 : at + 3]):
+            clause, numbered = clause + 1, False
         found.append(clause)
     return found
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=4096)
 def _read(text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
     """Words of each sentence of a text, and their clauses."""
     return tuple((tuple(words), tuple(clauses_of(words))) for words in map(words_of, sentences(text)))

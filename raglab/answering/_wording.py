@@ -163,7 +163,7 @@ def _numbered(parts: list[Part]) -> list[Part]:
     at = 0
     while at < len(parts):
         text, word = parts[at]
-        scale = _scale(parts, at)
+        scale = _scale(parts, at) if word.kind == NUMBER else 0
         if scale:
             out.append((text, word._replace(key=plain(float(word.key) * scale))))
             at += 2

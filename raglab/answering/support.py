@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.answering._alignment import carried
-from raglab.answering._evidence import SUBSTANCE, Evidence, evidence_of
+from raglab.answering._evidence import SUBSTANCE, evidence_of
 from raglab.answering._wording import words_of
 from raglab.models import Nli
 from raglab.sentences import pieces, sentences
@@ -124,13 +124,14 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       [1.0, 0.85, 0.4, 0.3]
     """
     _check(claims, evidence)
-    read: dict[tuple[str, ...], Evidence] = {}
+    words = [words_of(claim) for claim in claims]
+    of: dict[tuple[str, ...], list[int]] = {}
+    for number, texts in enumerate(evidence):
+        of.setdefault(tuple(texts), []).append(number)
     scores = np.zeros(len(claims), np.float64)
-    for number, (claim, texts) in enumerate(zip(claims, evidence, strict=True)):
-        key = tuple(texts)
-        if key not in read:
-            read[key] = evidence_of(key)
-        scores[number] = carried(claim, read[key])
+    for known, numbers in of.items():
+        places = evidence_of(known, {word.key for number in numbers for word in words[number]})
+        scores[numbers] = [carried(words[number], places) for number in numbers]
     return scores
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 
 from raglab.answering.extract import Extractive
 from raglab.answering.support import WordSupport
-from raglab.evidence import chunk_entities
+from raglab.evidence import chunk_entities, word_set
 from raglab.lab.answers import Generator, Scorer
 from raglab.lab.build import fingerprint_of
 from raglab.lab.caches import Caches
@@ -22,11 +22,12 @@ from raglab.store._errors import Where, input_error
 from raglab.store._files import read_json, write_text
 from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
 from raglab.store.policies import Policy
-from raglab.values import SCHEMA_VERSION, Corpus
+from raglab.values import SCHEMA_VERSION, Chunk, Corpus
 
 LIVE_ARMS = ("hybrid", "iterative", "graph", "table")
 CORPUS, INDEX, EMBEDDINGS, CACHE = "corpus.jsonl", "index.json", "embeddings.sqlite", "cache"
 _MAX_BYTES = 2**20
+READ_AT_ONCE = 4096  # passages that are kept as they were read
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,14 +89,26 @@ class Lab:
         base = Extractive() if generator is None else generator
         kept = Caches(place / CACHE) if cache else None
         named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
+        judge = scorer or WordSupport()
+        _read(ready.chunks, base, judge)
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
-        return cls(chosen, ready, found, writer, scorer or WordSupport(), kept, named, arm)
+        return cls(chosen, ready, found, writer, judge, kept, named, arm)
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy."""
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
         parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named, self.arm)
         return type(self)(policy, *parts)
+
+
+def _read(chunks: Sequence[Chunk], generator: Generator, scorer: Scorer) -> None:
+    """Read a corpus of ordinary size once, so that no question waits for a passage to be cut into words."""
+    if len(chunks) > READ_AT_ONCE or not (isinstance(generator, Extractive) and isinstance(scorer, WordSupport)):
+        return
+    for chunk in chunks:
+        generator.answer(chunk.source, [chunk])
+        scorer.support(chunk.source, [chunk.text])
+        word_set(chunk.text)
 
 
 def build_index(

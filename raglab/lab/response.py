@@ -32,7 +32,8 @@ PREVIEW = 160  # characters of an option's anchor
 class Seen(NamedTuple):
     """What happened on the way to a response, for people and learners; no part of it.
 
-    ms: milliseconds by stage. answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
+    ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
+    `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
     was searched, depth by depth. checks: every gate with its numbers; none where the answer came from the cache.
     """
 

@@ -108,7 +108,7 @@ def completed(said: Decisions, text: str, selected: int | None, system: Lab, see
     start = perf_counter()
     answers = answers_of([place], [made], system.generator.name, system.scorer.name)
     told = replace(said.trace, answers=answers)
-    final = decide_on(with_answers(said.tables, told, system.policy.structure), told, system.policy)
+    final = decide_on(with_answers(said.tables, told, system.policy.structure), told, system.policy, said.limits)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     return _fields(final, system, made), seen._replace(ms=ms, checks=tuple(final.explain(said.trace.cases[0].id)))
 
@@ -125,6 +125,7 @@ def _retrieved(
     scope = scopes_of(corpus, [named])[0]
     case = Case("question", text, "ok", selected_sources=named)
     found: list[Found] = []
+    limits = thresholds([system.policy])
     further = iter(known) if known else walk(strategy, system.retriever.question(text), scope)
     while True:
         more = list(islice(further, 1))
@@ -136,13 +137,16 @@ def _retrieved(
         start = perf_counter()
         trace = case_trace(case, arm, found, system)
         measured = tables_of(trace, system.policy)
-        on = bool(chain.goes_on(measured.evidence, thresholds([system.policy])).any())
+        found[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
+        start = perf_counter()
+        said = decide_on(measured, trace, system.policy, limits)
+        on = said.status[0] == Status.refuse and bool(chain.goes_on(measured.evidence, limits).any())
         found[-1].ms["gates"] = 1e3 * (perf_counter() - start)
         if not on:
             break
     if system.caches is not None and not known:
         system.caches.strategies.set(digest, {"arm": arm, "depths": packed(found)})
-    return decide_on(measured, trace, system.policy), found, bool(known)
+    return said, found, bool(known)
 
 
 def case_trace(case: Case, arm: str, found: Sequence[Found], system: Lab) -> Trace:
@@ -151,7 +155,7 @@ def case_trace(case: Case, arm: str, found: Sequence[Found], system: Lab) -> Tra
     places = np.unique(hits.chunk[hits.chunk >= 0])
     chunks, hits = only_hit(system.retriever.chunks, hits)
     entities = tuple(system.entities[int(place)] for place in places)
-    seen = pattern_hits([case], chunks, system.policy.pattern_lists, entities)
+    seen = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
     return Trace((case,), chunks, (arm,), hits, seen, {"fingerprint": system.fingerprint})
 
 

@@ -92,6 +92,33 @@ def rows_reranked(
     return Ordered(shown, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
 
 
+def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
+    """Rank from 0 of each id of the head among those that a list holds of it, [R]; -1 where the list lacks it.
+
+    Example:
+      >>> ranks_in(np.array([7, 3, 9]), np.array([9, 7, 1]))
+      array([ 1,  0, -1])
+    """
+    kept = [number for number in ids.tolist() if number in set(head[head >= 0].tolist())]
+    place = {number: rank for rank, number in enumerate(kept)}
+    return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
+
+
+def reordered(ordered: Ordered, other: NDArray[np.int64], *, weight: float = 1.0, k: int = 60) -> Ordered:
+    """Order of one question's reranked hits fused by reciprocal rank with another order of them; scores stay.
+
+    Args:
+      other: ranks from 0 of the first hits as they stand, [R]; -1 where it lacks one. weight: of the reranked order.
+      k: constant of the fusion.
+    """
+    head, own = (field[0, : ordered.n_reranked] for field in (ordered.chunk, ordered.rank))
+    total = weight / (k + 1.0 + own) + np.where(other >= 0, 1.0 / (k + 1.0 + other), 0.0)
+    order = np.lexsort((head, own, -total, head < 0))
+    rank = ordered.rank.copy()
+    rank[0, order] = np.arange(len(order))
+    return ordered._replace(rank=np.where(ordered.chunk >= 0, rank, -1))
+
+
 def measured(indexes: Indexes, queries: Queries, ordered: Ordered) -> Hits:
     """Measure every hit against the original question and put the hits in the order of (l2, position), [Q, 1, 1, K].
 

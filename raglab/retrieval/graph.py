@@ -147,7 +147,7 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
       ValueError: damping or common is out of range.
 
     Example:
-      >>> texts = ["Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is insured."]
+      >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is insured."]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
       >>> graph.explain("what does Lee owe?")
       [Seed(entity='lee', weight=1.0)]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from raglab.models import CrossEncoder, Tokens
 
@@ -64,12 +66,13 @@ class MaxSim:
     def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Ids) -> Reranked:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
-        for start in range(0, len(candidates), BLOCK):
-            block = candidates[start : start + BLOCK]
-            queries = [_widened(self.query_tokens[text]).T for text in query_texts[start : start + BLOCK]]
-            for position, rows, columns in _by_document(block):
-                document = _widened(self.doc_tokens[doc_texts[position]])
-                raw[start + rows, columns] = [_best_cosine(queries[row], document) for row in rows]
+        with _threads().limit(limits=1, user_api="blas"):
+            for start in range(0, len(candidates), BLOCK):
+                block = candidates[start : start + BLOCK]
+                queries = [_widened(self.query_tokens[text]).T for text in query_texts[start : start + BLOCK]]
+                for position, rows, columns in _by_document(block):
+                    document = _widened(self.doc_tokens[doc_texts[position]])
+                    raw[start + rows, columns] = [_best_cosine(queries[row], document) for row in rows]
         rounded = _rounded(raw)
         return Reranked(rounded, rounded.clip(0.0, 1.0))
 
@@ -96,6 +99,12 @@ class CrossEncoderReranker:
         pairs = [(query_texts[i], doc_texts[p]) for i, p in zip(rows.tolist(), positions, strict=True)]
         raw[rows, columns] = _rounded(self.model.logits(pairs))
         return Reranked(raw, _rounded(0.5 * (1.0 + np.tanh(0.5 * raw))))
+
+
+@cache
+def _threads() -> ThreadpoolController:
+    """What holds matrix products to one thread: products so small only wait for each other on several."""
+    return ThreadpoolController()
 
 
 def _by_document(candidates: Ids) -> Iterator[tuple[int, Ids, Ids]]:

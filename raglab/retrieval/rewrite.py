@@ -51,16 +51,16 @@ class Reflection(NamedTuple):
 def reflect(question: str, passages: Sequence[str]) -> Reflection:
     """What passages cover of a question.
 
-    A name or a code is covered by a passage that holds all its words, a word by any passage; words are compared by
-    their beginnings.
+    A word is covered by any passage, a name by one that holds all its words, an identifier by one that holds them in a
+    row; words are compared by their beginnings.
 
     Example:
       >>> reflect("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
       Reflection(covered=('excess',), missing=('crédit des alpes',), share=0.5)
     """
-    held = [_beginnings(passage) for passage in passages]
+    held = [(_beginnings(passage), f" {' '.join(folded(passage))} ") for passage in passages]
     units = _units(question)
-    is_covered = [any(words <= one for one in held) for words in map(_beginnings, units)]
+    is_covered = [any(_holds(words, text, unit) for words, text in held) for unit in units]
     covered = tuple(unit for unit, found in zip(units, is_covered, strict=True) if found)
     missing = tuple(unit for unit, found in zip(units, is_covered, strict=True) if not found)
     return Reflection(covered, missing, len(covered) / len(units) if units else float("nan"))
@@ -134,7 +134,7 @@ class Rm3:
             common = self._common(word)
             chance = heard[word] + sum(rates) * SMOOTHING * common
             parts[word] = chance * log(chance / common)
-        return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word]) if parts[word] > 0.0]
+        return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
 
     def _shares(self, asked: set[str], passages: Sequence[_Read]) -> list[float]:
         """How far each passage is believed: its likelihood of the question, per word, as a share; they sum to 1."""
@@ -201,6 +201,13 @@ def _units(question: str) -> list[str]:
             units.append(unit)
         at += length
     return list(dict.fromkeys(units))
+
+
+def _holds(words: set[str], text: str, unit: str) -> bool:
+    """Whether a passage, by the beginnings of its words and its folded text, holds a name, an identifier or a word."""
+    if " " in unit and any(char.isdigit() for char in unit):
+        return f" {unit} " in text
+    return _beginnings(unit) <= words
 
 
 def _beginnings(text: str) -> set[str]:

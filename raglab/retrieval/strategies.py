@@ -11,7 +11,16 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.retrieval._measured import Rows, late_interaction, measured, reranked, rows_reranked
+from raglab.retrieval._measured import (
+    Ordered,
+    Rows,
+    late_interaction,
+    measured,
+    ranks_in,
+    reordered,
+    reranked,
+    rows_reranked,
+)
 from raglab.retrieval.fuse import reciprocal_rank_fusion
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.retrieval.rerank import Reranker
@@ -75,22 +84,23 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
     """
     check(strategy)
     text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
-    first = _lists(strategy, question.texts[0], question.vectors, scope, ms)
-    rows = _rows(strategy, question.texts[0], scope, ms)
-    if rows is not None:
-        first = [*first, rows.parents]
+    base = _lists(strategy, text, question.vectors, scope, ms)
+    own = _own(strategy, text, scope, ms)
+    first = [*base, *own.lists]
     step, lists = 0, first
     while True:
         if strategy.arm == "iterative":
             step += 1
-            again = _rewritten(strategy, question, _fused(strategy, lists, ms), step, ms)
+            best = _ordered(strategy, question, _fused(strategy, lists, ms), own, ms)
+            again = _rewritten(strategy, question, best, step, ms)
             if again != text:
                 lists = [*lists, *_lists(strategy, again, _vector(strategy, again, ms), scope, ms)]
-        fused = _fused(strategy, lists, ms)
-        hits = _ranked(strategy, question, fused, rows, ms)
+        ordered = _ordered(strategy, question, _fused(strategy, lists, ms), own, ms)
+        with _timed(ms, "measure"):
+            hits = measured(strategy.indexes, question, ordered)
         yield Found(text, hits, ms)
         step, ms = step + 1, {}
-        text = _rewritten(strategy, question, _best_first(hits), step, ms)
+        text = _rewritten(strategy, question, ordered, step, ms)
         more = [] if text == question.texts[0] else _lists(strategy, text, _vector(strategy, text, ms), scope, ms)
         lists = [*first, *more]
 
@@ -187,33 +197,36 @@ def _lists(
     if arm != "bm25":
         with _timed(ms, "dense"):
             lists.append(indexes.dense.search(vector, k, [scope])[1])
-    if arm == "graph" and indexes.graph is not None:
-        with _timed(ms, "graph"):
-            lists.append(indexes.graph.search([text], k, [scope])[1])
     return lists
 
 
-class _Found(NamedTuple):
-    """Rows that a question finds: their chunks, best first, each once, [1, k]; of each its first row and that score."""
+class _Own(NamedTuple):
+    """What an arm finds beside the two lists by the question itself: further lists, rows by chunk, the walk's order."""
 
-    parents: Ids
-    best: dict[int, tuple[int, float]]
+    lists: list[Ids]
+    rows: dict[int, tuple[int, float]] | None = None
+    walked: Ids | None = None
 
 
-def _rows(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Found | None:
-    """Rows of tables, for the arm that finds them."""
-    tables, k = strategy.indexes.tables, strategy.sizes.fetch_k
-    if strategy.arm != "table" or tables is None:
-        return None
-    with _timed(ms, "table"):
-        scores, ids = tables.search([text], k, [scope])
-        best: dict[int, tuple[int, float]] = {}
-        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
-            if row >= 0:
-                best.setdefault(int(tables.parents[row]), (row + strategy.indexes.n_chunks, score))
-        parents = np.full((1, k), -1, np.int64)
-        parents[0, : len(best)] = list(best)
-        return _Found(parents, best)
+def _own(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+    """Rows of tables as their chunks, or chunks near the question's entities; nothing for the other arms."""
+    indexes, k = strategy.indexes, strategy.sizes.fetch_k
+    if strategy.arm == "graph" and indexes.graph is not None:
+        with _timed(ms, "graph"):
+            seeds = indexes.bm25.search([text], k, [scope])
+            walked = indexes.graph.search([text], k, [scope], seeds=seeds)[1]
+        return _Own([walked], walked=walked)
+    if strategy.arm == "table" and indexes.tables is not None:
+        with _timed(ms, "table"):
+            scores, ids = indexes.tables.search([text], k, [scope])
+            rows: dict[int, tuple[int, float]] = {}
+            for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
+                if row >= 0:
+                    rows.setdefault(int(indexes.tables.parents[row]), (row + indexes.n_chunks, score))
+            parents = np.full((1, k), -1, np.int64)
+            parents[0, : len(rows)] = list(rows)
+        return _Own([parents], rows=rows)
+    return _Own([])
 
 
 def _fused(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
@@ -221,45 +234,40 @@ def _fused(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[
         return reciprocal_rank_fusion(lists, strategy.sizes.fetch_k, strategy.sizes.rrf_k)
 
 
-def _ranked(
-    strategy: Strategy,
-    question: Queries,
-    fused: tuple[NDArray[np.float64], Ids],
-    rows: _Found | None,
-    ms: Milliseconds,
-) -> Hits:
-    """Hits reranked by the original question and measured."""
+def _ordered(
+    strategy: Strategy, question: Queries, fused: tuple[NDArray[np.float64], Ids], own: _Own, ms: Milliseconds
+) -> Ordered:
+    """Hits reranked by the original question, in the arm's final order.
+
+    `iterative` fuses the fused order once and the reranked one twice, `graph` the walk's and the reranked one: what the
+    reranker cannot see from the question's words alone keeps a say.
+    """
     indexes = strategy.indexes
     width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if strategy.arm in RERANKED else 0
     with _timed(ms, "rerank"):
         reranker = strategy.reranker
         if width and reranker is None:
             reranker = late_interaction(indexes, question)
-        if rows is not None and reranker is not None and width:
-            pairs = [rows.best.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
+        if own.rows is not None and reranker is not None and width:
+            pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
             found = Rows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
-            ordered = rows_reranked(indexes, question, fused, reranker, width, found)
-        else:
-            ordered = reranked(indexes, question, fused, reranker, width)
-    with _timed(ms, "measure"):
-        return measured(indexes, question, ordered)
+            return rows_reranked(indexes, question, fused, reranker, width, found)
+        ordered = reranked(indexes, question, fused, reranker, width)
+        if strategy.arm == "iterative":
+            return reordered(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
+        if own.walked is not None:
+            return reordered(ordered, ranks_in(own.walked[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k)
+        return ordered
 
 
-def _best_first(hits: Hits) -> tuple[NDArray[np.float64], Ids]:
-    """Hits in the arm's final order, as fused ones come."""
-    rank = np.where(hits.rank[0, 0, 0] >= 0, hits.rank[0, 0, 0], np.iinfo(np.int32).max)
-    order = np.argsort(rank, kind="stable")
-    return hits.s_hybrid[0, 0, 0][None, order], hits.chunk[0, 0, 0].astype(np.int64)[None, order]
-
-
-def _rewritten(
-    strategy: Strategy, question: Queries, best: tuple[NDArray[np.float64], Ids], step: int, ms: Milliseconds
-) -> str:
+def _rewritten(strategy: Strategy, question: Queries, best: Ordered, step: int, ms: Milliseconds) -> str:
     """What to search after a try, from its best hits; the question itself where nothing rewrites it."""
     if strategy.rewriter is None:
         return question.texts[0]
     with _timed(ms, "rewrite"):
-        texts = [strategy.indexes.texts[place] for place in best[1][0, :FEEDBACK] if place >= 0]
+        rank = np.where(best.rank[0] >= 0, best.rank[0], np.iinfo(np.int32).max)
+        places = best.chunk[0, np.argsort(rank, kind="stable")[:FEEDBACK]]
+        texts = [strategy.indexes.texts[place] for place in places if place >= 0]
         return strategy.rewriter.rewrite(question.texts[0], texts, step)
 
 

@@ -1,0 +1,125 @@
+"""A generator's confidence made a probability, and answers from tables; both replay."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from generators import Fixed, Weighed
+from raglab.lab.answers import record_answers
+from raglab.lab.calibrate import answer_outcomes, calibrate_answers
+from raglab.lab.tabled import TableFirst
+from raglab.replay import decide
+from raglab.retrieval.table import table_index
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+from raglab.values import Chunk, Generation
+from worlds import Hit, ask, policy, trace_of
+
+
+class Sure(NamedTuple):
+    """Is sure of its answer by the number in the question, and right where that is above 5."""
+
+    name: str = "sure"
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The gold answer or another."""
+        del passages
+        number = int(question.rsplit(maxsplit=1)[-1])
+        return Generation("The excess is £250." if number > 5 else "It is nil.", number / 10, (0,))
+
+
+def world() -> tuple[Trace, Policy]:
+    """Ten questions, the last of them to refuse."""
+    cases = [
+        ask(f"excess number {n}", "refuse" if n == 9 else "ok", id=f"q{n}", answer=None if n == 9 else "£250 excess")
+        for n in range(10)
+    ]
+    chosen = Policy.from_mapping(policy().model_dump())
+    return record_answers(trace_of(*((case, [[Hit(0.25)]]) for case in cases)), chosen, Sure(), Weighed()), chosen
+
+
+def test_right_is_labelled_ok_and_says_the_gold_answer() -> None:
+    """6, 7 and 8 are; 9 says it too, but is to be refused."""
+    trace, chosen = world()
+    table = answer_outcomes(trace, chosen)
+    assert table["raw"].tolist() == [n / 10 for n in range(10)]
+    assert table.loc[table["right"], "case_id"].tolist() == [f"q{n}{n}" for n in (6, 7, 8)]
+
+
+def test_the_policy_carries_the_curve() -> None:
+    """It rises, lies in [0, 1], remembers its questions, and moves the confidence that the gate meets."""
+    trace, chosen = world()
+    fitted = calibrate_answers(trace, chosen)
+    knots = fitted.policy.generation.calibration
+    assert knots is not None
+    assert knots.fitted_on
+    assert (np.diff(knots.y) >= 0).all()
+    after = answer_outcomes(trace, fitted.policy)
+    assert after["confidence"].tolist() == pytest.approx(np.interp(after["raw"], knots.x, knots.y).tolist())
+    assert fitted.policy.policy_id != chosen.policy_id
+    assert Policy.from_mapping(fitted.policy.model_dump(mode="json")).policy_id == fitted.policy.policy_id
+    sure = decide(trace, fitted.policy.replace("generation.min_generation_confidence", 1.0))
+    assert (sure.status != 0).all()
+
+
+def test_a_trace_without_answers_is_refused() -> None:
+    """The message says how to record them."""
+    with pytest.raises(ValueError, match="record them with"):
+        calibrate_answers(Trace(*_parts(trace_of((ask(), [[Hit(0.25)]])))), Policy.load())
+
+
+@pytest.mark.parametrize(
+    ("knots", "rule"),
+    [
+        ({"x": [0.0, 1.0], "y": [0.0, 1.5]}, r"y must lie in \[0, 1\]"),
+        ({"x": [0.0, 1.0], "y": [1.0, 0.0]}, "y must not fall"),
+        ({"x": [], "y": []}, "at least one"),
+    ],
+)
+def test_a_curve_that_is_none(knots: dict[str, Any], rule: str) -> None:
+    """A probability outside its range, or one that falls with the confidence, does not load."""
+    with pytest.raises(ValueError, match=rule):
+        Policy.from_mapping({"generation": {"calibration": knots}})
+
+
+class TestTables:
+    """Answers from rows."""
+
+    TABLE = Chunk(
+        "a.md#1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |\n| Flood | £500 |", "docs/a.md", 1
+    )
+    PROSE = Chunk("a.md#2", "Claims are paid in May.", "docs/a.md", 2)
+
+    def first(self) -> TableFirst:
+        """A generator over the two chunks."""
+        return TableFirst.over(Fixed(), table_index([self.TABLE, self.PROSE]), [self.TABLE, self.PROSE])
+
+    def test_rows_among_the_passages_answer(self) -> None:
+        """The difference of two rows rests on both, and cites them."""
+        rows = self.first().tables.rows
+        question = "By how much is the flood excess higher than the storm excess?"
+        said = self.first().answer(question, [self.PROSE, rows[0], rows[1]])
+        assert "£250" in said.text
+        assert sorted(said.cited) == [1, 2]
+
+    def test_a_row_that_was_not_chosen_is_not_rested_on(self) -> None:
+        """Where one of two rows is missing, the other generator answers."""
+        rows = self.first().tables.rows
+        question = "By how much is the flood excess higher than the storm excess?"
+        assert self.first().answer(question, [rows[0], self.PROSE]).text == Fixed().text
+        whole = self.first().answer(question, [rows[0], self.TABLE])
+        assert "£250" in whole.text
+        assert set(whole.cited) == {0, 1}
+
+    def test_without_rows_the_other_answers(self) -> None:
+        """Prose is not the tables' business."""
+        assert self.first().answer("What is the storm excess?", [self.PROSE]).text == Fixed().text
+        assert self.first().name == "table+fixed"
+
+
+def _parts(trace: Any) -> tuple[Any, ...]:
+    return trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta
