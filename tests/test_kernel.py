@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from raglab import _tally
-from raglab.chain import STAGES, STATUS_OF, narrowed, outcome
+from raglab.chain import ON_ANSWER, STAGES, STATUS_OF, narrowed, outcome
 from raglab.policy import Policy, thresholds
 from raglab.replay import tables_of, tally
 from raglab.values import Case, Chunk, Hits, Status, Trace
@@ -204,13 +204,13 @@ def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...])
 
 
 def test_the_random_worlds_reach_every_stage() -> None:
-    """No stage is left out of the comparison."""
+    """No stage is left out of the comparison but those of answers, which the compiled twin does not know."""
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for order, width, grid in WORLDS:
         rng = np.random.default_rng([width, len(grid), order == "l2"])
         trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
         seen += tally(trace, policies, engine="numba").stages.sum(axis=0)
-    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == set()
+    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == set(ON_ANSWER)
 
 
 @pytest.mark.parametrize("block", [7, 64, 1_000])
