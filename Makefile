@@ -9,7 +9,7 @@ demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
 
 test: $(READY)  ## lint, types, every test and notebook
-	$(BIN)/ruff check .
+	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
 	$(BIN)/pytest
 

@@ -7,7 +7,6 @@ from typing import NamedTuple
 from zlib import crc32
 
 from raglab.answering.support import Support
-
 from raglab.values import Chunk, Generation
 
 NAN = float("nan")
