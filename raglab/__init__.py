@@ -34,6 +34,15 @@ _HOME = {
     "build_index": "raglab.lab.live",
     "Lab": "raglab.lab.live",
     "ask": "raglab.lab.session",
+    "feedback": "raglab.lab.choosing",
+    "audit_rewards": "raglab.lab.reward_audit",
+    "tune_bandit": "raglab.lab.bandit_study",
+    "ArmShareDisplay": "raglab.lab.bandit_plots",
+    "ForestDisplay": "raglab.lab.bandit_plots",
+    "PosteriorDisplay": "raglab.lab.bandit_plots",
+    "PropensityDisplay": "raglab.lab.bandit_plots",
+    "RegretDisplay": "raglab.lab.bandit_plots",
+    "RewardAuditDisplay": "raglab.lab.bandit_plots",
     "build_graph": "raglab.lab.graph",
     "hits_frame": "raglab.lab.langchain",
     "trace_from_langchain": "raglab.lab.langchain",
@@ -62,23 +71,45 @@ _HOME = {
     "OutcomeTableDisplay": "raglab.lab.displays",
     "DecisionBoundaryDisplay": "raglab.lab.boundary",
 }
-_MODULES = ("calibration", "certify", "fusion", "metrics", "robustness")  # the algebra, by its own names
+_MODULES = (
+    "bandit",
+    "calibration",
+    "certify",
+    "fusion",
+    "metrics",
+    "off_policy",
+    "replay",
+    "reward",
+    "robustness",
+)  # the algebra, by its own names
 __all__ = ["__version__", *_HOME, *_MODULES]  # noqa: PLE0604 - names, all of them strings
 
 if TYPE_CHECKING:
+    from raglab import bandit as bandit
     from raglab import calibration as calibration
     from raglab import certify as certify
     from raglab import fusion as fusion
     from raglab import metrics as metrics
+    from raglab import off_policy as off_policy
+    from raglab import replay as replay
+    from raglab import reward as reward
     from raglab import robustness as robustness
     from raglab.answering.compress import compress as compress
     from raglab.lab.answers import record_answers as record_answers
+    from raglab.lab.bandit_plots import ArmShareDisplay as ArmShareDisplay
+    from raglab.lab.bandit_plots import ForestDisplay as ForestDisplay
+    from raglab.lab.bandit_plots import PosteriorDisplay as PosteriorDisplay
+    from raglab.lab.bandit_plots import PropensityDisplay as PropensityDisplay
+    from raglab.lab.bandit_plots import RegretDisplay as RegretDisplay
+    from raglab.lab.bandit_plots import RewardAuditDisplay as RewardAuditDisplay
+    from raglab.lab.bandit_study import tune_bandit as tune_bandit
     from raglab.lab.boundary import DecisionBoundaryDisplay as DecisionBoundaryDisplay
     from raglab.lab.build import build_trace as build_trace
     from raglab.lab.calibrate import answer_outcomes as answer_outcomes
     from raglab.lab.calibrate import calibrate_answers as calibrate_answers
     from raglab.lab.certificate import certify_policy as certify_policy
     from raglab.lab.check import check_policy as check_policy
+    from raglab.lab.choosing import feedback as feedback
     from raglab.lab.displays import OutcomeTableDisplay as OutcomeTableDisplay
     from raglab.lab.displays import ReliabilityDisplay as ReliabilityDisplay
     from raglab.lab.displays import RiskCoverageDisplay as RiskCoverageDisplay
@@ -95,6 +126,7 @@ if TYPE_CHECKING:
     from raglab.lab.ranking import ranking as ranking
     from raglab.lab.report import write_report as write_report
     from raglab.lab.response import Response as Response
+    from raglab.lab.reward_audit import audit_rewards as audit_rewards
     from raglab.lab.session import ask as ask
     from raglab.lab.slices import slices as slices
     from raglab.lab.study import TuneResult as TuneResult

@@ -48,7 +48,9 @@ def ask(
     document: Annotated[
         list[str] | None, typer.Option(help="Document that the search keeps to, file or file#page; repeat.")
     ] = None,
-    arm: Annotated[str | None, typer.Option(help="Arm that answers, or router; the policy's where not given.")] = None,
+    arm: Annotated[
+        str | None, typer.Option(help="Arm that answers, router or bandit; the policy's where not given.")
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")
     ] = None,
@@ -119,6 +121,8 @@ def _told(said: Any) -> str:  # noqa: ANN401 - a response
         lines += [f"because {said['refusal_reason']}"]
     if said["sources"]:
         lines += ["sources: " + ", ".join(said["sources"])]
+    if said.seen.propensity is not None:
+        lines += [f"request: {said['request_id']}"]
     return "\n".join([*lines, *(f"warning: {text}" for text in said["warnings"])])
 
 
@@ -149,3 +153,10 @@ def _text(stated: str) -> str:
 
         return sys.stdin.read()
     return Path(stated[1:]).read_text(encoding="utf-8") if stated.startswith("@") else stated
+
+
+COMMANDS = (
+    (index, "raglab index datasets/broker --out out/index"),
+    (ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
+    (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
+)

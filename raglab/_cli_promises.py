@@ -181,3 +181,10 @@ def fuse(
         typer.echo(table.round(4).to_string(index=False, na_rep="–"))
         if out is not None:
             typer.echo(f"\npolicy:      {out}  (policy_id {found.policy.policy_id})")
+
+
+COMMANDS = (
+    (fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
+    (certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),
+    (check, "raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report"),
+)

@@ -7,15 +7,14 @@ Cases and policies come as records: what one decision reads lies together.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
 from raglab import evidence as measure
 from raglab import metrics
+from raglab._compiled import compiled
 from raglab._tables import Evidence
 from raglab.chain import SLOT_TABLE, STAGE, STAGES, STATUS_OF
 from raglab.policy import Thresholds
@@ -33,16 +32,7 @@ N_CODES = len(STAGES) * 6
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-
-def _compiled(inline: str = "never") -> Callable[[Function], Function]:
-    """Decorator that compiles a function once and keeps it on disk; exact arithmetic, no fast-math."""
-    decorator: Callable[[Function], Function] = njit(cache=True, inline=inline)
-    return decorator
-
-
-@_compiled(inline="always")
+@compiled(inline="always")
 def _rule(case: Any, policy: Any, tied: int) -> int:  # noqa: ANN401 - records
     """First of the rules with a threshold that picks a group, else `options`; all three without a branch."""
     near = case.group_gap[tied] - policy.rules_min_group_gap >= 0.0
@@ -56,7 +46,7 @@ def _rule(case: Any, policy: Any, tied: int) -> int:  # noqa: ANN401 - records
     return GROUP_GAP if near else SIGNATURE if signature else ANCHOR if anchor else last
 
 
-@_compiled(inline="always")
+@compiled(inline="always")
 def _resolved(case: Any, policy: Any) -> tuple[int, int]:  # noqa: ANN401 - records
     """Stage of the resolver, and whether rule `entities` speaks."""
     if case.n_groups == 1:
@@ -68,7 +58,7 @@ def _resolved(case: Any, policy: Any) -> tuple[int, int]:  # noqa: ANN401 - reco
     return _rule(case, policy, 0), 0
 
 
-@_compiled(inline="always")
+@compiled(inline="always")
 def _confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
     """Confidence of the first hits' blended scores, as `evidence.confidence` has it."""
     if case.degenerate or blend == 1.0:
@@ -81,7 +71,7 @@ def _confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # 
     return float(100.0 * best)
 
 
-@_compiled()
+@compiled()
 def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     """Move the hits that can be the best for some blend to the front; says how many, [Q].
 
@@ -101,7 +91,7 @@ def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     return n_front
 
 
-@_compiled(inline="always")
+@compiled(inline="always")
 def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     """Hits within the cut, by halving steps without a branch."""
     count, step = 0, 1 << 15
@@ -114,7 +104,7 @@ def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     return count
 
 
-@_compiled(inline="always")
+@compiled(inline="always")
 def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> tuple[int, int]:  # noqa: ANN401, C901, PLR0911, PLR0912
     """Stage and slot of one case under one policy; the slot is 0 where nothing was chosen."""
     if case.words < 1:
@@ -154,7 +144,7 @@ def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing:
     return CONFIDENCE if unsure else stage, slot
 
 
-@_compiled()
+@compiled()
 def _seen(right: Any, policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
     seen = np.zeros((len(policies), N_CODES), dtype=np.int64)
@@ -166,7 +156,7 @@ def _seen(right: Any, policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: A
     return seen
 
 
-@_compiled()
+@compiled()
 def _stages(policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)

@@ -73,7 +73,7 @@ def check_probability(p: ArrayLike) -> FloatArray:
     Example:
       >>> check_probability([40.0, 72.0])
       Traceback (most recent call last):
-      ValueError: p must be in [0, 1], got 72.0 at most; a cosine, an L2 distance or a confidence in points is \
+      ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence in points is \
 rank only: calibrate first (fit, apply).
     """
     value = np.asarray(p, dtype=np.float64)
@@ -83,7 +83,7 @@ rank only: calibrate first (fit, apply).
     if np.isnan(low):
         msg = f"p must not be NaN, got {np.isnan(value).sum()} of {value.size} cases; label or drop them first."
         raise ValueError(msg)
-    seen = f"{high} at most" if high > 1.0 else f"{low} at least"
+    seen = f"{high:g} at most" if high > 1.0 else f"{low:g} at least"
     rank = "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, apply)."
     msg = f"p must be in [0, 1], got {seen}; {rank}"
     raise ValueError(msg)

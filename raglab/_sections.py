@@ -148,9 +148,9 @@ class Calibration(Polyline):
 
 
 class Strategy(_Section):
-    """Rules S4.1, S4.7: the arm that answers live, and what makes arms available."""
+    """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it; and what makes arms available."""
 
-    arm: Literal["hybrid", "iterative", "graph", "table", "dense", "bm25", "router"]
+    arm: Literal["hybrid", "iterative", "graph", "table", "dense", "bm25", "router", "bandit"]
     min_graph: Share
     min_table: Share
     min_complexity: Share

@@ -10,6 +10,9 @@ from typing import Annotated, Literal
 import typer
 
 from raglab import _cli_ask as live
+from raglab import _cli_bandit as bandits
+from raglab import _cli_log as logs
+from raglab import _cli_online as online
 from raglab import _cli_promises as promises
 from raglab._cli import (
     Arm,
@@ -289,12 +292,5 @@ def demo(
         typer.echo("JupyterLab:  make lab")
 
 
-for command, example in (
-    (live.index, "raglab index datasets/broker --out out/index"),
-    (live.ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
-    (live.support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
-    (promises.fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
-    (promises.certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),
-    (promises.check, "raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report"),
-):
+for command, example in (*live.COMMANDS, *promises.COMMANDS, *bandits.COMMANDS, *online.COMMANDS, *logs.COMMANDS):
     app.command(epilog=f"Example: {example}")(command)

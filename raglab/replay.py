@@ -10,10 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab._logs import log
 from raglab._recorded import of_cases
+from raglab._run import Run, run
 from raglab._steps import SWEPT, CodesOf, Steps, Swept, codes_by_piece, summed
 from raglab._tables import Evidence, Tables, tables
 from raglab._tally import Tally, counted, outcome_codes, tallied
+from raglab._worlds import Bernoulli, Table
 from raglab.chain import STAGES, STATUS_OF, Outcome, outcome
 from raglab.decisions import Decisions
 from raglab.evidence import pattern_hits
@@ -23,7 +26,7 @@ from raglab.values import PatternHits, Status, Trace, each
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SWEPT", "Tally", "decide", "flips", "steps", "sweep", "tally"]
+__all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]
 
 KEPT = 8  # measured tables kept for each trace, and as many measured patterns
 

@@ -215,7 +215,8 @@ class Trace:
     cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: names of the retrieval strategies, [A].
     hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
     fingerprint over all of them. queries: what each arm searched at each depth, [Q][A][D]. answers: what was
-    generated from its hits. latency: of its retrieval.
+    generated from its hits. latency: of its retrieval. vectors: embeddings of the chunks, float32 [C, dim], of unit
+    length; None where hits came from elsewhere.
     """
 
     cases: tuple[Case, ...]
@@ -227,6 +228,7 @@ class Trace:
     queries: tuple[tuple[tuple[str, ...], ...], ...] | None = None
     answers: Answers | None = None
     latency: Latency | None = None
+    vectors: NDArray[np.float32] | None = None
 
     def __len__(self) -> int:
         """Count the cases, Q."""

@@ -578,7 +578,7 @@ DOORS = PUBLIC | FITS | {"cross_fitted": lambda y, s: cross_fitted(y, s, method=
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-@pytest.mark.parametrize(("p", "seen"), [([0.3, 72.0], "72.0 at most"), ([-0.2, 0.4], "-0.2 at least")])
+@pytest.mark.parametrize(("p", "seen"), [([0.3, 72.0], "72 at most"), ([-0.2, 0.4], "-0.2 at least")])
 def test_a_score_that_only_ranks_is_sent_to_calibration(name: str, p: list[float], seen: str) -> None:
     """Points, cosines, distances: the message says what to do."""
     with pytest.raises(ValueError, match=rf"p must be in \[0, 1\], got {seen}; .*rank only: calibrate first"):

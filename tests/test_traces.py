@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,10 @@ def assert_equal(first: values.Trace, second: values.Trace) -> None:
     for one, other in pairs:
         assert one.dtype == other.dtype
         assert np.array_equal(one, other, equal_nan=one.dtype == np.float64)
+    assert (first.vectors is None) == (second.vectors is None)
+    if first.vectors is not None and second.vectors is not None:
+        assert first.vectors.dtype == second.vectors.dtype == np.float32
+        assert np.array_equal(first.vectors, second.vectors)
     assert (first.pattern_hits is None) == (second.pattern_hits is None)
     if first.pattern_hits is not None and second.pattern_hits is not None:
         assert first.pattern_hits.counts.tolist() == second.pattern_hits.counts.tolist()
@@ -84,6 +89,17 @@ class TestRoundTrip:
         again = Trace.load(saved(trace, tmp_path))
         assert_equal(trace, again)
         assert content_hash(trace) == content_hash(again)
+
+    @pytest.mark.parametrize("seed", range(4))
+    def test_embeddings_of_the_chunks_come_back(self, tmp_path: Path, seed: int) -> None:
+        """Each chunk keeps its vector, whichever case hit it first; another vector is another content."""
+        trace = world(seed)
+        vectors = np.random.default_rng(seed).normal(size=(len(trace.chunks), 3)).astype(np.float32)
+        held = dataclasses.replace(trace, vectors=vectors)
+        assert_equal(held, Trace.load(saved(held, tmp_path)))
+        assert np.array_equal(held.subset([1, 0]).vectors, vectors)
+        assert content_hash(held) != content_hash(trace)
+        assert content_hash(held) != content_hash(dataclasses.replace(trace, vectors=vectors + np.float32(1.0)))
 
     def test_without_what_patterns_hit(self, tmp_path: Path) -> None:
         """A trace that measured no patterns comes back without them."""

@@ -56,6 +56,11 @@ def curve_style(place: int) -> Style:
     return {"drawstyle": "steps-pre", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
 
 
+def line_style(place: int) -> Style:
+    """Line through time of the run or arm at a place in its legend."""
+    return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
+
+
 def bin_style(place: int) -> Style:
     """Points with intervals of the curve at a place in its legend."""
     return {

@@ -87,6 +87,65 @@ def search(
     return study, pd.DataFrame(rows)
 
 
+class Judged(NamedTuple):
+    """What a trial came to: its value, by how much it exceeds each limit (at most 0 keeps it), and what to keep too."""
+
+    value: float
+    excess: Mapping[str, float]
+    seen: Mapping[str, Any]
+
+
+def maximised(
+    judge: Callable[[Mapping[str, Any]], Judged],
+    space: Mapping[str, Range],
+    *,
+    trials: int,
+    sampler: str,
+    seed: int,
+    first: Sequence[Mapping[str, Any]] = (),
+    progress: bool = False,
+) -> tuple[optuna.Study, pd.DataFrame]:
+    """Search one value trial by trial; a row a trial: `number`, `value`, `feasible`, what was seen, what was tried.
+
+    Args:
+      first: values that are tried before the sampler proposes any.
+    """
+    import pandas as pd
+
+    if trials < 1:
+        msg = f"trials must be at least 1, got {trials}."
+        raise ValueError(msg)
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        study = optuna.create_study(direction="maximize", sampler=_one_by_one(sampler, seed))
+        distributions = {path: _distribution(extent) for path, extent in space.items()}
+        for given in first[:trials]:
+            study.enqueue_trial(dict(given))
+        rows: list[dict[str, Any]] = []
+        for _ in tqdm(range(trials), desc="study", unit="trial", disable=not progress):
+            trial = study.ask(distributions)
+            found = judge(trial.params)
+            for name, over in found.excess.items():
+                trial.set_constraint(name, float(over))
+            study.tell(trial, found.value)
+            met = all(over <= 0.0 for over in found.excess.values())
+            kept = {"number": trial.number, "value": found.value, "feasible": met}
+            rows.append(kept | dict(found.seen) | trial.params)
+    finally:
+        optuna.logging.set_verbosity(verbosity)
+    return study, pd.DataFrame(rows)
+
+
+def _one_by_one(name: str, seed: int) -> optuna.samplers.BaseSampler:
+    make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
+        "tpe": lambda: optuna.samplers.TPESampler(seed=seed),
+        "nsga2": lambda: optuna.samplers.NSGAIISampler(seed=seed),
+        "random": lambda: optuna.samplers.RandomSampler(seed=seed),
+    }
+    return _named(make, name)
+
+
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
     """NSGA-II whose generations are the batches: parents are chosen once a batch, not looked up for every trial.
 
@@ -148,6 +207,10 @@ def _sampler(
         "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
         "random": lambda: optuna.samplers.RandomSampler(seed=stream),
     }
+    return _named(make, name)
+
+
+def _named(make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str) -> optuna.samplers.BaseSampler:
     if name not in make:
         msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
         raise ValueError(msg)

@@ -100,7 +100,7 @@ def estimate(value: float, low: float, high: float, sign: str = "") -> Cell:
     """Number with its interval, to three decimals; a dash where there is none."""
     if np.isnan(value):
         return Cell(DASH, mark="number")
-    return Cell(f"{value:{sign}.3f}", f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
+    return Cell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
 
 
 def rates_table(table: pd.DataFrame) -> Table:

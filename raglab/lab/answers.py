@@ -124,7 +124,7 @@ def record_answers(
         meta |= {"fingerprint": hashlib.sha256(made_of.encode()).hexdigest()[:16]}
     meta |= {"generator": generator.name, "scorer": scorer.name}
     parts = (trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits)
-    return Trace(*parts, meta, trace.queries, answers, trace.latency)
+    return Trace(*parts, meta, trace.queries, answers, trace.latency, trace.vectors)
 
 
 def _every(trace: values.Trace, policy: Policy, arm: str) -> list[Set]:

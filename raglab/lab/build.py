@@ -19,7 +19,7 @@ from tqdm import tqdm
 
 from raglab import policy as policies
 from raglab.evidence import pattern_hits
-from raglab.lab.index import Retriever, Settings, retriever, scopes_of, settings_of, universe
+from raglab.lab.index import Retriever, Settings, retriever, scopes_of, settings_of
 from raglab.retrieval.embed import EmbeddingCache, default_cache
 from raglab.retrieval.rewrite import Rewriter
 from raglab.retrieval.strategies import STAGES, Found, depths
@@ -103,8 +103,7 @@ def build_trace(
     starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
     batches = [_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
-    chunks = made_ready().chunks if made_ready.cache_info().currsize else universe(corpus, wanted)
-    trace = _trace(chunks, cases, wanted, _joined(batches), policy or policies.Policy.from_mapping(), meta)
+    trace = _trace(made_ready(), cases, wanted, _joined(batches), policy or policies.Policy.from_mapping(), meta)
     if place is not None:
         trace.save(place)
     if parts is not None:
@@ -177,7 +176,8 @@ def _existing(place: Path | None, fingerprint: str) -> Trace | None:
         known = Trace.load(place)
     except TraceError:
         return None
-    return known if known.meta.get("fingerprint") == fingerprint else None
+    there = known.meta.get("fingerprint") == fingerprint and known.vectors is not None
+    return known if there else None
 
 
 def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
@@ -197,7 +197,7 @@ def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batc
 
 
 def _trace(
-    chunks: Sequence[Chunk],
+    ready: Retriever,
     cases: Sequence[Case],
     wanted: Settings,
     found: Batch,
@@ -205,16 +205,17 @@ def _trace(
     meta: Mapping[str, Any],
 ) -> Trace:
     """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
-    kept, hits = only_hit(chunks, found.hits)
+    kept, hits, vectors = only_hit(ready, found.hits)
     seen = pattern_hits(cases, kept, policy.pattern_lists)
     queries: Any = found.queries.tolist()
     searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
     latency = Latency(STAGES, found.ms)
-    return Trace(tuple(cases), kept, wanted.arms, hits, seen, dict(meta), searched, None, latency)
+    return Trace(tuple(cases), kept, wanted.arms, hits, seen, dict(meta), searched, None, latency, vectors)
 
 
-def only_hit(chunks: Sequence[Chunk], hits: Hits) -> tuple[tuple[Chunk, ...], Hits]:
-    """Chunks that were hit, in their order, and the hits with the chunks' new numbers."""
+def only_hit(ready: Retriever, hits: Hits) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+    """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])
     renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    return tuple(chunks[int(position)] for position in used), hits._replace(chunk=renumbered)
+    kept = tuple(ready.chunks[int(position)] for position in used)
+    return kept, hits._replace(chunk=renumbered), ready.indexes.vectors[used]

@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from raglab.answering.extract import Extractive
 from raglab.answering.support import WordSupport
@@ -24,6 +24,9 @@ from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
 from raglab.store.policies import Policy
 from raglab.values import SCHEMA_VERSION, Chunk, Corpus
 
+if TYPE_CHECKING:
+    from raglab.lab.online import Online
+
 LIVE_ARMS = ("hybrid", "iterative", "graph", "table")
 CORPUS, INDEX, EMBEDDINGS, CACHE = "corpus.jsonl", "index.json", "embeddings.sqlite", "cache"
 _MAX_BYTES = 2**20
@@ -36,7 +39,8 @@ class Lab:
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
-    under the policy's patterns. arm: that answers, whatever the policy says, where given.
+    under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
+    policy say `bandit`; None where it is switched off.
     """
 
     policy: Policy
@@ -47,6 +51,7 @@ class Lab:
     caches: Caches | None = field(repr=False)
     entities: tuple[tuple[str, ...], ...] = field(repr=False)
     arm: str | None = None
+    online: Online | None = field(default=None, repr=False)
 
     @classmethod
     def open(
@@ -65,13 +70,17 @@ class Lab:
         Args:
           folder: of the index. policy: a policy or its file; the published defaults where not given.
           generator: None is extractive. scorer: None is the embedded word scorer. rewriter: None is RM3.
-          arm: one of the index's arms, or router; the policy's `strategy.arm` where not given.
+          arm: one of the index's arms, router or bandit; the policy's `strategy.arm` where not given. The bandit's
+            settings are those of the environment (`raglab.lab.settings`), which may switch it on or off for all that
+            state no arm here.
           cache: whether answers and retrievals are kept in the folder.
 
         Raises:
-          InputError: no index there, or one that was altered or made by another version.
+          InputError: no index there, or one that was altered or made by another version; a wrong variable.
         """
-        place = Path(folder)
+        from raglab.lab.settings import BanditSettings
+
+        place, bandit = Path(folder), BanditSettings.read()
         where = Where(str(place / INDEX))
         if not (place / INDEX).is_file():
             raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
@@ -92,13 +101,16 @@ class Lab:
         judge = scorer or WordSupport()
         _read(ready.chunks, base, judge)
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
-        return cls(chosen, ready, found, writer, judge, kept, named, arm)
+        stated = arm or ("bandit" if bandit.enabled else None)
+        off = bandit.enabled is False or not set(ready.strategies) & set(LIVE_ARMS)
+        online = None if off else bandit.online(place, tuple(ready.strategies))
+        return cls(chosen, ready, found, writer, judge, kept, named, stated, online)
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy."""
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
-        parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named, self.arm)
-        return type(self)(policy, *parts)
+        parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named)
+        return type(self)(policy, *parts, self.arm, self.online)
 
 
 def _read(chunks: Sequence[Chunk], generator: Generator, scorer: Scorer) -> None:

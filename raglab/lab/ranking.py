@@ -35,16 +35,35 @@ def ranking(trace: Trace) -> pd.DataFrame:
     """
     import pandas as pd
 
-    expected = [dict.fromkeys((*case.expect_sources, *case.expect_sources_any)) for case in trace.cases]
-    asked = [row for row, sources in enumerate(expected) if sources]
-    number = np.array([len(expected[row]) for row in asked], dtype=np.int64)
+    asked, number, found = _relevant(trace)
     rows = []
-    for name, order, places in _orders(trace):
-        found = np.array([_first_hits(trace, name, row, places[row], list(expected[row])) for row in asked], dtype=bool)
-        relevant = found.reshape(len(asked), trace.hits.chunk.shape[3])
+    for name, order, relevant in found:
         hits = [metrics.hit_rate(relevant, k) for k in DEPTHS_OF_LIST]
         rows.append((name, order, len(asked), *hits, metrics.ndcg(relevant, number, NDCG_AT)))
     return pd.DataFrame(rows, columns=["arm", "order", "n", *MEASURES])
+
+
+def ndcg_by_case(trace: Trace) -> NDArray[np.float64]:
+    """nDCG@10 of every case under every arm in its final order, [Q, A]; NaN where a case expects no source."""
+    asked, number, found = _relevant(trace)
+    values = np.full((len(trace), len(trace.arms)), np.nan)
+    for name, order, relevant in found:
+        if order == FINAL:
+            each = (metrics.ndcg(relevant[[at]], number[[at]], NDCG_AT) for at in range(len(asked)))
+            values[asked, trace.arm(name)] = list(each)
+    return values
+
+
+def _relevant(trace: Trace) -> tuple[list[int], NDArray[np.int64], list[tuple[str, str, NDArray[np.bool_]]]]:
+    """Cases that expect a source, how many, and by arm and order which hits are the first of one, [q, K]."""
+    expected = [dict.fromkeys((*case.expect_sources, *case.expect_sources_any)) for case in trace.cases]
+    asked = [row for row, sources in enumerate(expected) if sources]
+    number = np.array([len(expected[row]) for row in asked], dtype=np.int64)
+    tables = []
+    for name, order, places in _orders(trace):
+        found = np.array([_first_hits(trace, name, row, places[row], list(expected[row])) for row in asked], dtype=bool)
+        tables.append((name, order, found.reshape(len(asked), trace.hits.chunk.shape[3])))
+    return asked, number, tables
 
 
 def _orders(trace: Trace) -> Iterator[tuple[str, str, NDArray[np.int64]]]:

@@ -35,6 +35,9 @@ class Seen(NamedTuple):
     ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
     `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
     was searched, depth by depth. checks: every gate with its numbers; none where the answer came from the cache.
+    measures: margin, diversity and consistency of the reward (rule S4.3), None where one cannot be measured; from the
+    cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
+    the arm where a bandit chose it.
     """
 
     ms: Mapping[str, float]
@@ -42,6 +45,9 @@ class Seen(NamedTuple):
     strategy_cache_hit: bool
     queries: tuple[str, ...] = ()
     checks: tuple[Check, ...] = ()
+    measures: Mapping[str, float | None] = {}
+    retrieved: Mapping[str, float | None] = {}
+    propensity: float | None = None
 
 
 class Response(Mapping[str, Any]):

@@ -1,17 +1,20 @@
-"""Which arm answers a question: the policy's, or by the source's own router (rules S4.1, S4.7)."""
+"""Which arm answers a question: the policy's, the source's own router's, or the bandit's (rules S4.1, S4.7)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from raglab import gates
 from raglab.intent import intent
-from raglab.lab.live import Lab
 from raglab.policy import Policy, intent_thresholds
+
+if TYPE_CHECKING:
+    from raglab.lab.live import Lab
 
 
 def arm_of(question: str, system: Lab) -> tuple[str, str]:
-    """The arm that answers a question, and why.
+    """The arm that answers a question, and why, without a bandit; where one is wanted, the router stands in for it.
 
     Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative, flagged → its arm.
 
@@ -20,6 +23,9 @@ def arm_of(question: str, system: Lab) -> tuple[str, str]:
     """
     there = system.retriever.strategies
     wanted = system.arm or system.policy.strategy.arm
+    if wanted == "bandit":
+        arm, reason = routed(question, system.policy, tuple(there))
+        return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
     if wanted != "router":
         if wanted not in there:
             msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
@@ -45,3 +51,8 @@ def routed(question: str, policy: Policy, arms: Sequence[str]) -> tuple[str, str
             f"router: complexity {seen.complexity:.2f} ({', '.join(seen.reasons.get('complexity', ()))})",
         )
     return ("hybrid" if "hybrid" in arms else arms[0]), f"router: simple question, complexity {seen.complexity:.2f}"
+
+
+def wants_bandit(system: Lab) -> bool:
+    """Whether a bandit chooses the arm: where it is wanted, and not switched off."""
+    return (system.arm or system.policy.strategy.arm) == "bandit" and system.online is not None

@@ -21,10 +21,11 @@ from raglab.evidence import pattern_hits
 from raglab.lab.answers import Checked, answers_of, checked
 from raglab.lab.build import only_hit
 from raglab.lab.caches import Key, normalised, packed, unpacked
+from raglab.lab.choosing import chosen, learned
+from raglab.lab.components import measures
 from raglab.lab.index import scopes_of
 from raglab.lab.live import Lab
 from raglab.lab.response import PREVIEW, Response, Seen
-from raglab.lab.routing import arm_of
 from raglab.policy import thresholds
 from raglab.replay import decide_on, tables_of
 from raglab.retrieval.strategies import Found, walk
@@ -42,18 +43,20 @@ def ask(
     """Answer a question, refuse it, or ask back, under the policy of a system.
 
     The gates are those of the replay, over a trace of this one question: what a stored trace says of it under the same
-    policy is what is answered.
+    policy is what is answered. Where a bandit chooses the arm (`strategy.arm` is `bandit`), it learns from the answer;
+    where the question fails with an error, its choice stays without a reward.
 
     Args:
       lab: the system; the folder of an index opens one under the published policy.
       selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
       documents: that the user named, `file` or `file#page`: they scope the search and switch to tau_explicit.
-      request_id: goes into the response; a new one where not given.
+      request_id: goes into the response; a new one where not given. A bandit takes each only once.
 
     Raises:
-      ValueError: the question is no text, or a document is named that the corpus does not hold.
+      ValueError: the question is no text, or a document is named that the corpus does not hold; with a bandit, a
+        request_id that has had its question.
 
-    Source: rules S0.3, S2.12, S3.7.
+    Source: rules S0.3, S2.12, S3.7, S4.6.
     """
     if not isinstance(question, str):
         msg = f"question must be a text, got {type(question).__name__}; pass a str."
@@ -61,19 +64,26 @@ def ask(
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
     text, named = normalised(question), tuple(documents or ())
     start = perf_counter()
-    arm, reason = arm_of(text, system)
-    key = Key(system.policy.policy_id, system.fingerprint, arm, text, named)
+    request = request_id or uuid4().hex
+    ways = {
+        one: Key(system.policy.policy_id, system.fingerprint, one, text, named) for one in system.retriever.strategies
+    }
     made_by = (system.generator.name, system.scorer.name, selected_option)
+    told = chosen(text, ways, made_by, request, system)
+    key, identity = ways[told.arm], {"request_id": request, "arm": told.arm, "arm_reason": told.reason}
     kept = None if system.caches is None else system.caches.answers.get(key.digest("answer", *made_by))
-    identity = {"request_id": request_id or uuid4().hex}
     if kept is not None:
-        return Response({**kept, **identity}, Seen({"total": 1e3 * (perf_counter() - start)}, True, False))
-    fields, seen = _answered(text, named, arm, selected_option, key, system)
-    fields |= {"arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
-    if system.caches is not None:
-        system.caches.answers.set(key.digest("answer", *made_by), fields)
-    total = {"total": 1e3 * (perf_counter() - start)}
-    return Response({**fields, **identity}, seen._replace(ms={**seen.ms, **total}))
+        fields, seen = kept, Seen({}, True, False, measures=kept.get("measures", {}))
+    else:
+        fields, seen = _answered(text, named, told.arm, selected_option, key, system)
+        fields |= {"policy_id": system.policy.policy_id}
+        if system.caches is not None:
+            system.caches.answers.set(key.digest("answer", *made_by), fields | {"measures": seen.measures})
+    total = 1e3 * (perf_counter() - start)
+    said = Response({**fields, **identity}, seen._replace(ms={**seen.ms, "total": total}, propensity=told.propensity))
+    if told.propensity is not None:
+        learned(said, system)
+    return said
 
 
 def _answered(
@@ -84,8 +94,30 @@ def _answered(
     for one in found:
         for stage, spent in one.ms.items():
             ms[stage] = ms.get(stage, 0.0) + spent
-    seen = Seen(ms, answer_cache_hit=False, strategy_cache_hit=cached, queries=tuple(one.query for one in found))
+    queries = tuple(one.query for one in found)
+    row = measures(said.trace, said, arm)[0].tolist()
+    known = dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True))
+    seen = Seen(ms, False, cached, queries, measures=known, retrieved=_retrieved_was(said))
     return completed(said, text, selected, system, seen)
+
+
+def _present(value: float) -> float | None:
+    """The number, None where it is NaN."""
+    return None if np.isnan(value) else value
+
+
+def _retrieved_was(said: Decisions) -> dict[str, float | None]:
+    """Features of rule S4.2 that only retrieval tells, at the depth that decided: for the log, not for a choice."""
+    at = said.trace.hits.chunk[0, 0, int(said.outcome.depth[0])] >= 0
+    cosine = said.trace.hits.cosine[0, 0, int(said.outcome.depth[0])][at]
+    if not len(cosine):
+        return {"n_hits": 0.0}
+    return {
+        "n_hits": float(len(cosine)),
+        "cosine_best": float(cosine.max()),
+        "cosine_mean": float(cosine.mean()),
+        "cosine_std": float(cosine.std()),
+    }
 
 
 def completed(said: Decisions, text: str, selected: int | None, system: Lab, seen: Seen) -> tuple[dict[str, Any], Seen]:
@@ -153,10 +185,10 @@ def case_trace(case: Case, arm: str, found: Sequence[Found], system: Lab) -> Tra
     """Trace of one question, of the depths that were retrieved."""
     hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in found), strict=True))
     places = np.unique(hits.chunk[hits.chunk >= 0])
-    chunks, hits = only_hit(system.retriever.chunks, hits)
+    chunks, hits, vectors = only_hit(system.retriever, hits)
     entities = tuple(system.entities[int(place)] for place in places)
     seen = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
-    return Trace((case,), chunks, (arm,), hits, seen, {"fingerprint": system.fingerprint})
+    return Trace((case,), chunks, (arm,), hits, seen, {"fingerprint": system.fingerprint}, vectors=vectors)
 
 
 def _fields(said: Decisions, system: Lab, made: Checked | None) -> dict[str, Any]:

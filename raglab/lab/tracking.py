@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -55,8 +57,81 @@ def track(
         a moved folder loses them.
       report: HTML file whose page and figures are logged too.
     """
+    tags = {
+        "policy_id": result.policy.policy_id,
+        "incumbent_id": result.incumbent.policy_id,
+        "trace_fingerprint": result.tuned_on.fingerprint,
+        "corpus": str(result.tuned_on.meta.get("corpus")),
+    }
+    name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
+    parameters = {
+        **_plain(result.settings),
+        **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
+    }
+    with _run(name, experiment, folder, tags) as run:
+        run.log(parameters, _metrics(result))
+        with tempfile.TemporaryDirectory() as scratch:
+            _files(result, Path(scratch))
+            run.client.log_artifacts(run.id, scratch)
+        if report is not None:
+            _report(run.client, run.id, Path(report))
+        front = result.pareto.sort_values("score", kind="stable").head(MOST_NESTED)
+        for row in front.to_dict("records"):
+            _nested(run.client, run.experiment_id, run.id, row)
+    return Tracked(run.id, run.experiment_id, run.uri)
+
+
+def track_run(
+    name: str,
+    experiment: str,
+    params: Mapping[str, Any],
+    metrics: Sequence[tuple[str, float, int]],
+    tables: Mapping[str, pd.DataFrame],
+    folder: str | Path = "mlruns",
+    *,
+    tags: Mapping[str, str] | None = None,
+    texts: Mapping[str, str] | None = None,
+) -> Tracked:
+    """Log one MLflow run of any kind.
+
+    Args:
+      metrics: name, value and step of each; one that is not finite is left out. tables: name -> frame, logged as
+        Parquet. texts: file name -> its text.
+    """
+    with _run(name, experiment, folder, dict(tags or {})) as run:
+        run.log(params, [one for one in metrics if math.isfinite(one[1])])
+        with tempfile.TemporaryDirectory() as scratch:
+            for table, frame in tables.items():
+                frame.to_parquet(Path(scratch) / f"{table}.parquet", index=False)
+            for file, text in (texts or {}).items():
+                (Path(scratch) / file).write_text(text, encoding="utf-8")
+            run.client.log_artifacts(run.id, scratch)
+    return Tracked(run.id, run.experiment_id, run.uri)
+
+
+class _Run(NamedTuple):
+    """An open run of MLflow."""
+
+    client: Any
+    id: str
+    experiment_id: str
+    uri: str
+
+    def log(self, params: Mapping[str, Any], series: Sequence[tuple[str, float, int]]) -> None:
+        """Log parameters as text and metrics with their steps."""
+        from mlflow.entities import Metric, Param
+
+        texts = [Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in params.items()]
+        self.client.log_batch(self.id, params=texts)
+        for start in range(0, len(series), 1000):
+            part = [Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]]
+            self.client.log_batch(self.id, metrics=part)
+
+
+@contextmanager
+def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_Run]:
+    """A run of an experiment in a folder, both made where they are not there; failed unless its block ends well."""
     import mlflow
-    from mlflow.entities import Metric, Param, RunTag
 
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     root = Path(folder).resolve()
@@ -68,41 +143,13 @@ def track(
     experiment_id = (
         known.experiment_id if known is not None else client.create_experiment(experiment, artifact_location=place)
     )
-    tags = {
-        "policy_id": result.policy.policy_id,
-        "incumbent_id": result.incumbent.policy_id,
-        "trace_fingerprint": result.tuned_on.fingerprint,
-        "corpus": str(result.tuned_on.meta.get("corpus")),
-    }
-    name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
-    run = client.create_run(experiment_id, tags=tags, run_name=name)
-    run_id = run.info.run_id
+    run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
     ended = "FAILED"
     try:
-        parameters = {
-            **_plain(result.settings),
-            **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
-        }
-        client.log_batch(
-            run_id, params=[Param(key, str(value)[:_PARAMETER_LENGTH]) for key, value in parameters.items()]
-        )
-        series = _metrics(result)
-        for start in range(0, len(series), 1000):
-            client.log_batch(
-                run_id, metrics=[Metric(key, value, 0, step) for key, value, step in series[start : start + 1000]]
-            )
-        with tempfile.TemporaryDirectory() as scratch:
-            _files(result, Path(scratch))
-            client.log_artifacts(run_id, scratch)
-        if report is not None:
-            _report(client, run_id, Path(report))
-        front = result.pareto.sort_values("score", kind="stable").head(MOST_NESTED)
-        for row in front.to_dict("records"):
-            _nested(client, experiment_id, run_id, row, (Metric, Param, RunTag))
+        yield _Run(client, run.info.run_id, experiment_id, uri)
         ended = "FINISHED"
     finally:
-        client.set_terminated(run_id, ended)
-    return Tracked(run_id, experiment_id, uri)
+        client.set_terminated(run.info.run_id, ended)
 
 
 def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -138,16 +185,17 @@ def _report(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an 
         client.log_artifacts(run_id, str(figures), "figures")
 
 
-def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any], kinds: tuple[Any, Any, Any]) -> None:  # noqa: ANN401
-    metric, param, tag = kinds
+def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any]) -> None:  # noqa: ANN401 - an MLflow client
+    from mlflow.entities import Metric, Param, RunTag
+
     run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
     values = {key: value for key, value in row.items() if "." in key}
     scores = {key: float(row[key]) for key in (*RATES, "score") if row[key] == row[key]}
     client.log_batch(
         run.info.run_id,
-        metrics=[metric(key, value, 0, 0) for key, value in scores.items()],
-        params=[param(key, str(value)) for key, value in values.items()],
-        tags=[tag("policy_id", row["policy_id"])],
+        metrics=[Metric(key, value, 0, 0) for key, value in scores.items()],
+        params=[Param(key, str(value)) for key, value in values.items()],
+        tags=[RunTag("policy_id", row["policy_id"])],
     )
     client.set_terminated(run.info.run_id)
 

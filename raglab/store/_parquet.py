@@ -185,7 +185,11 @@ def table_of(trace: Trace, head: Mapping[str, Any]) -> pa.Table:
         columns["pattern_counts"] = _lists(found.counts, size)
         columns["query_entities"] = pa.array([list(names) for names in found.query_entities], pa.list_(pa.string()))
     columns |= _optional(trace)
-    columns["chunks"] = pa.array(chunk_rows(trace), pa.list_(CHUNK))
+    rows = chunk_rows(trace)
+    columns["chunks"] = pa.array(rows, pa.list_(CHUNK))
+    if trace.vectors is not None:
+        numbers = [[row["position"] for row in found] for found in rows]
+        columns["vectors"] = pa.array([trace.vectors[found].ravel() for found in numbers], pa.list_(pa.float32()))
     described = {
         "shape": list(trace.hits.l2.shape[1:]),
         "arms": list(trace.arms),
@@ -236,7 +240,19 @@ def trace_of(file: pq.ParquetFile, head: Mapping[str, Any]) -> Trace:
         queries = tuple(tuple(names) for names in table["query_entities"].to_pylist())
         by_chunk = tuple(tuple(r["entities_found"]) for r in rows)
         found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
-    return Trace(cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read(table, head))
+    vectors = _vectors(table, len(chunks))
+    return Trace(cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read(table, head), vectors=vectors)
+
+
+def _vectors(table: pa.Table, size: int) -> NDArray[np.float32] | None:
+    """Embeddings of the chunks in their order, [C, dim]; None where the table holds none."""
+    if "vectors" not in table.column_names or not size:
+        return None
+    flat = table["vectors"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(size, -1)
+    position = [row["position"] for rows in table["chunks"].to_pylist() for row in rows]
+    vectors = np.empty(flat.shape, np.float32)
+    vectors[position] = flat
+    return vectors
 
 
 def latency_path(path: Path) -> Path:

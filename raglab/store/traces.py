@@ -95,7 +95,7 @@ class Trace(values.Trace):
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
         latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
         meta, answers = _of_part(self.meta, cases), of_cases(self.answers, keep)
-        return type(self)(cases, self.chunks, self.arms, hits, found, meta, queries, answers, latency)
+        return type(self)(cases, self.chunks, self.arms, hits, found, meta, queries, answers, latency, self.vectors)
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -136,6 +136,9 @@ def content_hash(trace: values.Trace) -> str:
         found = trace.pattern_hits
         rows.append([found.patterns_hash, found.counts.tolist(), found.query_entities, found.chunk_entities])
     rows += _parquet.hashed(trace)
+    if trace.vectors is not None:
+        digest.update(f"vectors{list(trace.vectors.shape)}".encode())
+        digest.update(trace.vectors.astype(np.float32, order="C").tobytes())
     digest.update(json.dumps(rows, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode())
     return digest.hexdigest()
 

@@ -1,0 +1,296 @@
+"""Reward of a retrieval strategy: components as they were measured, weighted only when they are read.
+
+A log holds components, never rewards: any weights re-score it exactly, with the bits they would have given live.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.values import Floats
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+COMPONENTS = ("margin", "diversity", "latency_ratio", "cache_hit", "consistency")
+OPTIONAL = ("brevity", "logprob", "thumbs")
+UNIT_NORM = 1e-3  # how far from 1 the length of a stored float32 unit vector may be
+
+Table: TypeAlias = "Mapping[str, Any] | DataFrame"
+
+
+class RewardWeights(NamedTuple):
+    """Weights w1 … w5 of the reward, each at least 0; scalar, or arrays that broadcast against the rows.
+
+    margin, diversity, latency, cache, consistency: of the components. lambda_: what one whole budget of latency costs,
+    in units of its weight. delta: what an answer from the cache earns, likewise. brevity, logprob, thumbs: of the
+    optional components; with weight 0 one is not even read.
+    """
+
+    margin: Floats = 0.4
+    diversity: Floats = 0.1
+    latency: Floats = 0.2
+    cache: Floats = 0.1
+    consistency: Floats = 0.2
+    lambda_: Floats = 2.0
+    delta: Floats = 1.0
+    brevity: Floats = 0.0
+    logprob: Floats = 0.0
+    thumbs: Floats = 0.0
+
+
+PUBLISHED = RewardWeights()  # those of the source
+
+
+class Bounds(NamedTuple):
+    """Raw rewards that become 0 and 1, [...]."""
+
+    lo: Floats
+    hi: Floats
+
+
+class Clamped(NamedTuple):
+    """How often the clamp binds: shares of the n rows with a reward that lie below lo and above hi; NaN if n is 0."""
+
+    low: float
+    high: float
+    n: int
+
+
+def reward(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
+    """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped; NaN where a component of `COMPONENTS` is missing.
+
+    Missing is not zero: a row without its margin has no reward. An optional component that is missing (no thumb yet)
+    leaves its weight out of raw and of hi for that row. Multiplying w1 … w5 and the optional weights by the same
+    number changes nothing.
+
+    Args:
+      components: arrays or scalars by name, broadcast to [...], or a frame of one row each. margin, diversity,
+        cache_hit, consistency, brevity, logprob (a probability, not its logarithm) and thumbs (1 up, 0 down) in
+        [0, 1]; latency_ratio is milliseconds over the budget, at least 0. Other names are left alone.
+
+    Raises:
+      ValueError: a component of `COMPONENTS` is absent, one is outside its range, or a weight is negative or NaN,
+        or none is positive.
+
+    Source: rules S4.3 and S4.4.
+
+    Example:
+      >>> row = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+      >>> round(reward(row), 9)  # raw 0.32, between −0.4 and 0.8
+      0.6
+      >>> reward(row | {"latency_ratio": 4.0})
+      0.0
+    """
+    value, lo, hi = _scored(components, weights)
+    with np.errstate(invalid="ignore"):
+        return _plain(np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0))
+
+
+def raw(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
+    """Weighted sum of the components before it is normalised, [...]; latency counts against it (rule S4.4).
+
+    Example:
+      >>> row = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+      >>> round(raw(row), 9)
+      0.32
+    """
+    return _plain(_scored(components, weights)[0])
+
+
+def bounds(weights: RewardWeights = PUBLISHED, components: Table | None = None) -> Bounds:
+    """Least raw reward of an answer within its budget, and the largest there can be (rule S4.4).
+
+    Args:
+      components: of the rows to bound, where an optional one may be missing; None where all are there.
+
+    Example:
+      >>> lo, hi = bounds()
+      >>> round(lo, 9), round(hi, 9)
+      (-0.4, 0.8)
+    """
+    if components is None:
+        components = dict.fromkeys((*COMPONENTS, *OPTIONAL), 1.0)
+    _, lo, hi = _scored(components, weights)
+    return Bounds(_plain(lo), _plain(hi))
+
+
+def clamped(components: Table, weights: RewardWeights = PUBLISHED) -> Clamped:
+    """How often the clamp binds; a large share below means that differences between late answers are lost.
+
+    No row lies above hi, since no component exceeds 1 and a negative latency is refused.
+
+    Example:
+      >>> late = {"margin": 0.1, "diversity": 0.0, "latency_ratio": [0.5, 3.0], "cache_hit": 0.0, "consistency": 0.0}
+      >>> clamped(late)
+      Clamped(low=0.5, high=0.0, n=2)
+    """
+    value, lo, hi = _scored(components, weights)
+    known = ~np.isnan(value) & (hi > lo)
+    n = int(known.sum())
+    if n == 0:
+        return Clamped(float("nan"), float("nan"), 0)
+    return Clamped(float((value < lo)[known].mean()), float((value > hi)[known].mean()), n)
+
+
+def margin_of(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+    """Reranked score of the best hit minus that of the second, in [0, 1], [...].
+
+    Nothing retrieved has no margin, 0; a single hit counts against 0. A retrieved hit that was not reranked makes it
+    NaN: whether it were the best is not known.
+
+    Args:
+      s_rerank: of the chosen hits in any order, in [0, 1], [..., K]; NaN is padding, or a hit without a score.
+      retrieved: which of them are hits, bool [..., K]; None: those with a score.
+
+    Raises:
+      ValueError: a score outside [0, 1].
+
+    Source: rule S4.3.
+
+    Example:
+      >>> margin_of([0.3, 0.8, float("nan")]), margin_of([0.3, 0.8, float("nan")], [True, True, True])
+      (0.5, nan)
+    """
+    scores = _in_range("s_rerank", np.asarray(s_rerank, dtype=np.float64), 1.0)
+    hit = _hits(retrieved, ~np.isnan(scores))
+    if scores.shape[-1] == 0:
+        return _plain(np.zeros(scores.shape[:-1]))
+    pad = np.zeros((*scores.shape[:-1], 1))
+    best = np.sort(np.concatenate([np.where(hit, scores, 0.0), pad], axis=-1), axis=-1)  # NaN sorts last and stays NaN
+    return _plain(np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2]))
+
+
+def diversity_of(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+    """One minus the mean cosine between two of the chosen hits, clipped to [0, 1], [...]; fewer than two hits: 0.
+
+    Args:
+      vectors: unit vectors of the hits, [..., K, dim]; NaN in a row without one.
+      retrieved: which of them are hits, bool [..., K]; None: those without a NaN.
+
+    Raises:
+      ValueError: a hit's vector is not of length 1.
+
+    Source: rule S4.3.
+
+    Example:
+      >>> diversity_of([[1.0, 0.0], [0.0, 1.0]]), diversity_of([[1.0, 0.0], [1.0, 0.0]]), diversity_of([[1.0, 0.0]])
+      (1.0, 0.0, 0.0)
+    """
+    units = np.asarray(vectors, dtype=np.float64)
+    hit = _hits(retrieved, np.asarray(~np.isnan(units).any(axis=-1)))
+    kept = np.where(hit[..., None], units, 0.0)
+    squares = np.einsum("...kd,...kd->...k", kept, kept)
+    wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
+    if wrong.any():
+        msg = f"vectors must have length 1, got {float(np.sqrt(squares[wrong][0])):g}; divide each by its norm."
+        raise ValueError(msg)
+    n = hit.sum(axis=-1)
+    both = (kept.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)  # every ordered pair of different hits
+    value = np.clip(1.0 - both / np.maximum(n * (n - 1), 1), 0.0, 1.0)
+    missing = (hit & np.isnan(squares)).any(axis=-1)
+    return _plain(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
+
+
+def consistency_of(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+    """Share of pairs of hits that both passes put in the same order, in [0, 1], [...]; a tie in either counts half.
+
+    It is (1 + tau_a) / 2 with Kendall's tau_a: 1 the same order, 0 the reverse, 0.5 unrelated. Fewer than two hits
+    have no pair and get 0.5, what tied scores get: 1 would pay an arm the full weight for finding nothing.
+
+    Args:
+      first: scores of the hits in the first pass, higher is better, [..., K]. second: scores of the same hits in the
+        second pass; where it is an order, minus the rank. NaN in both is padding, NaN in one makes the result NaN.
+      retrieved: which of them are hits, bool [..., K]; None: those with a score in either pass.
+
+    Raises:
+      ValueError: the two passes differ in shape.
+
+    Source: rule S4.3; Kendall 1938.
+
+    Example:
+      >>> consistency_of([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
+      0.6666666666666666
+    """
+    one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
+    if one.shape != two.shape:
+        msg = f"first and second must score the same hits, got shapes {one.shape} and {two.shape}; pad both with NaN."
+        raise ValueError(msg)
+    hit = _hits(retrieved, ~(np.isnan(one) & np.isnan(two)))
+    left, right = np.triu_indices(one.shape[-1], 1)
+    agree = np.sign(one[..., left] - one[..., right]) * np.sign(two[..., left] - two[..., right])
+    pair = hit[..., left] & hit[..., right]
+    n = pair.sum(axis=-1)
+    value = 0.5 + 0.5 * np.where(pair, agree, 0.0).sum(axis=-1) / np.maximum(n, 1)
+    missing = (hit & (np.isnan(one) | np.isnan(two))).any(axis=-1)
+    return _plain(np.where(missing, np.nan, value))
+
+
+def _scored(components: Table, weights: RewardWeights) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """Raw reward, lo and hi of every row; hi takes the same steps as raw, so that rounding never puts raw above it."""
+    _check_weights(weights)
+    absent = [name for name in COMPONENTS if name not in components]
+    if absent:
+        there = ", ".join(str(name) for name in components) or "nothing"
+        msg = f"components must hold {', '.join(COMPONENTS)}; {', '.join(absent)} missing, got {there}: log it, or NaN."
+        raise ValueError(msg)
+    used = [(name, getattr(weights, name)) for name in OPTIONAL if np.any(np.asarray(getattr(weights, name)) > 0.0)]
+    column = {name: _column(components, name) for name in (*COMPONENTS, *(name for name, _ in used))}
+    cost = np.multiply(weights.latency, weights.lambda_)
+    terms: tuple[tuple[str, Any], ...] = (
+        ("margin", weights.margin),
+        ("diversity", weights.diversity),
+        ("cache_hit", np.multiply(weights.cache, weights.delta)),
+        ("consistency", weights.consistency),
+    )
+    value: Any = np.multiply(-cost, column["latency_ratio"])
+    hi: Any = np.zeros(())
+    for name, weight in terms:
+        value, hi = value + weight * column[name], hi + weight
+    for name, weight in used:
+        known = ~np.isnan(column[name])
+        value, hi = value + np.where(known, weight * column[name], 0.0), hi + np.where(known, weight, 0.0)
+    value, lo, hi = np.broadcast_arrays(value, -cost, hi)
+    return value, lo, hi
+
+
+def _column(components: Table, name: str) -> NDArray[np.float64]:
+    """Values of a component as float64, checked; one that is optional and absent is missing in every row."""
+    values = np.asarray(components.get(name, np.nan), dtype=np.float64)
+    return _in_range(name, values, np.inf if name == "latency_ratio" else 1.0)
+
+
+def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np.float64]:
+    wrong = (values < 0.0) | (values > high) | np.isinf(values)
+    if wrong.any():
+        what = "in [0, 1]" if high == 1.0 else "at least 0, milliseconds over the budget"
+        msg = f"{name} must be {what}, got {float(values[wrong].flat[0]):g}; NaN says that it is missing."
+        raise ValueError(msg)
+    return values
+
+
+def _check_weights(weights: RewardWeights) -> None:
+    for name, weight in weights._asdict().items():
+        values = np.asarray(weight, dtype=np.float64)
+        wrong = ~((values >= 0.0) & np.isfinite(values))
+        if wrong.any():
+            msg = f"weight {name} must be at least 0, got {float(values[wrong].flat[0]):g}; 0 leaves it out."
+            raise ValueError(msg)
+    cost, cache = np.multiply(weights.latency, weights.lambda_), np.multiply(weights.cache, weights.delta)
+    optional = weights.brevity + weights.logprob + weights.thumbs
+    if not bool(np.all(weights.margin + weights.diversity + cost + cache + weights.consistency + optional > 0.0)):
+        msg = "one weight at least must be positive, got none; with all at 0 every answer is worth the same."
+        raise ValueError(msg)
+
+
+def _hits(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    return np.broadcast_to(np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape)
+
+
+def _plain(values: NDArray[Any]) -> Floats:
+    """A float where there is one value, else float64 [...]."""
+    return float(values) if np.ndim(values) == 0 else np.array(values, dtype=np.float64)

@@ -1,0 +1,415 @@
+"""Learners step by step: worked examples, then the laws that hold for all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from raglab._indices import PULLED, beta, index, normal, student
+from raglab._learner import LINEAR, POLICIES
+from raglab.bandit import Bandit, State, Stats, choose, init, kl_upper, revise, update
+
+GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
+FEATURES = 2
+NONE = np.zeros(0)
+
+
+def seen(bandit: Bandit, rewards: list[tuple[int, float]], n_arms: int = 2) -> State:
+    """State after these rewards, without a round chosen."""
+    state = init(n_arms, bandit=bandit)
+    for arm, reward in rewards:
+        state = update(state, arm, reward, bandit)
+    return state
+
+
+def fresh(bandit: Bandit, batch: tuple[int, ...] = (), n_arms: int = 3) -> State:
+    """State with features where the policy needs them."""
+    return init(n_arms, bandit=bandit, n_features=FEATURES, batch=batch)
+
+
+def same(one: State, other: State) -> None:
+    """Every field has the same bits."""
+    for name, left, right in zip(State._fields, one, other, strict=True):
+        np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+def near(one: State, other: State) -> None:
+    """Every field is the same up to rounding."""
+    for name, left, right in zip(State._fields, one, other, strict=True):
+        np.testing.assert_allclose(left, right, rtol=1e-12, atol=1e-12, err_msg=name)
+
+
+def test_ucb1_by_hand() -> None:
+    """Three rewards 1, 1, 0 of arm 0 and one 1 of arm 1: mean + sqrt(2 ln 4 / n), t counts the pulls so far."""
+    bandit = Bandit("ucb1")
+    state = seen(bandit, [(0, 1.0), (0, 1.0), (0, 0.0), (1, 1.0)])
+    bounds = [2.0 / 3.0 + np.sqrt(2.0 * np.log(4.0) / 3.0), 1.0 + np.sqrt(2.0 * np.log(4.0))]
+    np.testing.assert_allclose(index(state, bandit, None, NONE), bounds, rtol=1e-15)
+
+
+def test_a_larger_exploration_widens_the_bound() -> None:
+    """Twice the exploration, twice the distance from the mean."""
+    narrow, wide = Bandit("ucb1"), Bandit("ucb1", exploration=2.0)
+    state = seen(narrow, [(0, 0.5), (1, 0.5), (1, 0.5)])
+    one, two = (index(state, each, None, NONE) - 0.5 for each in (narrow, wide))
+    np.testing.assert_allclose(two, 2.0 * one, rtol=1e-15)
+
+
+@pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "kl_ucb"])
+def test_each_arm_is_tried_once_first_from_the_lowest(policy: str) -> None:
+    """Also where a reward of an earlier one has not come yet."""
+    bandit, rng = Bandit(policy, epsilon=0.0), np.random.default_rng(0)
+    state = init(3, bandit=bandit)
+    arms = []
+    for _ in range(4):
+        state, choice = choose(state, bandit, rng)
+        arms.append(int(choice.arm))
+    assert arms == [0, 1, 2, 0]
+    assert choice.score.tolist() == [np.inf] * 3
+    state, choice = choose(state, bandit, rng)
+    assert choice.score.tolist() == [PULLED, np.inf, np.inf]
+
+
+def test_masked_arms_are_not_waited_for() -> None:
+    """Of the arms without a reward the least pulled among the available ones is next."""
+    bandit, rng = Bandit("ucb1"), np.random.default_rng(0)
+    state = init(3, bandit=bandit)
+    arms = []
+    for _ in range(4):
+        state, choice = choose(state, bandit, rng, mask=[False, True, True])
+        arms.append(int(choice.arm))
+    assert arms == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("mean", "level", "bound"),
+    [
+        (0.0, 0.1, 1.0 - np.exp(-0.1)),
+        (0.5, 0.0, 0.5),
+        (1.0, 0.3, 1.0),
+        (0.5, np.log(5.0 / 3.0), 0.9),  # kl(1/2, 9/10) = ln(5/3)
+        (0.5, 50.0, 1.0),
+    ],
+)
+def test_kl_upper_by_hand(mean: float, level: float, bound: float) -> None:
+    """Where kl(mean, q) = level has an answer in closed form."""
+    assert kl_upper(np.array(mean), np.array(level)) == pytest.approx(bound, abs=1e-13)
+
+
+def test_kl_upper_is_the_root_to_the_last_digits() -> None:
+    """Against 60 halvings, on means from 0 to 1 and levels from 1e-6 to 100."""
+    mean, level = np.meshgrid(np.linspace(0.0, 1.0, 101), np.logspace(-6, 2, 50))
+    low, high = mean.copy(), np.ones_like(mean)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for _ in range(60):
+            middle = 0.5 * (low + high)
+            first = np.where(mean > 0.0, mean * np.log(mean / middle), 0.0)
+            second = np.where(mean < 1.0, (1.0 - mean) * np.log((1.0 - mean) / (1.0 - middle)), 0.0)
+            inside = first + second <= level
+            low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    np.testing.assert_allclose(kl_upper(mean, level), low, atol=2e-12, rtol=0.0)
+
+
+def test_thompson_beta_by_hand() -> None:
+    """Rewards 0.9 and 0.5 of arm 0: one success, since 0.5 is not above the threshold; Beta(1 + 1, 1 + 1)."""
+    bandit = Bandit()
+    state = seen(bandit, [(0, 0.9), (0, 0.5)])
+    assert [part.tolist() for part in beta(state, bandit)] == [[2.0, 1.0], [2.0, 1.0]]
+    strong = Bandit(prior_mean=0.75, prior_strength=4.0, exploration=2.0)
+    assert [part.tolist() for part in beta(state, strong)] == [[1.0, 0.75], [0.5, 0.25]]
+
+
+def test_a_history_adds_pseudo_counts_and_stays_out_of_the_state() -> None:
+    """Three pseudo-pulls with two successes of arm 1."""
+    bandit = Bandit(history=Stats(*(np.array(each) for each in ([0.0, 3.0], [0.0, 2.0], [0.0, 2.0]))))
+    state = seen(bandit, [(1, 1.0)])
+    assert state.n.tolist() == [0.0, 1.0]
+    assert [part.tolist() for part in beta(state, bandit)] == [[1.0, 4.0], [1.0, 2.0]]
+
+
+def test_thompson_nig_by_hand() -> None:
+    """Rewards 0.5 and 1 with mu0 = 0.5, kappa0 = 2, alpha0 = 1, beta0 = 0.25.
+
+    kappa = 4, mu = 2.5 / 4, alpha = 2, beta = 0.25 + 0.125 / 2 + 2 * 2 * 0.25 ** 2 / (2 * 4) = 0.34375.
+    """
+    bandit = Bandit("thompson_nig")
+    found = student(seen(bandit, [(0, 0.5), (0, 1.0)]), bandit)
+    assert found.location.tolist() == [0.625, 0.5]
+    assert found.df.tolist() == [4.0, 2.0]
+    assert found.scale[0] == pytest.approx(np.sqrt(0.34375 / (2.0 * 4.0)), abs=1e-15)
+    assert found.scale[1] == pytest.approx(np.sqrt(0.25 / (1.0 * 2.0)), abs=1e-15)
+
+
+def test_lin_ucb_by_hand() -> None:
+    """Ridge 1, one reward 1 at x = (1, 0): theta = (1/2, 0), and x' inv(A) x = 1/2 there, 1 across."""
+    bandit = Bandit("lin_ucb", prior_strength=1.0)
+    state = update(init(2, bandit=bandit, n_features=2), 0, 1.0, bandit, context=[1.0, 0.0])
+    found = normal(state, bandit, np.array([1.0, 0.0]))
+    np.testing.assert_allclose(found, [[0.5, 0.0], [np.sqrt(0.5), 1.0]], rtol=1e-15)
+    score = index(state, bandit, None, np.array([0.0, 2.0]))
+    np.testing.assert_allclose(score, [2.0, 2.0], rtol=1e-15)
+
+
+@pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "lin_thompson"])
+def test_draws_have_the_posterior_that_is_told(policy: str) -> None:
+    """The mean of 20,000 draws is the posterior's, within four standard errors."""
+    bandit = Bandit(policy)
+    n = 20000
+    state = init(2, bandit=bandit, n_features=1, batch=(n,))
+    for arm, reward in ((0, 1.0), (0, 0.75), (0, 0.25), (1, 0.25)):
+        state = update(state, arm, reward, bandit, context=[1.0])
+    _, choice = choose(state, bandit, np.random.default_rng(3), context=[1.0])
+    if policy == "thompson_beta":
+        expected = np.array([3.0 / 5.0, 1.0 / 3.0])
+    elif policy == "thompson_nig":
+        expected = np.array([(1.0 + 2.0) / 5.0, (1.0 + 0.25) / 3.0])
+    else:
+        expected = np.array([2.0 / 5.0, 0.25 / 3.0])
+    error = choice.score.std(axis=0, ddof=1) / np.sqrt(n)
+    assert (np.abs(choice.score.mean(axis=0) - expected) < 4.0 * error).all()
+
+
+def test_epsilon_and_floor_share_the_rounds() -> None:
+    """Epsilon 0.4 of two available arms: the better one in 80 % of 20,000 choices, and with a floor of 0.25 in 65 %."""
+    n, rng = 20000, np.random.default_rng(0)
+    for floor, share in ((0.0, 0.8), (0.25, 0.65)):
+        bandit = Bandit("epsilon_greedy", epsilon=0.4, floor=floor)
+        state = init(3, bandit=bandit, batch=(n,))
+        for arm, reward in enumerate((0.5, 1.0, 0.75)):
+            state = update(state, arm, reward, bandit)
+        _, choice = choose(state, bandit, rng, mask=[True, False, True])
+        counts = np.bincount(choice.arm, minlength=3) / n
+        assert counts[1] == 0.0
+        assert abs(counts[2] - share) < 4.0 * np.sqrt(share * (1.0 - share) / n)
+
+
+def test_ties_fall_to_the_lowest_or_at_random() -> None:
+    """Equal arms 1 and 2 of three: all on 1, or half on each."""
+    n = 20000
+    for ties, share in (("lowest", 1.0), ("random", 0.5)):
+        bandit = Bandit("ucb1", ties=ties)
+        state = init(3, bandit=bandit, batch=(n,))
+        for arm, reward in enumerate((0.25, 0.5, 0.5)):
+            state = update(state, arm, reward, bandit)
+        _, choice = choose(state, bandit, np.random.default_rng(1))
+        assert abs((choice.arm == 1).mean() - share) < 4.0 * np.sqrt(0.25 / n) * (ties == "random") + 1e-12
+        assert (choice.arm != 0).all()
+
+
+def test_a_discount_halves_what_was_seen() -> None:
+    """A reward of one round ago counts half, one of now whole; pulls and t are not forgotten."""
+    bandit, rng = Bandit("ucb1", discount=0.5), np.random.default_rng(0)
+    state, _ = choose(init(1, bandit=bandit), bandit, rng)
+    state, _ = choose(update(state, 0, 1.0, bandit), bandit, rng)
+    state = update(state, 0, 0.5, bandit)
+    assert (state.n[0], state.total[0], state.square[0]) == (1.5, 1.0, 0.75)
+    assert (int(state.t), int(state.pulls[0])) == (2, 2)
+
+
+def test_a_window_forgets_whole_rounds() -> None:
+    """Of rewards 1, 0.75, 0.5 the last two count, and none after two rounds without one."""
+    bandit, rng = Bandit("ucb1", window=2), np.random.default_rng(0)
+    state = init(1, bandit=bandit)
+    for reward in (1.0, 0.75, 0.5):
+        state = update(choose(state, bandit, rng)[0], 0, reward, bandit)
+    assert (state.n[0], state.total[0]) == (2.0, 1.25)
+    for _ in range(2):
+        state, _ = choose(state, bandit, rng)
+    assert (state.n[0], state.total[0], state.square[0]) == (0.0, 0.0, 0.0)
+    same(update(state, 0, 1.0, bandit, age=2), state)
+    assert update(state, 0, 1.0, bandit, age=1).n[0] == 1.0
+
+
+def settings_of(draw: st.DrawFn) -> Bandit:
+    """A policy, with a discount, a window, or neither."""
+    policy = draw(st.sampled_from(POLICIES))
+    forgets = draw(st.sampled_from([{}, {"discount": 0.5}, {"window": 3}]))
+    return Bandit(policy, **forgets, ties=draw(st.sampled_from(["lowest", "random"])))
+
+
+@st.composite
+def bandits(draw: st.DrawFn) -> Bandit:
+    """Settings of a learner."""
+    return settings_of(draw)
+
+
+STEP = st.tuples(st.sampled_from(GRID), st.lists(st.sampled_from(GRID), min_size=FEATURES, max_size=FEATURES))
+STEPS = st.lists(STEP, min_size=1, max_size=8)
+MASK = st.lists(st.booleans(), min_size=3, max_size=3).filter(any)
+quick = settings(max_examples=40, deadline=None)
+
+
+@quick
+@given(bandits(), STEPS, MASK)
+def test_the_old_state_is_unchanged(bandit: Bandit, steps: list[Any], mask: list[bool]) -> None:
+    """By choose, update and revise; and a masked arm is not chosen."""
+    state, rng = fresh(bandit), np.random.default_rng(0)
+    for reward, x in steps:
+        before = State(*(field.copy() for field in state))
+        after, choice = choose(state, bandit, rng, mask=mask, context=x)
+        assert mask[int(choice.arm)]
+        assert (choice.score == -np.inf).tolist() == [not each for each in mask]
+        same(state, before)
+        kept = State(*(field.copy() for field in after))
+        state = update(after, choice.arm, reward, bandit, context=x)
+        same(after, kept)
+        kept = State(*(field.copy() for field in state))
+        revise(state, choice.arm, reward, 1.0 - reward, bandit, context=x)
+        same(state, kept)
+
+
+@quick
+@given(bandits(), st.lists(STEPS, min_size=2, max_size=3))
+def test_one_is_a_cell_of_many(bandit: Bandit, rows: list[list[Any]]) -> None:
+    """A batch of replications learns what each alone would, from the same choices."""
+    length, rng = min(map(len, rows)), np.random.default_rng(0)
+    many, alone = fresh(bandit, (len(rows),)), [fresh(bandit) for _ in rows]
+    for t in range(length):
+        rewards, x = [row[t][0] for row in rows], [row[t][1] for row in rows]
+        many, choice = choose(many, bandit, rng, context=x)
+        many = update(many, choice.arm, rewards, bandit, context=x)
+        for number, arm in enumerate(choice.arm):
+            only = np.arange(3) == arm  # the mask forces the same arm
+            state, _ = choose(alone[number], bandit, rng, mask=only, context=x[number])
+            alone[number] = update(state, arm, rewards[number], bandit, context=x[number])
+    for number, state in enumerate(alone):
+        same(State(*(field[number] for field in many)), state)
+
+
+@quick
+@given(st.sampled_from(POLICIES), STEPS, st.permutations(range(8)))
+def test_the_order_of_undiscounted_rewards_is_irrelevant(policy: str, steps: list[Any], order: list[int]) -> None:
+    """Rewards on a grid of quarters add up exactly, so that the bits agree."""
+    bandit = Bandit(policy)
+    seen_ = [(number % 3, *step) for number, step in enumerate(steps)]
+    one = other = fresh(bandit)
+    for arm, reward, x in seen_:
+        one = update(one, arm, reward, bandit, context=x)
+    for place in order:
+        if place < len(seen_):
+            arm, reward, x = seen_[place]
+            other = update(other, arm, reward, bandit, context=x)
+    same(one, other)
+
+
+@quick
+@given(bandits(), STEPS, st.lists(st.integers(0, 4), min_size=8, max_size=8))
+def test_a_late_reward_is_one_in_time(bandit: Bandit, steps: list[Any], delays: list[int]) -> None:
+    """With its age told, a reward that comes late, and out of order, leaves the state that it would have left."""
+    timely = late = fresh(bandit)
+    rng, one_arm = np.random.default_rng(0), np.arange(3)
+    rounds = len(steps) + 5
+    for t in range(rounds):
+        only = one_arm == t % 3
+        x = steps[t][1] if t < len(steps) else [0.0, 0.0]
+        timely, late = (choose(state, bandit, rng, mask=only, context=x)[0] for state in (timely, late))
+        if t < len(steps):
+            timely = update(timely, t % 3, steps[t][0], bandit, context=x)
+        for then in range(min(t + 1, len(steps))):
+            if then + delays[then] == t:
+                reward, x = steps[then]
+                late = update(late, then % 3, reward, bandit, context=x, age=delays[then])
+    near(late, timely)
+
+
+@quick
+@given(bandits(), STEPS, st.sampled_from(GRID))
+def test_a_revised_reward_is_the_new_one(bandit: Bandit, steps: list[Any], new: float) -> None:
+    """Two rounds later the state is the one of the new reward from the start."""
+    revised = at_once = fresh(bandit)
+    rng, only = np.random.default_rng(0), [True, False, False]
+    for t, (reward, x) in enumerate(steps):
+        revised, at_once = (choose(state, bandit, rng, mask=only, context=x)[0] for state in (revised, at_once))
+        revised = update(revised, 0, reward, bandit, context=x)
+        at_once = update(at_once, 0, new if t == 0 else reward, bandit, context=x)
+        if t == min(2, len(steps) - 1):
+            revised = revise(revised, 0, steps[0][0], new, bandit, context=steps[0][1], age=t)
+    near(revised, at_once)
+
+
+@quick
+@given(bandits(), st.sampled_from([np.nan, -0.25, 1.25, np.inf]))
+def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None:
+    """With the rule and the value; the state is as it was."""
+    state, _ = choose(fresh(bandit), bandit, np.random.default_rng(0), context=[1.0, 0.0])
+    before = State(*(field.copy() for field in state))
+    with pytest.raises(ValueError, match=rf"reward must be in \[0, 1\], got {reward}"):
+        update(state, 0, reward, bandit, context=[1.0, 0.0])
+    same(state, before)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        (lambda s, b, _: update(s, 3, 0.5, b), r"arm must be in \[0, 3\), got 3"),
+        (lambda s, b, _: update(s, -1, 0.5, b), r"arm must be in \[0, 3\), got -1"),
+        (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
+        (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number of rounds"),
+        (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
+        (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
+        (lambda s, b, r: choose(s, b, r, mask=[True] * 2), "mask must be"),
+        (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
+        (lambda s, b, r: choose(s, b._replace(floor=0.4), r), "floor times 3 arms may not pass 1, got 0.4"),
+        (lambda s, b, r: choose(s, b._replace(window=2), r), "the same window"),
+        (lambda s, b, r: choose(s, b._replace(policy="lin_ucb"), r), "needs a state with features"),
+        (lambda s, b, r: choose(s, b._replace(history=Stats(*np.zeros((3, 2)))), r), r"history.n must be \[A\]"),
+    ],
+)
+def test_steps_that_break_a_rule_are_refused(call: Any, rule: str) -> None:
+    """With the rule, what came, and a remedy; the state is as it was."""
+    bandit = Bandit("ucb1")
+    state = seen(bandit, [(1, 0.5)], 3)
+    before = State(*(field.copy() for field in state))
+    with pytest.raises(ValueError, match=rule):
+        call(state, bandit, np.random.default_rng(0))
+    same(state, before)
+
+
+def test_a_window_knows_its_rounds() -> None:
+    """It refuses a second reward of one round, one of a round that was not, and an old reward that was not counted."""
+    bandit = Bandit("ucb1", window=3)
+    state, _ = choose(init(2, bandit=bandit), bandit, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="age must be less than the rounds chosen, got 1"):
+        update(state, 0, 0.5, bandit, age=1)
+    state = update(state, 0, 0.5, bandit)
+    with pytest.raises(ValueError, match="a round has one reward"):
+        update(state, 0, 0.5, bandit)
+    with pytest.raises(ValueError, match="old must be the reward that was counted"):
+        revise(state, 0, 0.25, 1.0, bandit)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"policy": "softmax"}, "policy must be one of epsilon_greedy"),
+        ({"ties": "first"}, "ties must be lowest or random"),
+        ({"epsilon": 1.5}, r"epsilon must be in \[0, 1\], got 1.5"),
+        ({"exploration": -1.0}, "exploration must be in"),
+        ({"exploration": 0.0}, r"exploration must be in \(0"),
+        ({"exploration": np.nan}, "exploration must be in"),
+        ({"discount": 0.0}, r"discount must be in \(0, 1\]"),
+        ({"prior_mean": 1.0}, "prior_mean of thompson_beta"),
+        ({"window": -1}, "window must be a whole number"),
+        ({"window": 3, "discount": 0.5}, "exclude each other"),
+        ({"floor": 0.6}, "floor times 2 arms may not pass 1"),
+        ({"policy": "lin_ucb", "history": Stats(*np.zeros((3, 2)))}, "a history has no contexts"),
+        ({"history": Stats(*np.full((3, 2), -1.0))}, "finite and >= 0"),
+    ],
+)
+def test_settings_outside_their_range_are_refused(change: dict[str, Any], rule: str) -> None:
+    """Before any state is made."""
+    with pytest.raises(ValueError, match=rule):
+        init(2, bandit=Bandit()._replace(**change), n_features=1)
+
+
+@pytest.mark.parametrize("policy", LINEAR)
+@pytest.mark.parametrize("context", [None, [1.0], [1.0, np.nan]])
+def test_a_context_must_fit(policy: str, context: Any) -> None:
+    """A linear policy takes no missing, short or broken context."""
+    bandit = Bandit(policy)
+    with pytest.raises(ValueError, match="context must be"):
+        choose(fresh(bandit), bandit, np.random.default_rng(0), context=context)

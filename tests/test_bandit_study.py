@@ -1,0 +1,355 @@
+"""Simulation over cases and the study of a bandit: accounts by head, pairing, splits, determinism, MLflow."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from arms import HYBRID_MS, ITERATIVE_MS, two_arms
+from raglab._learner import Bandit
+from raglab._worlds import Table
+from raglab.lab import simulated as lab
+from raglab.lab._search import Judged, maximised
+from raglab.lab.bandit_study import BanditStudy, tune_bandit
+from raglab.lab.components import components
+from raglab.lab.settings import BanditSettings
+from raglab.lab.simulated import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed, simulated, simulated_arms
+from raglab.lab.space import Range, always_answer
+from raglab.lab.traffic import router, table
+from raglab.replay import run
+from raglab.reward import PUBLISHED, reward
+from raglab.store.policies import Policy
+
+POLICY = always_answer(Policy.load())
+SMALL: dict[str, Any] = {"trials": 12, "rounds": 150, "replications": 4, "n_boot": 200, "engine": "numpy"}
+VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+
+
+def world(value: Any = VALUE, mask: Any = None, ms: Any = None) -> Table:
+    """Table in which the learner sees the value."""
+    worth = np.asarray(value, dtype=np.float64)
+    open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
+    took = np.broadcast_to(np.array([10.0, 40.0]), worth.shape) if ms is None else np.asarray(ms)
+    return Table(("hybrid", "iterative"), worth, worth, open_, np.zeros((len(worth), 0)), (), took)
+
+
+@cache
+def study(seed: int = 0, **more: Any) -> BanditStudy:
+    """Study of the small world."""
+    return tune_bandit(two_arms(), POLICY, seed=seed, **(SMALL | more))
+
+
+def rows(frame: pd.DataFrame) -> Any:
+    """Rows of a table by policy."""
+    return frame.set_index("policy")
+
+
+def test_baselines_by_head() -> None:
+    """Both arms are right twice, so the first is the fixed one; the oracle shares ties."""
+    plans = baselines(world())
+    assert list(plans) == [FIXED, UNIFORM, ORACLE]
+    assert plans[FIXED].tolist() == [[1.0, 0.0]] * 4
+    assert plans[ORACLE].tolist() == [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]]
+
+
+def test_a_fixed_arm_is_available_in_every_case() -> None:
+    """An arm that is missing once is no fixed arm, however good; without one the row is left out."""
+    mask = np.array([[True, True], [True, False], [True, True], [True, True]])
+    assert best_fixed(world([[0.0, 1.0]] * 4, mask)) == "hybrid"
+    turns = world(mask=np.array([[True, False], [False, True]] * 2))
+    assert best_fixed(turns) is None
+    assert FIXED not in baselines(turns)
+    with pytest.raises(ValueError, match="fixed must be an arm that is available in every case, got 'iterative'"):
+        baselines(world(mask=mask), fixed="iterative")
+
+
+def test_policies_by_head() -> None:
+    """Shares of right decisions 0.75, 0.5 and 0.5 of the oracle, the first arm and chance, whatever cases are drawn."""
+    value = np.tile(VALUE, (50, 1))
+    found = rows(simulated(world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50).table)
+    drawn = {name: found.loc[name, "right"] for name in (ORACLE, FIXED, UNIFORM)}
+    assert drawn[ORACLE] == pytest.approx(0.75, abs=0.02)
+    assert drawn[FIXED] == pytest.approx(0.5, abs=0.02)
+    assert found.loc[ORACLE, ["regret", "regret_low", "regret_high"]].tolist() == [0.0, 0.0, 0.0]
+    assert found.loc[FIXED, "regret"] == pytest.approx(4000 * (drawn[ORACLE] - drawn[FIXED]))
+    assert found.loc[FIXED, ["difference", "ms", "pulls_hybrid"]].tolist() == pytest.approx([0.0, 10.0, 1.0])
+    assert found.loc[UNIFORM, "ms"] == pytest.approx(25.0)
+
+
+def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
+    """Value, rounds and milliseconds by case sum to those of the run, round by round."""
+    met = world(np.tile(VALUE, (5, 1)))
+    found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
+    one = lab.earned(found, met)
+    assert found.case is not None
+    np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
+    assert one.n.sum(axis=1).tolist() == [80.0] * 3
+    by_hand = np.array(
+        [
+            [met.ms[case, arm] for case, arm in zip(*pair, strict=True)]
+            for pair in zip(found.case, found.arm, strict=True)
+        ]
+    )
+    np.testing.assert_allclose(one.ms.sum(axis=1), by_hand.sum(axis=1))
+    for replication in range(3):
+        np.testing.assert_array_equal(one.n[replication], np.bincount(found.case[replication], minlength=20))
+
+
+def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
+    """Probabilities taken at their expectation equal the mean of 2,000 simulated replications."""
+    met = world(np.tile(VALUE, (5, 1)))
+    plan = np.full((20, 2), 0.5)
+    found = run(plan, met, rounds=50, replications=2000, seed=1)
+    one = lab.earned(found, met)
+    two = lab.expected(plan, one.n, met)
+    assert two.value.sum() == pytest.approx(one.value.sum(), rel=0.01)
+    assert two.ms.sum() == pytest.approx(one.ms.sum(), rel=0.01)
+    np.testing.assert_allclose(two.pulls, one.pulls, rtol=0.01)
+
+
+def test_unknown_milliseconds_are_left_out() -> None:
+    """Of two arms of which one was never timed the mean is that of the other; NaN where none was."""
+    met = world(ms=np.array([[10.0, np.nan]] * 4))
+    n = np.ones((1, 4))
+    assert lab.mean_ms(lab.expected(np.full((4, 2), 0.5), n, met)) == 10.0
+    assert np.isnan(lab.mean_ms(lab.expected(np.tile([0.0, 1.0], (4, 1)), n, met)))
+
+
+def test_learners_and_baselines_meet_the_same_cases() -> None:
+    """Common random numbers: a learner over one arm earns exactly what that arm earns."""
+    met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
+    found = simulated(met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50)
+    assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED, "right"]
+    row = rows(found.table).loc["ucb1"]
+    assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
+
+
+def test_never_behind_the_oracle_is_no_proof() -> None:
+    """The first arm is right wherever the second is: regret 0 in 20 cases is up to 16.8 of 100 rounds."""
+    met = world(np.tile([1.0, 0.0], (20, 1)))
+    found = rows(simulated(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table)
+    assert found.loc[FIXED, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
+    assert found.loc[ORACLE, "regret_high"] == 0.0
+
+
+@pytest.mark.slow
+def test_intervals_of_simulated_policies_hold() -> None:
+    """Arms right in 0.5 and 0.6 of all cases: of 200 worlds of 80 the interval of the difference holds 0.1 in most."""
+    held = []
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        met = world((rng.random((80, 2)) < [0.5, 0.6]).astype(float))
+        plans = {"one": np.tile([1.0, 0.0], (80, 1)), "two": np.tile([0.0, 1.0], (80, 1))}
+        sizes = {"rounds": 300, "replications": 4, "seed": seed, "n_boot": 300}
+        row = rows(simulated(met, {}, plans, reference="one", **sizes).table).loc["two"]
+        held.append(row["difference_low"] <= 0.1 <= row["difference_high"])
+    assert 0.88 <= np.mean(held) <= 0.99
+
+
+def test_cases_are_the_unit_of_the_intervals() -> None:
+    """A hundred times the rounds over the same 40 cases leaves the interval as wide: cases are chance."""
+    met = world(np.tile(VALUE, (10, 1)))
+    widths = []
+    for rounds in (400, 40_000):
+        row = rows(simulated(met, {}, baselines(met), rounds=rounds, replications=2, n_boot=400).table).loc[FIXED]
+        widths.append(row["right_high"] - row["right_low"])
+    assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
+    assert widths[1] == pytest.approx(widths[0], rel=0.3)
+
+
+def test_a_good_learner_gains_on_chance() -> None:
+    """Rewards that are the labels, an arm right in 80 % against 20 %: Thompson's interval lies above uniform's."""
+    rng = np.random.default_rng(0)
+    value = (rng.random((200, 2)) < [0.2, 0.8]).astype(float)
+    met = world(value)
+    found = simulated(met, {"t": Bandit()}, baselines(met), rounds=500, replications=10, reference=UNIFORM, n_boot=200)
+    row = rows(found.table).loc["t"]
+    assert row["difference_low"] > 0.1
+    assert row["pulls_iterative"] > 0.9
+
+
+def test_bernoulli_arms_beside_uniform() -> None:
+    """Uniform on means 0.9 and 0.1 loses 0.4 a round; a learner loses less, and the t interval holds the mean."""
+    found = rows(simulated_arms(np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30).table)
+    assert found.loc[UNIFORM, "regret"] == pytest.approx(80.0, rel=0.05)
+    assert found.loc[UNIFORM, "regret_low"] < 80.0 < found.loc[UNIFORM, "regret_high"]
+    assert found.loc["ucb1", "regret"] < 20.0
+    assert found.loc["ucb1", ["pulls_arm 0", "pulls_arm 1"]].sum() == pytest.approx(1.0)
+
+
+def test_one_replication_has_no_interval() -> None:
+    """The mean of one says nothing of others."""
+    low, high = lab.mean_interval(np.ones((1, 3)), 0.95)
+    assert np.isnan([low, high]).all()
+
+
+def test_the_mean_interval_is_student_s() -> None:
+    """1, 2, 3: mean 2, standard error 1 / sqrt(3), t 4.303."""
+    low, high = lab.mean_interval(np.array([[1.0], [2.0], [3.0]]), 0.95)
+    assert high[0] == pytest.approx(2.0 + 4.302653 / np.sqrt(3.0))
+    assert low[0] == pytest.approx(4.0 - high[0])
+
+
+def test_a_search_maximises_within_its_limits() -> None:
+    """Of x in [0, 1] with x at most 0.5 the best feasible trial is near 0.5, and infeasible ones are marked."""
+
+    def judge(params: Any) -> Judged:
+        return Judged(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
+
+    for sampler in ("tpe", "random", "nsga2"):
+        made, seen = maximised(judge, {"x": Range(0.0, 1.0)}, trials=40, sampler=sampler, seed=0, first=[{"x": 0.25}])
+        assert seen["x"].iloc[0] == 0.25
+        assert (seen["feasible"] == (seen["x"] <= 0.5)).all()
+        assert (seen["twice"] == 2 * seen["x"]).all()
+        assert 0.4 < seen.loc[seen["feasible"], "value"].max() <= 0.5
+        assert made.best_trial.params["x"] == seen.loc[seen["feasible"], "value"].max()
+    with pytest.raises(ValueError, match="sampler must be one of tpe, nsga2, random, got 'grid'"):
+        maximised(judge, {"x": Range(0.0, 1.0)}, trials=1, sampler="grid", seed=0)
+    with pytest.raises(ValueError, match="trials must be at least 1, got 0"):
+        maximised(judge, {"x": Range(0.0, 1.0)}, trials=0, sampler="tpe", seed=0)
+
+
+def test_the_first_trial_is_the_published_one() -> None:
+    """Its value is that of a simulation under the published weights and threshold 0.5, which is not in the space."""
+    part = two_arms().split("tune")
+    seen = components(part, POLICY)
+    met = table(part, POLICY, PUBLISHED, measured=seen)
+    found = run(Bandit(), met, rounds=150, replications=4, seed=0, engine="numpy")
+    first = study().trials.iloc[0]
+    assert first["value"] == found.value[:, -1].mean() / 150
+    rewards = np.asarray(reward(seen, PUBLISHED))
+    np.testing.assert_array_equal(rewards > first["threshold"], rewards > 0.5)
+
+
+def test_the_comparison_has_the_baselines() -> None:
+    """Tuned, published weights, the arm that was best on split tune, uniform, the source's router, the oracle."""
+    found = rows(study().comparison)
+    assert list(found.index) == ["tuned", "published weights", FIXED, UNIFORM, ROUTER, ORACLE]
+    assert study().settings["report_cases"] == 40
+    assert found.loc["tuned", ["difference", "difference_low", "difference_high"]].tolist() == [0.0, 0.0, 0.0]
+    assert found.loc[FIXED, "pulls_iterative"] == 1.0
+    assert (found["regret"] >= -1e-9).all()
+    judged = two_arms().split("report")
+    plan = router(judged, POLICY)
+    assert found.loc[ROUTER, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
+
+
+def test_the_same_seed_gives_the_same_study() -> None:
+    """Weights, settings, trials and comparison, bit for bit; another seed tries other values."""
+    one, two, other = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)
+    assert (one.weights, one.bandit) == (two.weights, two.bandit)
+    pd.testing.assert_frame_equal(one.trials, two.trials)
+    pd.testing.assert_frame_equal(one.comparison, two.comparison)
+    assert one.env() == two.env()
+    assert one.notes == two.notes
+    assert not one.trials["margin"].equals(other.trials["margin"])
+
+
+def test_weights_are_a_share_and_the_env_says_the_same() -> None:
+    """w1 … w5 sum to 1 up to rounding; the lines of the .env hold the very numbers."""
+    found = study()
+    names = ("margin", "diversity", "latency", "cache", "consistency")
+    assert sum(getattr(found.weights, name) for name in names) == pytest.approx(1.0, abs=3e-4)
+    lines = dict(line.split("=") for line in found.env().splitlines())
+    assert [float(lines[f"RAGLAB_BANDIT_W{number}"]) for number in range(1, 6)] == [
+        getattr(found.weights, name) for name in names
+    ]
+    assert lines["RAGLAB_BANDIT_POLICY"] == "thompson_beta"
+    known = {"LAMBDA": found.weights.lambda_, "THRESHOLD": found.bandit.threshold}
+    known |= {"EXPLORATION": found.bandit.exploration, "PRIOR_STRENGTH": found.bandit.prior_strength}
+    assert {name: float(lines[f"RAGLAB_BANDIT_{name}"]) for name in known} == known
+
+
+def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a study writes is what the online bandit reads."""
+    for name in list(os.environ):
+        if name.startswith("RAGLAB_BANDIT_"):
+            monkeypatch.delenv(name)
+    file = tmp_path / ".env"
+    for found in (study(), study(bandit="epsilon_greedy", trials=3)):
+        file.write_text(found.env(), encoding="utf-8")
+        read = BanditSettings.read(file)
+        assert read.weights == found.weights
+        assert read.bandit(("hybrid", "iterative")) == found.bandit
+
+
+def test_latency_is_a_constraint() -> None:
+    """Within 25 ms the slower arm of 40 ms may have half of the pulls at most: trials above it are infeasible."""
+    found = study(latency_budget_ms=25.0)
+    assert (found.trials["feasible"] == (found.trials["ms"] <= 25.0)).all()
+    assert found.trials["feasible"].any()
+    assert not found.trials["feasible"].all()
+    assert HYBRID_MS <= found.trials["ms"].min() <= found.trials["ms"].max() <= ITERATIVE_MS
+
+
+def test_a_budget_that_nothing_keeps_is_said() -> None:
+    """Below the fastest arm no trial is feasible; the notes say that the winner is the best of all."""
+    found = study(latency_budget_ms=5.0)
+    assert not found.trials["feasible"].any()
+    assert any("No trial keeps the mean latency within 5 ms" in note for note in found.notes)
+
+
+def test_without_splits_it_says_that_it_flatters() -> None:
+    """Tuned and judged on the same cases."""
+    trace = two_arms(20)
+    plain = trace.subset(range(20))
+    cases = tuple(case._replace(split=None) for case in plain.cases)
+    more = {"latency": plain.latency, "vectors": plain.vectors}
+    same = type(trace)(cases, plain.chunks, plain.arms, plain.hits, None, trace.meta, **more)
+    found = tune_bandit(same, POLICY, **(SMALL | {"trials": 2}))
+    assert "flatter" in found.notes[0]
+
+
+@pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_nig", "lin_ucb"])
+def test_every_policy_is_tuned_in_what_it_reads(policy: str) -> None:
+    """The threshold is thompson_beta's alone, epsilon epsilon_greedy's; the others keep theirs."""
+    found = study(bandit=policy, trials=3)
+    tried = set(found.trials.columns)
+    assert "threshold_quantile" not in tried
+    assert ("epsilon" in tried) == (policy == "epsilon_greedy")
+    assert ("exploration" in tried) == (policy != "epsilon_greedy")
+    assert ("prior_strength" in tried) == (policy in {"thompson_nig", "lin_ucb"})
+    assert found.bandit.threshold == Bandit().threshold
+
+
+def test_unknown_bandits_are_refused() -> None:
+    """The message names those there are."""
+    with pytest.raises(ValueError, match="policy must be one of epsilon_greedy"):
+        tune_bandit(two_arms(20), POLICY, bandit="oracle", **SMALL)
+
+
+@pytest.mark.slow
+def test_a_study_finds_a_misleading_margin() -> None:
+    """Where the right arm has the smaller margin and only consistency tells it, the study moves weight there."""
+    trace = two_arms(200, agree=False)
+    found = tune_bandit(trace, POLICY, trials=60, rounds=400, replications=30, n_boot=300, seed=0)
+    shown = rows(found.comparison)
+    assert shown.loc["tuned", "right"] > shown.loc["published weights", "right"] + 0.2
+    assert shown.loc["published weights", "difference_high"] < 0.0
+    assert any(note.startswith("Tuned is better than published weights") for note in found.notes)
+    assert found.weights.consistency > 0.6 * found.weights.margin  # published: 0.5 of it
+
+
+@pytest.mark.slow
+def test_a_study_is_one_run_of_mlflow(tmp_path: Path) -> None:
+    """Settings, values found, metrics, both tables and the .env; no nested run."""
+    mlflow = pytest.importorskip("mlflow")
+    kept = study().track(tmp_path / "mlruns")
+    client = mlflow.MlflowClient(tracking_uri=kept.tracking_uri)
+    runs = client.search_runs([kept.experiment_id])
+    assert [one.info.run_id for one in runs] == [kept.run_id]
+    data = runs[0].data
+    assert data.params["bandit"] == "thompson_beta"
+    assert float(data.params["tuned.margin"]) == study().weights.margin
+    assert data.metrics["tuned.right"] == rows(study().comparison).loc["tuned", "right"]
+    assert data.metrics["best_value"] == study().trials.loc[study().trials["feasible"], "value"].max()
+    files = {path.name for path in (tmp_path / "mlruns" / "artifacts").rglob("*") if path.is_file()}
+    assert files == {"trials.parquet", "comparison.parquet", "bandit.env", "notes.txt"}
+    stored = pd.read_parquet(next((tmp_path / "mlruns").rglob("trials.parquet")))
+    pd.testing.assert_frame_equal(stored, study().trials)

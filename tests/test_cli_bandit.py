@@ -1,0 +1,158 @@
+"""The command `simulate`: a trace or known means in, plain words and a table out; wrong input is one line."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from arms import two_arms
+from raglab._cli_bandit import simulate
+from raglab.lab.simulated import FIXED, ORACLE, ROUTER, UNIFORM
+
+SMALL = ("--rounds", "120", "--replications", "4")
+app = typer.Typer(pretty_exceptions_enable=False)
+app.command()(simulate)
+
+
+def run(*arguments: str, code: int = 0) -> str:
+    """Output of the command that ends with a code."""
+    ended = CliRunner().invoke(app, [*SMALL, *arguments])
+    assert ended.exit_code == code, ended.output
+    return ended.stdout if code == 0 else ended.output
+
+
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Return a stored trace of two arms."""
+    path = tmp_path_factory.mktemp("trace") / "arms.parquet"
+    two_arms(40).save(path)
+    return str(path)
+
+
+def policies(*arguments: str) -> dict[str, Any]:
+    """Rows of the JSON by policy."""
+    return {row["policy"]: row for row in json.loads(run(*arguments, "--json"))["policies"]}
+
+
+def test_a_trace_beside_its_baselines(trace: str) -> None:
+    """Two learners, the best fixed arm, uniform, the router and the oracle, each a row; the words say what is shown."""
+    said = run(trace, "--always-answer")
+    for name in ("thompson_beta", "ucb1", FIXED, UNIFORM, ROUTER, ORACLE):
+        assert re.search(rf"^ *{name} ", said, re.MULTILINE), name
+    for told in ("share of right decisions", "95 % intervals", "same cases", "never labels", "could gain"):
+        assert told in said
+    assert "nan" not in said
+
+
+def test_json_holds_every_digit(trace: str) -> None:
+    """Means and intervals in their order, shares of the pulls that sum to 1, milliseconds of the arms."""
+    rows = policies(trace, "--always-answer", "-b", "kl_ucb")
+    assert list(rows) == ["kl_ucb", FIXED, UNIFORM, ROUTER, ORACLE]
+    for row in rows.values():
+        assert row["right_low"] <= row["right"] <= row["right_high"]
+        assert row["pulls_hybrid"] + row["pulls_iterative"] == pytest.approx(1.0)
+        assert row["ms"] == pytest.approx(10.0 * row["pulls_hybrid"] + 40.0 * row["pulls_iterative"])
+    assert rows[ORACLE]["regret"] == 0.0
+    assert rows[FIXED]["difference"] == 0.0
+
+
+def test_the_same_seed_prints_the_same(trace: str) -> None:
+    """Byte for byte; another seed does not."""
+    one, two, other = (run(trace, "--always-answer", "--seed", seed) for seed in ("0", "0", "1"))
+    assert one == two != other
+
+
+def test_splits_and_policies_are_taken(trace: str, tmp_path: Path) -> None:
+    """One split has half of the cases; the published gates decide other cases rightly than no gates."""
+    assert "20 cases" in run(trace, "--split", "report", "--always-answer")
+    file = tmp_path / "policy.yaml"
+    file.write_text("similarity: {min_similarity: 0.99}\n", encoding="utf-8")
+    assert policies(trace, "-p", str(file))[ORACLE]["right"] < policies(trace, "--always-answer")[ORACLE]["right"]
+
+
+def test_weights_as_numbers_or_as_a_file(trace: str, tmp_path: Path) -> None:
+    """Both forms say the same; they change what the learner sees, not the baselines."""
+    file = tmp_path / "weights.json"
+    file.write_text(
+        json.dumps({"margin": 0, "diversity": 0, "latency": 1, "cache": 0, "consistency": 0}), encoding="utf-8"
+    )
+    one = policies(trace, "--always-answer", "--weights", "0,0,1,0,0")
+    assert one == policies(trace, "--always-answer", "--weights", str(file))
+    published = policies(trace, "--always-answer")
+    assert one["ucb1"] != published["ucb1"]
+    assert one[FIXED]["right"] == published[FIXED]["right"]
+    file.write_text(json.dumps({"margin": 1, "lambda": 4}), encoding="utf-8")
+    assert policies(trace, "--always-answer", "--weights", str(file))["ucb1"] != published["ucb1"]
+
+
+def test_a_row_a_learner_and_replication(trace: str, tmp_path: Path) -> None:
+    """The CSV's mean is the table's, and its pulls sum to the rounds."""
+    out = tmp_path / "deep" / "runs.csv"
+    rows = policies(trace, "--always-answer", "--out", str(out))
+    stored = pd.read_csv(out)
+    assert len(stored) == 2 * 4
+    assert (stored["pulls_hybrid"] + stored["pulls_iterative"] == 120).all()
+    means = stored.groupby("policy")["value"].mean() / 120
+    assert means["ucb1"] == pytest.approx(rows["ucb1"]["right"])
+    regret = stored.groupby("policy")["regret"].mean()
+    assert regret["thompson_beta"] == pytest.approx(rows["thompson_beta"]["regret"])
+
+
+def test_arms_of_known_means() -> None:
+    """Uniform over 0.9 and 0.1 earns 0.5 a round; the long-run bound is said."""
+    said = run("--means", "0.9,0.1", "-b", "ucb1")
+    assert "2 Bernoulli arms" in said
+    assert "Lai and Robbins" in said
+    rows = policies("--means", "0.9,0.1", "-b", "ucb1")
+    assert list(rows) == ["ucb1", UNIFORM]
+    assert rows[UNIFORM]["reward"] == pytest.approx(0.5, abs=0.05)
+    assert rows["ucb1"]["regret"] < rows[UNIFORM]["regret"]
+    assert "Lai and Robbins" not in run("--means", "1,0.5")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "takes either a trace or --means, got both or none"),
+        (("--means", "0.7,x"), "--means must be numbers with commas between them, got '0.7,x'"),
+        (("--means", "0.7,1.2"), "means must be in [0, 1], got 1.2"),
+        (("--means", "0.7,0.5", "-b", "best"), "policy must be one of epsilon_greedy"),
+        (("--means", "0.7,0.5", "-b", "lin_ucb"), "lin_ucb learns from a context"),
+        (("missing.parquet",), "missing.parquet"),
+    ],
+)
+def test_wrong_input_is_one_line(arguments: tuple[str, ...], told: str) -> None:
+    """The rule and what came, without a stack."""
+    said = run(*arguments, code=1)
+    assert told in said
+    assert "Traceback" not in said
+    assert said.startswith("raglab: ")
+
+
+@pytest.mark.parametrize(
+    ("weights", "told"),
+    [
+        ("0.4,0.1", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got '0.4,0.1'"),
+        ("a,b", "--weights must be numbers"),
+        ("-1,0,0,0,0", "weight margin must be at least 0, got -1"),
+    ],
+)
+def test_wrong_weights_are_refused(trace: str, weights: str, told: str) -> None:
+    """Their number, their form, their range."""
+    assert told in run(trace, f"--weights={weights}", code=1)
+
+
+def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
+    """A name that is none, and a file that is no object."""
+    file = tmp_path / "w.json"
+    file.write_text('{"speed": 1}', encoding="utf-8")
+    assert "got 'speed'" in run(trace, "--weights", str(file), code=1)
+    file.write_text("[1]", encoding="utf-8")
+    assert "must hold one JSON object of numbers by name" in run(trace, "--weights", str(file), code=1)

@@ -1,0 +1,128 @@
+"""The door to off-policy evaluation: a log of a file, a target by name or of a file, a table and its warnings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from raglab._cli_log import evaluate_log
+from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
+
+app = typer.Typer()
+app.command()(evaluate_log)
+ARMS = ["graph", "hybrid", "table"]
+
+
+def ran(*arguments: str, code: int = 0) -> Result:
+    """How the command ended."""
+    ended = CliRunner().invoke(app, list(arguments))
+    assert ended.exit_code == code, ended.output
+    return ended
+
+
+def log(n: int = 900) -> pd.DataFrame:
+    """Log of three arms by name."""
+    rng = np.random.default_rng(0)
+    arm = rng.integers(0, 3, n)
+    reward = (rng.random(n) < np.array([0.2, 0.5, 0.8])[arm]).astype(float)
+    return pd.DataFrame(
+        {"action": np.array(ARMS)[arm], "reward": reward, "propensity": 1 / 3, "user": np.arange(n) // 3}
+    )
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> str:
+    """File of the log."""
+    log().to_csv(tmp_path / "log.csv", index=False)
+    return str(tmp_path / "log.csv")
+
+
+def test_the_table_is_that_of_the_library(path: str, tmp_path: Path) -> None:
+    """Every digit in JSON and in the CSV; for people the table, the overlap, no warning."""
+    expected = estimate(log(), np.full(3, 1 / 3), arms=ARMS)
+    said = json.loads(ran(path, "--json", "--out", str(tmp_path / "deep" / "table.csv")).stdout)
+    pd.testing.assert_frame_equal(pd.DataFrame(said["estimates"]), expected, check_exact=True)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "deep" / "table.csv"), expected)
+    assert (said["overlap"]["n"], said["overlap"]["status"]) == (900, "ok")
+    assert (said["notes"], said["warnings"]) == ({}, [])
+    text = ran(path)
+    assert [line.split()[0] for line in text.stdout.splitlines()[1:8]] == list(ESTIMATORS)
+    assert text.stdout.splitlines()[0].split() == list(COLUMNS)
+    assert "overlap: ok · 900 rounds worth 900.0 · largest weight 1 · mean weight 1.000 (95% interval" in text.stdout
+    assert text.stderr == ""
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_target_of_a_file(path: str, tmp_path: Path, kind: str) -> None:
+    """A row for all or a row a round, arms as columns in any order."""
+    target = pd.DataFrame([[0.1, 0.6, 0.3]], columns=["table", "graph", "hybrid"])
+    for number, rows in enumerate((target, target.loc[[0] * 900])):
+        file = tmp_path / f"{number}.{kind}"
+        rows.to_csv(file, index=False) if kind == "csv" else rows.to_parquet(file)
+        found = json.loads(ran(path, "-t", str(file), "-e", "ips,snips", "-e", "dr", "--json").stdout)["estimates"]
+        expected = estimate(log(), [0.6, 0.3, 0.1], ("ips", "snips", "dr"), arms=ARMS)
+        assert [row["value"] for row in found] == pytest.approx(expected["value"].tolist())
+
+
+def test_always_one_arm(path: str, tmp_path: Path) -> None:
+    """`best:` and a name; of a log with positions, a number; sessions and level reach the intervals."""
+    more: dict[str, Any] = {"level": 0.5, "session": "user", "arms": ARMS}
+    expected = estimate(log(), [0.0, 0.0, 1.0], ("snips",), **more)
+    arguments = ("-t", "best:table", "-e", "snips", "--session", "user", "--level", "0.5", "--json")
+    pd.testing.assert_frame_equal(pd.DataFrame(json.loads(ran(path, *arguments).stdout)["estimates"]), expected)
+    numbered = log().assign(action=[ARMS.index(name) for name in log()["action"]])
+    numbered.to_parquet(tmp_path / "numbers.parquet")
+    said = json.loads(ran(str(tmp_path / "numbers.parquet"), "-t", "best:2", "-e", "snips", "--json").stdout)
+    assert said["estimates"][0]["value"] == expected["value"][0]
+
+
+def test_what_cannot_be_said_is_said_aloud(tmp_path: Path) -> None:
+    """Warnings go to the error stream, and where nothing can be said at all the exit code is 4."""
+    log(12).to_csv(tmp_path / "few.csv", index=False)
+    said = ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", code=4)
+    assert "warning: this log says nothing about the target (snips): effective sample size" in said.stderr
+    assert "overlap: none · 12 rounds" in said.stdout
+    said = json.loads(ran(str(tmp_path / "few.csv"), "-t", "best:hybrid", "-e", "snips", "--json", code=4).stdout)
+    assert "says nothing" in said["warnings"][0]
+    assert "effective sample size" in said["notes"]["snips"]
+
+
+def test_arms_may_be_named(path: str, tmp_path: Path) -> None:
+    """An arm that was never logged has to be, or comes from the columns of the model."""
+    named = [part for arm in [*ARMS, "iterative"] for part in ("--arm", arm)]
+    said = json.loads(ran(path, *named, "-e", "dm", "--json", code=4).stdout)
+    assert said["overlap"]["unsupported"] == pytest.approx(0.25)
+    log().assign(**{f"q_{arm}": 0.5 for arm in [*ARMS, "iterative"]}).to_csv(tmp_path / "model.csv", index=False)
+    said = json.loads(ran(str(tmp_path / "model.csv"), "-e", "dm", "--json", code=4).stdout)
+    assert said["estimates"][0]["value"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("-t", "best:dense"), "best:ARM must name an arm, got 'dense'"),
+        (("-e", "magic"), "estimators must be a sequence of"),
+        (("--session", "team"), "session must be a column"),
+        (("-t", "nowhere.csv"), "nowhere.csv"),
+        (("--level", "95"), "level must be in (0, 1)"),
+    ],
+)
+def test_what_is_wrong_is_one_line(path: str, arguments: tuple[str, ...], message: str) -> None:
+    """Rule, value, remedy; no stack; exit code 1."""
+    said = ran(path, *arguments, code=1)
+    assert said.stderr.startswith("raglab: ")
+    assert said.stderr.count("\n") == 1
+    assert message in said.stderr
+
+
+def test_a_deterministic_log_is_refused(tmp_path: Path) -> None:
+    """With what to do instead."""
+    log().assign(propensity=1.0).to_csv(tmp_path / "certain.csv", index=False)
+    assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "ips", code=1).stderr

@@ -1,0 +1,322 @@
+"""A history as a prior: what it counts, what is kept of it, whether it helps; and the guard of recent latency."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import t as t_law
+
+from raglab import _history
+from raglab.bandit import (
+    Bandit,
+    Stats,
+    choose,
+    guarded,
+    history_of,
+    init,
+    propensities,
+    update,
+    warm_start,
+    warm_start_helps,
+)
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
+NAN = float("nan")
+ARMS = ["hybrid", "iterative", "graph"]
+ROUNDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])), min_size=1, max_size=14)
+LEARNERS = st.sampled_from(
+    [
+        Bandit("thompson_beta"),
+        Bandit("thompson_nig"),
+        Bandit("ucb1", discount=0.5),
+        Bandit("thompson_beta", discount=0.75),
+        Bandit("kl_ucb", window=3),
+    ]
+)
+
+
+def log_of(rounds: list[tuple[int, float]]) -> pd.DataFrame:
+    """Rounds in order as a log of named arms."""
+    return pd.DataFrame({"arm": [ARMS[arm] for arm, _ in rounds], "reward": [reward for _, reward in rounds]})
+
+
+def bernoulli(rounds: int, seed: int, before: list[float], after: list[float] | None = None) -> pd.DataFrame:
+    """A log of uniform choices whose arms pay 1 with these probabilities, in its second half with others."""
+    rng = np.random.default_rng(seed)
+    arm = rng.integers(0, len(before), rounds)
+    means = np.where(np.arange(rounds)[:, None] < rounds // 2, before, before if after is None else after)
+    return pd.DataFrame({"arm": arm, "reward": (rng.random(rounds) < means[np.arange(rounds), arm]).astype(float)})
+
+
+# what a log counts
+
+
+def test_a_history_by_head() -> None:
+    """Two rounds of graph, 0.9 and 0.2: for a Beta one success of two, else a sum of 1.1 and of squares 0.85."""
+    log = pd.DataFrame({"arm": ["graph", "hybrid", "graph"], "reward": [0.9, 0.4, 0.2]})
+    n, total, square = history_of(log, ARMS, Bandit("thompson_beta"))
+    assert (n.tolist(), total.tolist(), square.tolist()) == ([1.0, 0.0, 2.0], [0.0, 0.0, 1.0], [0.0, 0.0, 1.0])
+    n, total, square = history_of(log, ARMS, Bandit("thompson_nig"))
+    assert n.tolist() == [1.0, 0.0, 2.0]
+    assert total.tolist() == pytest.approx([0.4, 0.0, 1.1])
+    assert square.tolist() == pytest.approx([0.16, 0.0, 0.85])
+
+
+@LAWFUL
+@given(rounds=ROUNDS, bandit=LEARNERS)
+def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
+    """Its statistics at the end of the log, forgetting included; with time, in whatever order the rows stand."""
+    rng = np.random.default_rng(0)
+    state = init(3, bandit=bandit)
+    for arm, reward in rounds:
+        state, _ = choose(state, bandit, rng)
+        state = update(state, arm, reward, bandit)
+    log = log_of(rounds)
+    for table in (log, log.assign(time=np.arange(len(log))).sample(frac=1.0, random_state=1)):
+        for one, two in zip(history_of(table, ARMS, bandit), (state.n, state.total, state.square), strict=True):
+            np.testing.assert_allclose(one, two, atol=1e-12)
+
+
+@LAWFUL
+@given(rounds=ROUNDS, bandit=LEARNERS)
+def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
+    """Statistics of a round's arm before it; a block begins with nothing."""
+    rng = np.random.default_rng(0)
+    arm = np.array([place for place, _ in rounds])
+    seen = _history.outcome(np.array([reward for _, reward in rounds]), bandit)
+    block = np.arange(len(rounds)) // 6
+    got = _history._before(arm, seen, block, bandit)
+    for place, (one, reward) in enumerate(rounds):
+        if place % 6 == 0:
+            state = init(3, bandit=bandit)
+        wanted = [float(field[one]) for field in (state.n, state.total, state.square)]
+        assert [float(field[place]) for field in got] == pytest.approx(wanted, abs=1e-12)
+        state, _ = choose(state, bandit, rng)
+        state = update(state, one, reward, bandit)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (lambda log: log.assign(reward=[0.5, NAN]), r"reward must be in \[0, 1\], got nan"),
+        (lambda log: log.assign(reward=[0.5, 1.5]), r"reward must be in \[0, 1\], got 1.5"),
+        (lambda log: log.assign(arm=["hybrid", "magic"]), "arm must be one of hybrid, iterative, graph, got 'magic'"),
+        (lambda log: log.rename(columns={"reward": "r"}), "columns arm and reward, got arm, r"),
+    ],
+)
+def test_a_log_that_does_not_fit_is_refused(change: Callable[[pd.DataFrame], pd.DataFrame], said: str) -> None:
+    """A reward that never came, or is out of range; an unknown arm; a missing column. The log stays as it was."""
+    log = log_of([(0, 0.5), (1, 0.5)])
+    kept = log.copy()
+    with pytest.raises(ValueError, match=said):
+        history_of(change(log), ARMS, Bandit())
+    pd.testing.assert_frame_equal(log, kept)
+
+
+def test_a_linear_policy_has_no_history() -> None:
+    """Its statistics need contexts."""
+    with pytest.raises(ValueError, match="a history has no contexts, got the policy lin_ucb"):
+        history_of(log_of([(0, 0.5)]), ARMS, Bandit("lin_ucb"))
+
+
+# what is kept of it
+
+
+def test_a_warm_start_by_head() -> None:
+    """Half of 10 is 5; half of 100 is capped at 20, a fifth of it; an arm never seen stays unseen."""
+    history = Stats(np.array([10.0, 100.0, 0.0]), np.array([5.0, 80.0, 0.0]), np.array([4.0, 70.0, 0.0]))
+    n, total, square = warm_start(history, discount=0.5, most=20)
+    assert n.tolist() == [5.0, 20.0, 0.0]
+    assert total.tolist() == pytest.approx([2.5, 16.0, 0.0])
+    assert square.tolist() == pytest.approx([2.0, 14.0, 0.0])
+    assert warm_start(history, discount=0.0, most=20).n.tolist() == [0.0, 0.0, 0.0]
+    assert warm_start(history, discount=1.0, most=np.inf).n.tolist() == [10.0, 100.0, 0.0]
+
+
+def test_a_warm_start_is_a_prior() -> None:
+    """Two pseudo-successes of two on arm 0: Beta(3, 1) against Beta(1, 1), 3/4."""
+    history = Stats(np.array([2.0, 0.0]), np.array([2.0, 0.0]), np.array([2.0, 0.0]))
+    bandit = Bandit("thompson_beta", history=warm_start(history, discount=1.0, most=9))
+    assert propensities(init(2), bandit).tolist() == pytest.approx([0.75, 0.25])
+
+
+@LAWFUL
+@given(
+    n=st.lists(st.sampled_from([0.0, 0.5, 3.0, 40.0]), min_size=1, max_size=4),
+    discount=st.sampled_from([0.0, 0.3, 1.0]),
+    most=st.sampled_from([0.0, 1.0, 10.0]),
+)
+def test_a_warm_start_keeps_the_means(n: list[float], discount: float, most: float) -> None:
+    """Counts are capped; the mean reward of every arm that is left stays; the history is not changed."""
+    history = Stats(np.array(n), 0.25 * np.array(n), 0.125 * np.array(n))
+    got = warm_start(history, discount=discount, most=most)
+    assert (got.n <= most).all()
+    assert (got.n <= discount * np.array(n) + 1e-15).all()
+    np.testing.assert_allclose(got.total, 0.25 * got.n, atol=1e-12)
+    np.testing.assert_allclose(got.square, 0.125 * got.n, atol=1e-12)
+    assert history.n.tolist() == n
+
+
+def test_a_warm_start_out_of_range_is_refused() -> None:
+    """A discount above 1 or NaN, a negative cap."""
+    history = Stats(np.ones(2), np.ones(2), np.ones(2))
+    for discount in (1.5, NAN, -0.1):
+        with pytest.raises(ValueError, match=r"discount must be in \[0, 1\]"):
+            warm_start(history, discount=discount, most=5)
+    with pytest.raises(ValueError, match="most must be at least 0, got -1"):
+        warm_start(history, discount=0.5, most=-1)
+
+
+# whether it helps
+
+
+def test_the_gain_by_head() -> None:
+    """One arm that always pays; history 4 of 4. Of a block of one round: ln (5/6) − ln (1/2) nats."""
+    log = pd.DataFrame({"arm": ["a"] * 12, "reward": [1.0] * 12})
+    got = warm_start_helps(log, Bandit(), share=1 / 3, discount=1.0, most=9, horizon=1)
+    assert (got.n_before, got.n_after) == (4, 8)
+    assert got.gain == pytest.approx(np.log(5 / 6) - np.log(1 / 2), abs=1e-12)
+    assert (got.low, got.high) == pytest.approx((got.gain, got.gain), abs=1e-12)
+    assert got.helps is True
+    twice = warm_start_helps(log, Bandit(), share=0.2, discount=1.0, most=9, horizon=2)  # history 2 of 2
+    assert twice.gain == pytest.approx((np.log(3 / 4) - np.log(1 / 2) + np.log(4 / 5) - np.log(2 / 3)) / 2, abs=1e-12)
+
+
+def test_a_continuous_reward_is_scored_by_its_predictive() -> None:
+    """mu0 0.5, kappa0 = 2 alpha0 = 2, beta0 = 0.25 alpha0: a t of two degrees about 0.5, scale² 0.25 · 3/2."""
+    bandit = Bandit("thompson_nig")
+    score = _history._log_score(np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit)
+    assert score[0] == pytest.approx(t_law(2.0, 0.5, np.sqrt(0.25 * 1.5)).logpdf(0.9), abs=1e-12)
+
+
+@pytest.mark.parametrize("policy", ["thompson_beta", "thompson_nig", "ucb1"])
+def test_the_verdict_follows_the_world(policy: str) -> None:
+    """Arms that pay as before: it helps. Arms that changed places: it harms, and says so."""
+    means = [0.9, 0.2, 0.1]
+    same = warm_start_helps(bernoulli(2000, 1, means), Bandit(policy))
+    assert same.helps is True
+    assert 0.0 < same.low < same.gain < same.high
+    assert same.note.startswith("the history helps; +0.")
+    assert "1000 rounds before, 20 starts of 50 rounds after" in same.note
+    turned = warm_start_helps(bernoulli(2000, 1, means, means[::-1]), Bandit(policy))
+    assert turned.helps is False
+    assert turned.high < 0.0
+    assert turned.note.startswith("the history harms: start without it")
+
+
+def test_no_verdict_is_said_in_words() -> None:
+    """A history without weight changes no prediction: 0 ± 0 spans 0."""
+    got = warm_start_helps(bernoulli(600, 2, [0.5, 0.5]), Bandit(), discount=0.0)
+    assert got[:4] == (None, 0.0, 0.0, 0.0)
+    assert got.note.startswith(
+        "no verdict; +0.0000 nats a reward, interval +0.0000 to +0.0000, which spans 0: log more"
+    )
+
+
+def test_time_orders_the_split() -> None:
+    """Rows in any order, with a time, are judged as in order; a bandit's own history does not count."""
+    log = bernoulli(800, 3, [0.8, 0.3])
+    wanted = warm_start_helps(log, Bandit())
+    shuffled = log.assign(time=np.arange(800)).sample(frac=1.0, random_state=0)
+    assert warm_start_helps(shuffled, Bandit()) == wanted
+    with_history = Bandit(history=Stats(np.full(2, 50.0), np.full(2, 1.0), np.full(2, 1.0)))
+    assert warm_start_helps(log, with_history) == wanted
+
+
+def test_sessions_widen_the_interval() -> None:
+    """Sessions that repeat one answer over many blocks are units too; blocks alone would be narrower."""
+    rng = np.random.default_rng(0)
+    session = rng.integers(0, 8, 1500)
+    arm = rng.integers(0, 2, 1500)
+    reward = (rng.random((8, 2)) < [0.7, 0.4]).astype(float)[session, arm]
+    log = pd.DataFrame({"arm": arm, "reward": reward})
+    plain = warm_start_helps(log, Bandit())
+    wide = warm_start_helps(log.assign(session=session), Bandit())
+    assert wide.gain == plain.gain
+    assert wide.high - wide.low > 2.0 * (plain.high - plain.low)
+    same = warm_start_helps(log.assign(session=np.arange(1500) // 50), Bandit())
+    assert (same.low, same.high) == (plain.low, plain.high), "sessions that are the blocks change nothing"
+
+
+@pytest.mark.parametrize(
+    ("log", "options", "said"),
+    [
+        (
+            bernoulli(400, 0, [0.5, 0.5]),
+            {},
+            "at least 5 blocks of 50 rounds after its history, got 200 rounds after 200",
+        ),
+        (bernoulli(9, 0, [0.5, 0.5]), {"share": 0.05, "horizon": 1}, "got 9 rounds after 0"),
+        (bernoulli(800, 0, [0.5, 0.5]), {"share": 1.0}, r"share and level must be in \(0, 1\)"),
+        (bernoulli(800, 0, [0.5, 0.5]), {"horizon": 0}, "horizon at least 1"),
+        (bernoulli(800, 0, [0.5, 0.5]).assign(session=1), {}, "at least 5 sessions after its history, got 1"),
+        (bernoulli(800, 0, [0.5, 0.5]), {"arms": [0]}, "arm must be one of 0, got 1"),
+    ],
+)
+def test_a_check_that_cannot_be_made_is_refused(log: pd.DataFrame, options: dict[str, Any], said: str) -> None:
+    """Too short a log, too few sessions, settings out of range, an arm that is not named."""
+    with pytest.raises(ValueError, match=said):
+        warm_start_helps(log, Bandit(), **options)
+    with pytest.raises(ValueError, match="prior_strength must be above 0"):
+        warm_start_helps(log, Bandit("ucb1", prior_strength=0.0))
+
+
+@pytest.mark.slow
+def test_the_interval_covers_the_gain() -> None:
+    """Over 400 logs of 1,500 rounds after one history, the 95 % interval covers the mean gain in 92 to 98 % of them."""
+    means = [0.7, 0.5, 0.3]
+    first = bernoulli(500, 0, means)
+    found = [
+        warm_start_helps(pd.concat([first, bernoulli(1500, seed, means)]), Bandit(), share=0.25)
+        for seed in range(1, 401)
+    ]
+    truth = np.mean([one.gain for one in found])
+    covered = np.mean([one.low <= truth <= one.high for one in found])
+    assert 0.92 <= covered <= 0.98
+
+
+# the guard of recent latency
+
+
+def test_the_guard_by_head() -> None:
+    """Over budget is out, at the budget and never seen stay; where all are late, all that were available stay."""
+    p95 = [500.0, 8000.0, 9000.0, NAN]
+    assert guarded([True] * 4, p95, 8000.0).tolist() == [True, True, False, True]
+    assert guarded([False, False, True, False], p95, 8000.0).tolist() == [False, False, True, False]
+    assert guarded([False, True, True, False], [1.0, 9e3, 1e4, NAN], 8e3).tolist() == [False, True, True, False]
+
+
+@LAWFUL
+@given(
+    mask=st.lists(st.lists(st.booleans(), min_size=3, max_size=3).filter(any), min_size=1, max_size=4),
+    p95=st.lists(st.sampled_from([0.0, 100.0, 101.0, 1e9, NAN]), min_size=3, max_size=3),
+)
+def test_the_guard_only_takes_away(mask: list[list[bool]], p95: list[float]) -> None:
+    """Never an arm that was masked, never the last, row by row; a larger budget never drops more."""
+    on = np.array(mask)
+    kept = guarded(on, p95, 100.0)
+    assert (kept <= on).all()
+    assert kept.any(axis=-1).all()
+    for row, one in zip(on, kept, strict=True):
+        assert guarded(row, p95, 100.0).tolist() == one.tolist()
+        late = row & (np.array(p95) > 100.0)
+        assert one.tolist() == (row if (late == row).all() else row & ~late).tolist()
+    wider = guarded(on, p95, 1e10)
+    assert (wider == on).all()
+
+
+def test_the_guard_refuses_what_is_no_mask() -> None:
+    """All false, numbers, a negative latency, no budget."""
+    with pytest.raises(ValueError, match="mask must be of booleans and leave an arm"):
+        guarded([False, False], [1.0, 2.0], 100.0)
+    with pytest.raises(ValueError, match="mask must be of booleans and leave an arm"):
+        guarded([1, 0], [1.0, 2.0], 100.0)
+    for p95, budget in [([1.0, -2.0], 100.0), ([1.0, 2.0], 0.0), ([1.0, 2.0], NAN)]:
+        with pytest.raises(ValueError, match="must be positive milliseconds"):
+            guarded([True, True], p95, budget)

@@ -1,0 +1,136 @@
+"""A log at the door: what is broken is refused with rule, value and row."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from raglab._logged import CHUNK, read, target_array, weigh
+from raglab.off_policy import estimate, overlap
+
+N = 6
+LOG = pd.DataFrame({"action": [0, 1] * 3, "reward": [0.0, 1.0] * 3, "propensity": [0.5] * N})
+EVEN = np.full((N, 2), 0.5)
+NAN = float("nan")
+
+
+def changed(column: str, value: Any, row: int = 4) -> pd.DataFrame:
+    """Log with one value replaced."""
+    log = LOG.astype({column: object})
+    log.loc[row, column] = value
+    return log if isinstance(value, str) else log.astype({column: float})
+
+
+@pytest.mark.parametrize(
+    ("log", "message"),
+    [
+        (LOG.drop(columns="propensity"), r"must have the columns .*'propensity'\] is missing"),
+        (LOG.iloc[:0], "at least one round, got none"),
+        (changed("reward", NAN), "reward must be finite, got nan in row 4"),
+        (changed("reward", np.inf), "reward must be finite, got inf in row 4"),
+        (changed("reward", "good"), "reward must be numbers"),
+        (changed("propensity", 0.0), r"propensity must be in \(0, 1\], got 0.0 in row 4 \(1 such rows\)"),
+        (changed("propensity", -0.1), r"propensity must be in \(0, 1\], got -0.1 in row 4"),
+        (changed("propensity", 1.01), r"propensity must be in \(0, 1\], got 1.01 in row 4"),
+        (changed("propensity", NAN), r"propensity must be in \(0, 1\], got nan in row 4"),
+        (changed("action", 2), r"action must be one of 0..1, got 2.0 in row 4"),
+        (changed("action", -1), r"action must be one of 0..1, got -1.0 in row 4"),
+        (changed("action", 0.5), r"action must be one of 0..1, got 0.5 in row 4"),
+        (changed("action", NAN), r"action must be one of 0..1, got nan in row 4"),
+        (LOG.assign(action=[0, 1, 0, 2, 0, 1]), r"action must be one of 0..1, got 2 in row 3"),
+        (LOG.assign(action="graph"), r"got 'graph' in row 0; name the arms"),
+        (LOG.assign(q_0=0.5), r"a column for every arm.*\['q_1'\] is missing"),
+        (LOG.assign(q_0=0.5, q_1="x"), "q_1 must be numbers"),
+    ],
+)
+def test_a_broken_log_is_refused(log: pd.DataFrame, message: str) -> None:
+    """By every estimator alike, before anything is said."""
+    target = np.full((len(log), 2), 0.5)
+    with pytest.raises(ValueError, match=message):
+        estimate(log, target)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (EVEN[:4], r"row for each of the 6 rounds.*got shape \(4, 2\)"),
+        (np.full((N, 2), "a"), "target must be numbers, got <U1"),
+        (EVEN[None], r"got shape \(1, 6, 2\)"),
+        (np.where(np.arange(N)[:, None] == 3, 0.4, EVEN), r"sum to 1, got \[0.4, 0.4\] with sum 0.8 in row 3"),
+        (np.where(np.arange(N)[:, None] == 2, [1.5, -0.5], EVEN), r"got \[1.5, -0.5\] with sum 1 in row 2"),
+        (np.where(np.arange(N)[:, None] == 5, NAN, EVEN), r"got \[nan, nan\].*in row 5"),
+        (pd.DataFrame(EVEN, columns=["a", "a"]), "name each of the 2 columns"),
+        (np.empty((N, 0)), r"got shape \(6, 0\)"),
+    ],
+)
+def test_a_broken_target_is_refused(target: Any, message: str) -> None:
+    """With the row that breaks the rule."""
+    with pytest.raises(ValueError, match=message):
+        overlap(LOG, target)
+
+
+def test_a_broken_row_is_named_beyond_the_first_chunk() -> None:
+    """Rows are counted from the start of the log, not of a chunk."""
+    n = 2 * CHUNK + 5
+    log = pd.DataFrame({"action": np.zeros(n, dtype=int), "reward": 1.0, "propensity": 0.5})
+    target = np.full((n, 2), 0.5)
+    target[CHUNK + 7] = 0.1
+    with pytest.raises(ValueError, match=f"in row {CHUNK + 7}"):
+        overlap(log, target)
+
+
+def test_names_must_fit() -> None:
+    """Arms stated twice must agree, and an unknown name is refused with its row."""
+    frame = pd.DataFrame(EVEN, columns=["a", "b"])
+    named = LOG.assign(action=["a", "b"] * 3)
+    with pytest.raises(ValueError, match="arms must be the columns of target"):
+        overlap(named, frame, arms=["b", "a"])
+    with pytest.raises(ValueError, match=r"one of \['a', 'b'\], got c in row 1"):
+        overlap(LOG.assign(action=["a", "c"] * 3), frame)
+
+
+@pytest.mark.parametrize(
+    ("session", "message"),
+    [
+        ("user", r"session must be a column of the log, got 'user'"),
+        ([1, 2], r"session must be \[T\] with T = 6"),
+        ([1.0, NAN, 1.0, 1.0, 2.0, 2.0], "session must not be missing, got nan in row 1"),
+    ],
+)
+def test_a_broken_session_is_refused(session: Any, message: str) -> None:
+    """By name or by value."""
+    with pytest.raises(ValueError, match=message):
+        overlap(LOG, EVEN, session=session)
+
+
+def test_what_the_estimators_read() -> None:
+    """Weights, means by arm, the log's mean for an arm never logged, mass and pulls, over several chunks."""
+    rng = np.random.default_rng(0)
+    n = CHUNK + 100
+    action, reward = rng.integers(0, 3, n), rng.random(n)
+    target = rng.dirichlet(np.ones(4), n)
+    log = pd.DataFrame({"action": action, "reward": reward, "propensity": 0.25})
+    rows = weigh(read(log, 4), target_array(target, n))
+    means = np.array([*(reward[action == arm].mean() for arm in range(3)), reward.mean()])
+    np.testing.assert_allclose(rows.weight, target[np.arange(n), action] / 0.25)
+    np.testing.assert_allclose(rows.predicted, means[action])
+    np.testing.assert_allclose(rows.expected, target @ means)
+    np.testing.assert_allclose(rows.mass, target.mean(axis=0))
+    assert rows.pulls.tolist() == np.bincount(action, minlength=4).tolist()
+    assert rows.unsupported == pytest.approx(target[:, 3].mean())
+    assert rows.fitted
+    model = {f"q_{arm}": rng.random(n) for arm in range(4)}
+    rows = weigh(read(log.assign(**model), 4), target_array(target, n))
+    side = np.column_stack(list(model.values()))
+    np.testing.assert_allclose(rows.predicted, side[np.arange(n), action])
+    np.testing.assert_allclose(rows.expected, (side * target).sum(axis=1))
+    assert not rows.fitted
+
+
+def test_single_precision_is_precise_enough() -> None:
+    """A target in float32 whose rows sum to 1 as well as they can is accepted."""
+    target = np.random.default_rng(1).dirichlet(np.ones(2), N).astype(np.float32)
+    assert overlap(LOG, target).n == N

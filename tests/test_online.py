@@ -1,0 +1,735 @@
+"""A bandit at work: every event once, whatever dies; the log rebuilds the state to the byte."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from generators import Fixed
+from raglab import off_policy
+from raglab.bandit import POLICIES, Bandit, dumps
+from raglab.cli import app
+from raglab.lab import online, traffic
+from raglab.lab._folded import FEATURES, context_of
+from raglab.lab.build import build_trace
+from raglab.lab.choosing import feedback, offer
+from raglab.lab.live import Lab, build_index
+from raglab.lab.online import Online
+from raglab.lab.session import ask
+from raglab.replay import decide
+from raglab.reward import RewardWeights, reward
+from raglab.store.choices import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
+from raglab.store.policies import Policy
+from test_build import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+ROOT = Path(online.__file__).parents[2]
+ARMS = ("hybrid", "iterative", "graph", "table")
+KNOWN = dict.fromkeys(FEATURES, 0.5)
+MEASURED = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}  # reward 0.6
+THUMBED = RewardWeights(thumbs=0.2)
+
+
+def measured(number: int) -> dict[str, float]:
+    """Components of a reward, drawn for a number."""
+    drawn = np.random.default_rng(number).random(5).tolist()
+    return dict(zip(MEASURED, drawn, strict=True))
+
+
+def mask_of(number: int) -> list[bool]:
+    """Arms on offer, two to four of them."""
+    return [True, True, number % 2 == 0, number % 3 == 0]
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Callable[..., Online]:
+    """Return what opens a bandit over a log of its own."""
+
+    def make(bandit: Bandit = Bandit(), weights: RewardWeights = RewardWeights(), **more: Any) -> Online:  # noqa: B008
+        given: dict[str, Any] = {"budget_ms": 8000.0, "log": tmp_path / "log.sqlite", "arms": ARMS, **more}
+        return Online(bandit, weights, **given)
+
+    return make
+
+
+def rows(at: Online, table: str) -> list[dict[str, Any]]:
+    """Rows of the log."""
+    with at.log.reading() as log:
+        return list(log.rows(table))
+
+
+def document(at: Online) -> str:
+    """State as the snapshot and what followed has it; it must be what the log alone has."""
+    known = dumps(at.state(), at.setup.bandit)
+    assert dumps(at.rebuild(), at.setup.bandit) == known
+    return known
+
+
+def snapshot(at: Online) -> tuple[int, str]:
+    """Number of the event that the bandit's snapshot stands at, and the state it holds."""
+    with at.log.reading() as log:
+        row = log.one(SNAPSHOTS, setup=at.setup.digest)
+    assert row is not None
+    return row["seq"], row["state"]
+
+
+class TestChoice:
+    """Rule S4.6."""
+
+    def test_by_head(self, opened: Callable[..., Online]) -> None:
+        """With nothing known every arm on offer is as probable, and the log says what it was chosen from."""
+        at = opened(seed=3)
+        said = at.choose("r1", [True, True, False, True], {"words": 0.2, "x": None}, {"hybrid": "a", "table": "b"})
+        (row,) = rows(at, CHOICES)
+        assert row["propensities"] == pytest.approx([1 / 3, 1 / 3, 0.0, 1 / 3], abs=1e-9)
+        assert row["propensities"][2] == 0.0
+        assert (row["request_id"], row["round"], row["mask"]) == ("r1", 1, [True, True, False, True])
+        assert (row["arms"], row["arm"], row["seed"]) == (list(ARMS), said.arm, 3)
+        assert row["features"] == {"words": 0.2, "x": None} | {f"p95_{arm}": None for arm in ARMS}
+        assert row["propensity"] == said.propensity == row["propensities"][ARMS.index(said.arm)]
+        assert said.reason.startswith(f"selected {said.arm}: ")
+        assert said.reason.endswith("no reward in 0 pulls")
+
+    def test_a_reason_with_numbers(self, opened: Callable[..., Online]) -> None:
+        """It names what speaks for the arm, the mean reward and the pulls."""
+        at = opened()
+        for number in range(3):
+            at.choose(f"r{number}", [False, True, False, False], KNOWN)
+            at.update(f"r{number}", MEASURED)
+        said = at.choose("r3", [False, True, False, False], KNOWN, {"iterative": "high complexity"})
+        assert said.reason == "selected iterative: high complexity, reward 0.60 over 3 pulls"
+
+    @pytest.mark.parametrize("policy", POLICIES)
+    def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:
+        """Probabilities sum to 1 over the arms on offer, and the log rebuilds the state, under every policy."""
+        at = opened(Bandit(policy, floor=0.02))
+        for number in range(25):
+            at.choose(f"r{number}", mask_of(number), KNOWN | {"words": number / 25})
+            if number % 5:
+                at.update(f"r{number}", measured(number))
+        for row in rows(at, CHOICES):
+            share, mask = np.array(row["propensities"]), np.array(row["mask"])
+            assert share.sum() == pytest.approx(1.0, abs=1e-9)
+            assert (share[~mask] == 0.0).all()
+            assert mask[ARMS.index(row["arm"])]
+            assert row["propensity"] >= 0.02
+        assert json.loads(document(at))["state"]["t"]["values"] == [25]
+
+    def test_the_same_log_and_seed_give_the_same_arms(self, tmp_path: Path, opened: Callable[..., Online]) -> None:
+        """Another seed gives others."""
+
+        def arms(name: str, seed: int) -> list[str]:
+            at = opened(seed=seed, log=tmp_path / name)
+            for number in range(12):
+                at.choose(f"r{number}", mask_of(number), KNOWN)
+                at.update(f"r{number}", measured(number))
+            return [row["arm"] for row in rows(at, CHOICES)]
+
+        first = arms("one", 7)
+        assert arms("two", 7) == first
+        assert arms("three", 8) != first
+
+    def test_slow_arms_are_left_out(self, opened: Callable[..., Online]) -> None:
+        """An arm whose recent P95 is over the budget is not on offer, unless none would be left (rule S4.5)."""
+        at = opened()
+        at.choose("slow", [False, True, False, False], KNOWN)
+        at.update("slow", MEASURED, ms=9000.0)
+        for number in range(5):
+            assert at.choose(f"a{number}", [True, True, False, False], KNOWN).arm == "hybrid"
+        assert at.choose("b", [False, True, False, False], KNOWN).arm == "iterative"
+        last = rows(at, CHOICES)[-1]
+        assert (last["mask"], last["features"]["p95_iterative"]) == ([False, True, False, False], 9000.0 / 8000.0)
+
+    @pytest.mark.slow
+    def test_only_recent_pulls_count_for_latency(self, opened: Callable[..., Online]) -> None:
+        """After a hundred fast answers six slow ones are forgotten."""
+        at = opened()
+        for number in range(106):
+            at.choose(f"r{number}", [True, False, False, False], KNOWN)
+            at.update(f"r{number}", MEASURED, ms=8001.0 if number < 6 else 1.0)
+        at.choose("last", [True, True, False, False], KNOWN)
+        assert rows(at, CHOICES)[-1]["features"]["p95_hybrid"] == 1.0 / 8000.0
+
+    def test_an_arm_left_out_comes_back(self, opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch) -> None:
+        """When its slow answers are older than the horizon, an arm is on offer again: it may have become faster."""
+        monkeypatch.setattr(online, "HORIZON", 4)
+        at = opened()
+        at.choose("slow", [False, True, False, False], KNOWN)
+        at.update("slow", MEASURED, ms=9000.0)
+        for number in range(6):
+            at.choose(f"a{number}", [True, True, False, False], KNOWN)
+        masks = [row["mask"][1] for row in rows(at, CHOICES)[1:]]
+        assert masks == [False, False, False, False, True, True]
+
+    def test_the_context_of_a_linear_policy(self, opened: Callable[..., Online]) -> None:
+        """Intercept, features in order, P95 of each arm over the budget; an arm never seen enters as 0."""
+        setup = opened(Bandit("lin_ucb")).setup
+        known = {name: float(place) for place, name in enumerate(FEATURES)} | {"p95_graph": 0.25, "p95_hybrid": None}
+        assert context_of(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
+        assert context_of({}, opened().setup) is None
+        assert FEATURES[: len(traffic.FEATURES) - 1] == traffic.FEATURES[1:]
+
+    @pytest.mark.parametrize(
+        ("given", "rule"),
+        [
+            (("", [True] * 4, KNOWN), "request_id must be a text of 1 to 200 characters"),
+            (("r" * 201, [True] * 4, KNOWN), "request_id must be a text"),
+            ((3, [True] * 4, KNOWN), "request_id must be a text"),
+            (("new", [False] * 4, KNOWN), "mask must be 4 booleans, one of them true"),
+            (("new", [True] * 3, KNOWN), "mask must be 4 booleans"),
+            (("new", [1, 1, 1, 1], KNOWN), "mask must be 4 booleans"),
+            (("new", [True] * 4, KNOWN | {"words": float("inf")}), "words must be a finite number, got inf"),
+            (("new", [True] * 4, KNOWN | {"words": "many"}), "words must be a finite number, got 'many'"),
+            (("new", [True] * 4, {}), "features of a linear policy must name"),
+            (("old", [True] * 4, KNOWN), "request_id must be new, got 'old'"),
+        ],
+    )
+    def test_what_is_refused_changes_nothing(self, opened: Callable[..., Online], given: Any, rule: str) -> None:
+        """No row, and the same state."""
+        at = opened(Bandit("lin_thompson"))
+        at.choose("old", [True] * 4, KNOWN)
+        before = document(at), len(rows(at, CHOICES))
+        with pytest.raises(ValueError, match=rule):
+            at.choose(*given)
+        assert (document(at), len(rows(at, CHOICES))) == before
+
+    @pytest.mark.parametrize(
+        ("given", "rule"),
+        [
+            ({"arms": ()}, "arms must be different and at least one, got none"),
+            ({"arms": ("a", "a")}, "arms must be different"),
+            ({"budget_ms": 0.0}, "budget_ms must be above 0, got 0"),
+            ({"budget_ms": float("nan")}, "budget_ms must be above 0, got nan"),
+            ({"seed": -1}, "seed must be at least 0, got -1"),
+            ({"bandit": Bandit("best")}, "policy must be one of"),
+            ({"weights": RewardWeights(margin=-1.0)}, "weight margin must be at least 0"),
+        ],
+    )
+    def test_settings_out_of_range(self, opened: Callable[..., Online], given: Any, rule: str) -> None:
+        """Stop where the bandit is made, before a log is."""
+        with pytest.raises(ValueError, match=rule):
+            opened(**given)
+
+
+class TestReward:
+    """Components in, a reward out; each request once."""
+
+    def test_by_head(self, opened: Callable[..., Online]) -> None:
+        """Raw 0.32 between −0.4 and 0.8 is 0.6, a success; the components are what is logged."""
+        at = opened()
+        said = at.choose("r1", [True] * 4, KNOWN)
+        assert at.update("r1", MEASURED, measured={"n_hits": 6}) == pytest.approx(0.6, abs=1e-12)
+        (row,) = rows(at, REWARDS)
+        assert (row["components"], row["measured"], row["age"]) == (MEASURED, {"n_hits": 6.0}, 0)
+        assert (row["arm"], row["ms"]) == (said.arm, 0.25 * 8000.0)
+        state, place = at.state(), ARMS.index(said.arm)
+        assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
+
+    def test_a_snapshot_stands_at_every_event(self, opened: Callable[..., Online]) -> None:
+        """It is kept with the event that changed the state: whoever opens the log next folds nothing."""
+        at = opened(weights=THUMBED)
+        done: tuple[Callable[[], Any], ...] = (
+            lambda: at.choose("r1", [True] * 4, KNOWN),
+            lambda: at.update("r1", MEASURED),
+            lambda: at.thumbs("r1", up=True),
+            lambda: at.choose("r2", [True] * 4, KNOWN),
+        )
+        for place, do in enumerate(done):
+            do()
+            assert snapshot(at) == (place + 2, document(at))  # event 1 notes the setup
+
+    def test_late_and_out_of_order(self, opened: Callable[..., Online]) -> None:
+        """Age is choices since; a reward that never comes changes nothing; discounts follow the age."""
+        at = opened(Bandit("thompson_nig", discount=0.9))
+        for number in range(4):
+            at.choose(f"r{number}", [True, False, False, False], KNOWN)
+        for number in (2, 0):
+            at.update(f"r{number}", MEASURED)
+        assert [(row["request_id"], row["age"]) for row in rows(at, REWARDS)] == [("r2", 1), ("r0", 3)]
+        assert float(at.state().n[0]) == pytest.approx(0.9 + 0.9**3)
+        at.choose("r4", [True, False, False, False], KNOWN)
+        assert float(at.state().n[0]) == pytest.approx(0.9**2 + 0.9**4)
+        document(at)
+
+    @pytest.mark.parametrize(
+        ("request_id", "components", "rule"),
+        [
+            ("never", MEASURED, "request_id must be that of a choice in the log, got 'never'"),
+            ("done", MEASURED, "request 'done' has its reward"),
+            ("open", MEASURED | {"margin": float("nan")}, "margin must be a number, got NaN"),
+            ("open", MEASURED | {"margin": 1.2}, r"margin must be in \[0, 1\], got 1.2"),
+            ("open", MEASURED | {"cache_hit": -0.1}, r"cache_hit must be in \[0, 1\], got -0.1"),
+            ("open", MEASURED | {"latency_ratio": float("inf")}, "latency_ratio must be a finite number, got inf"),
+            ("open", {"margin": 0.5}, "components must hold margin, diversity"),
+            ("open", MEASURED | {"thumbs": 1.0}, "a thumb comes by `thumbs`"),
+        ],
+    )
+    def test_what_is_refused_changes_nothing(
+        self, opened: Callable[..., Online], request_id: str, components: Any, rule: str
+    ) -> None:
+        """No row, and the same state."""
+        at = opened()
+        at.choose("done", [True] * 4, KNOWN)
+        at.update("done", MEASURED)
+        at.choose("open", [True] * 4, KNOWN)
+        before = document(at)
+        with pytest.raises(ValueError, match=rule):
+            at.update(request_id, components)
+        assert document(at) == before
+        assert len(rows(at, REWARDS)) == 1
+
+    @pytest.mark.parametrize("ms", [-1.0, float("nan"), float("inf")])
+    def test_a_time_that_is_none(self, opened: Callable[..., Online], ms: float) -> None:
+        """Is refused."""
+        at = opened()
+        at.choose("r", [True] * 4, KNOWN)
+        with pytest.raises(ValueError, match="ms must be"):
+            at.update("r", MEASURED, ms=ms)
+        assert rows(at, REWARDS) == []
+
+    def test_other_weights_score_the_same_log(self, opened: Callable[..., Online]) -> None:
+        """A bandit of other weights, policy and order of arms folds it anew, and both go on with it."""
+        at = opened()
+        for number in range(12):
+            at.choose(f"r{number}", mask_of(number), KNOWN)
+            at.update(f"r{number}", measured(number))
+        weights = RewardWeights(margin=1.0, latency=0.0)
+        other = opened(Bandit("ucb1"), weights, arms=ARMS[::-1])
+        told = other.frame()
+        assert told["reward"].tolist() == reward(dict(_columns(told)), weights).tolist()  # type: ignore[union-attr]
+        assert other.state().pulls.tolist() == at.state().pulls.tolist()[::-1]
+        other.choose("more", [True] * 4, KNOWN)
+        assert int(at.state().t) == int(other.state().t) == 13
+        assert len({document(at), document(other)}) == 2
+        assert len(rows(at, SETUPS)) == 2
+
+
+def _columns(told: Any) -> Any:
+    return {name: [row[name] for row in told["components"]] for name in MEASURED}.items()
+
+
+class TestThumbs:
+    """Feedback comes later, or never, or twice."""
+
+    def test_it_is_logged_and_does_not_count_by_itself(self, opened: Callable[..., Online]) -> None:
+        """Under the published weights a thumb is a row, and the statistics stay."""
+        at = opened()
+        at.choose("r1", [True] * 4, KNOWN)
+        at.update("r1", MEASURED)
+        before = document(at)
+        at.thumbs("r1", up=False)
+        assert document(at) == before
+        assert [(row["before"], row["up"]) for row in rows(at, THUMBS)] == [(None, 0)]
+
+    def test_the_last_one_counts(self, opened: Callable[..., Online]) -> None:
+        """Where the weights count thumbs the statistics are those of the last thumb alone, before or after the reward.
+
+        Raw 0.32 + 0.2 between −0.4 and 1.0 is 0.92/1.4; without a thumb it is 0.6.
+        """
+        at = opened(Bandit("thompson_nig"), THUMBED)
+        for request, thumbs in (("a", "uud"), ("b", "u"), ("c", "")):
+            at.choose(request, [True, False, False, False], KNOWN)
+            if request == "b":
+                at.thumbs(request, up=False)
+                at.thumbs(request, up=False)
+            at.update(request, MEASURED)
+            for thumb in thumbs:
+                at.thumbs(request, up=thumb == "u")
+        expected = {"a": 0.72 / 1.4, "b": 0.92 / 1.4, "c": 0.6}
+        told = at.frame().set_index("request_id")["reward"]
+        assert told.to_dict() == pytest.approx(expected)
+        assert float(at.state().total[0]) == pytest.approx(sum(expected.values()))
+        document(at)
+
+    def test_what_is_refused(self, opened: Callable[..., Online]) -> None:
+        """A request that was never chosen for, and a thumb that is none."""
+        at = opened()
+        at.choose("r1", [True] * 4, KNOWN)
+        with pytest.raises(ValueError, match="must be that of a choice in the log, got 'r2'"):
+            at.thumbs("r2", up=True)
+        with pytest.raises(ValueError, match="up must be true or false, got 'yes'"):
+            at.thumbs("r1", "yes")  # type: ignore[arg-type]
+        assert rows(at, THUMBS) == []
+
+
+class TestFrames:
+    """The log as tables."""
+
+    def test_off_policy_estimates_take_it(self, opened: Callable[..., Online]) -> None:
+        """Rows with a reward: under the logging policy itself IPS is the mean reward."""
+        at = opened(Bandit(floor=0.1))
+        for number in range(40):
+            at.choose(f"r{number}", [True] * 4, KNOWN)
+            if number % 4:
+                at.update(f"r{number}", measured(number))
+        told = at.frame()
+        assert len(told) == 40
+        assert told["reward"].isna().sum() == 10
+        came = told.dropna(subset="reward")
+        target = came[[f"p_{arm}" for arm in ARMS]].to_numpy(np.float64)
+        said = off_policy.estimate(came, target, estimators=("ips", "snips"))
+        assert said["value"].tolist() == pytest.approx([came["reward"].mean()] * 2)
+
+    def test_metrics_by_head(self, opened: Callable[..., Online]) -> None:
+        """Two answers at 0.6 and one at 0 of an arm: two wins of three; an arm never chosen has no rate."""
+        at = opened()
+        for number, came in enumerate((MEASURED, MEASURED, dict.fromkeys(MEASURED, 0.0) | {"latency_ratio": 2.0})):
+            at.choose(f"r{number}", [True, False, False, False], KNOWN)
+            at.update(f"r{number}", came, ms=100.0 * (number + 1))
+        at.choose("open", [True, False, False, False], KNOWN)
+        first, second = at.arms_frame().to_dict("records")[:2]
+        assert (first["pulls"], first["rewards"], first["wins"]) == (4, 3, 2)
+        assert (first["win_rate"], first["mean_reward"]) == (pytest.approx(2 / 3), pytest.approx(0.4))
+        assert (first["mean_ms"], first["p95_ms"]) == (200.0, pytest.approx(290.0))
+        assert (second["pulls"], np.isnan(second["win_rate"]), np.isnan(second["p95_ms"])) == (0, True, True)
+
+    def test_an_empty_log(self, opened: Callable[..., Online]) -> None:
+        """Has its columns and no rows."""
+        at = opened()
+        assert list(at.frame()["reward"]) == []
+        assert at.arms_frame()["pulls"].tolist() == [0, 0, 0, 0]
+
+
+OPEN: dict[str, Any] = {
+    **{gate: {"enabled": False} for gate in ("l2", "similarity", "gap", "support", "confidence", "generation")},
+    "strategy": {"arm": "bandit"},
+}
+ASKED = [
+    f"{start} {end}?"
+    for start in (
+        "What is",
+        "Who is",
+        "How much is",
+        "Which document says what",
+        "If it rains, and it is late, what is",
+    )
+    for end in ("the motor excess", "a courtesy car", "covered", "the extra premium", "the sum insured", "lost baggage")
+]
+
+
+@pytest.fixture
+def system(tmp_path: Path, encoder: WordEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Lab]:  # noqa: F811
+    """Return what opens a system whose arm a bandit chooses, in a folder without a `.env`."""
+    del encoder
+    monkeypatch.chdir(tmp_path)
+    build_index(CORPUS, tmp_path / "index", cache=None, arms=ARMS, **SMALL)
+
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+        stated = Policy.from_mapping(OPEN | (policy or {}))
+        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Fixed(), **more})
+
+    return make
+
+
+def at_work(lab: Lab) -> Online:
+    """The bandit of a system."""
+    assert lab.online is not None
+    return lab.online
+
+
+class TestAsk:
+    """Questions whose arm a bandit chooses."""
+
+    def test_thirty_questions(self, system: Callable[..., Lab]) -> None:
+        """Thirty choices, thirty rewards; graph and table only on intent; the response says arm and reason."""
+        lab = system()
+        told = [ask(question, lab=lab, request_id=f"r{number}") for number, question in enumerate(ASKED)]
+        at = at_work(lab)
+        assert at.log.shown == str(Path("index").absolute() / "bandit.sqlite")
+        choices, rewards = rows(at, CHOICES), rows(at, REWARDS)
+        assert len(choices) == len(rewards) == len(ASKED) == 30
+        for question, said, choice, came in zip(ASKED, told, choices, rewards, strict=True):
+            assert (said["request_id"], said["arm"]) == (choice["request_id"], choice["arm"])
+            assert said["arm_reason"].startswith(f"selected {said['arm']}: ")
+            assert said["arm_reason"].endswith("pulls")
+            assert said.seen.propensity == choice["propensity"]
+            share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
+            assert share.sum() == pytest.approx(1.0, abs=1e-9)
+            assert (share[~mask] == 0.0).all()
+            assert mask.tolist() == traffic.available(question, lab.policy, ARMS).tolist()
+            assert came["components"] | said.seen.measures == came["components"]
+            assert came["components"]["latency_ratio"] == said.seen.ms["total"] / 8000.0
+            assert came["measured"]["n_hits"] == 6.0
+            assert (choice["policy_id"], choice["fingerprint"]) == (lab.policy.policy_id, lab.fingerprint)
+        assert {tuple(choice["mask"]) for choice in choices} >= {(True, True, False, False), (True, True, True, False)}
+        assert any("over" in said["arm_reason"] for said in told)
+        document(at)
+
+    def test_the_same_log_and_seed_give_the_same_arms(
+        self, tmp_path: Path, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A fresh log, the same questions: the same arms, where every question takes the same time."""
+        monkeypatch.setattr("raglab.lab.session.perf_counter", lambda: 1.0)
+        arms = []
+        for name in "ab":
+            monkeypatch.setenv("RAGLAB_BANDIT_LOG", str(tmp_path / f"{name}.sqlite"))
+            monkeypatch.setenv("RAGLAB_BANDIT_SEED", "4")
+            lab = system()
+            arms.append([ask(question, lab=lab)["arm"] for question in ASKED[:12]])
+        assert arms[0] == arms[1]
+        assert len(set(arms[0])) >= 2
+
+    @pytest.mark.parametrize("arm", [None, "bandit"])
+    def test_switched_off(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch, arm: str | None) -> None:
+        """The source's router decides, and nothing is logged."""
+        monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "false")
+        lab = system(arm=arm)
+        said = ask("garden fences", lab=lab)
+        assert (lab.online, said["arm"], said.seen.propensity) == (None, "hybrid", None)
+        assert said["arm_reason"].startswith("bandit off, router: simple question")
+        assert not Path("index/bandit.sqlite").exists()
+        with pytest.raises(ValueError, match="the bandit is switched off"):
+            feedback("r", up=True, lab=lab)
+
+    def test_switched_on(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Whatever the policy's arm; but an arm that the caller states answers."""
+        monkeypatch.setenv("RAGLAB_BANDIT_ENABLED", "1")
+        lab = system({"strategy": {"arm": "graph"}})
+        assert ask("garden fences", lab=lab)["arm_reason"].startswith("selected ")
+        assert ask("garden fences", lab=system(arm="graph"))["arm_reason"] == "chosen: graph"
+        assert len(rows(at_work(lab), CHOICES)) == 1
+
+    def test_without_a_bandit_nothing_is_logged(self, system: Callable[..., Lab]) -> None:
+        """Under the published arm no log is made."""
+        said = ask("garden fences", lab=system({"strategy": {"arm": "hybrid"}}))
+        assert (said["arm_reason"], said.seen.propensity) == ("policy: hybrid", None)
+        assert not Path("index/bandit.sqlite").exists()
+
+    def test_a_question_that_fails(self, system: Callable[..., Lab]) -> None:
+        """Leaves a choice without a reward, and the next question goes on."""
+
+        class Broken(Fixed):
+            def answer(self, question: str, passages: Any) -> Any:
+                del question, passages
+                msg = "the server is gone"
+                raise OSError(msg)
+
+        lab = system(generator=Broken())
+        with pytest.raises(OSError, match="the server is gone"):
+            ask("What is the motor excess?", lab=lab, request_id="r1")
+        at = at_work(lab)
+        assert ([row["request_id"] for row in rows(at, CHOICES)], rows(at, REWARDS)) == (["r1"], [])
+        ask("What is the motor excess?", lab=system(), request_id="r2")
+        assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2"]
+        with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
+            ask("What is the motor excess?", lab=lab, request_id="r1")
+
+    def test_an_answer_from_the_cache(self, system: Callable[..., Lab]) -> None:
+        """Counts as the hit it is, with the measures of when it was made; the reason is that of now."""
+        lab = system(cache=True, generator=Fixed("The excess is 250 pounds."))
+        first = [ask("What is the motor excess?", lab=lab, request_id=f"r{number}") for number in range(8)]
+        by_arm: dict[str, Any] = {}
+        for said, came in zip(first, rows(at_work(lab), REWARDS), strict=True):
+            hit = said["arm"] in by_arm
+            assert said.seen.answer_cache_hit == hit
+            assert came["components"]["cache_hit"] == float(hit)
+            if hit:
+                assert said.seen.measures == by_arm[said["arm"]].seen.measures != {}
+                assert said["answer"] == by_arm[said["arm"]]["answer"]
+            by_arm.setdefault(said["arm"], said)
+        assert [row["features"]["answer_cached"] for row in rows(at_work(lab), CHOICES)] == [0.0] + [1.0] * 7
+        assert len({said["arm_reason"] for said in first}) > 2
+
+    def test_without_a_reranker_there_is_no_reward(self, tmp_path: Path, system: Callable[..., Lab]) -> None:
+        """A margin that cannot be measured is not zero: the choice stays without a reward."""
+        build_index(CORPUS, tmp_path / "plain", cache=None, fetch_k=6, rerank_k=0)
+        lab = Lab.open(tmp_path / "plain", policy=system().policy, cache=False, generator=Fixed())
+        said = ask("What is the motor excess?", lab=lab)
+        assert said.seen.measures["margin"] is None
+        assert (len(rows(at_work(lab), CHOICES)), rows(at_work(lab), REWARDS)) == (1, [])
+
+    def test_the_arm_that_offered_options_completes_the_choice(self, system: Callable[..., Lab]) -> None:
+        """The user's choice among options is answered by the same arm, and is no choice of the bandit's."""
+        asking = {
+            "gap": {"enabled": True, "min_gap": 4.0},
+            "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
+        }
+        lab = system(asking)
+        asked = ask("What is covered?", lab=lab)
+        assert asked["status"] == "ambiguous"
+        for _ in range(5):
+            said = ask("What is covered?", lab=lab, selected_option=2)
+            assert (said["arm"], set(said["sources"])) == (asked["arm"], set(asked["options"][1]["sources"]))
+            assert said["arm_reason"] == f"selected {asked['arm']}: it offered the options"
+        assert len(rows(at_work(lab), CHOICES)) == 1
+
+    def test_feedback(self, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """A thumb later changes the reward where the weights count it."""
+        monkeypatch.setenv("RAGLAB_BANDIT_W_THUMBS", "0.4")
+        lab = system()
+        said = ask("What is the motor excess?", lab=lab)
+        at = at_work(lab)
+        before = at.frame()["reward"][0]
+        feedback(said["request_id"], up=True, lab=lab)
+        up = at.frame()["reward"][0]
+        feedback(said["request_id"], up=False, lab=lab)
+        assert at.frame()["reward"][0] < before < up
+        document(at)
+
+    def test_on_the_command_line(self, system: Callable[..., Lab]) -> None:
+        """`--arm bandit` takes it whatever the policy says; the id for feedback is shown."""
+        at = at_work(system())
+        for number in range(2):
+            ended = CliRunner().invoke(app, ["ask", "index", "garden fences", "--arm", "bandit"])
+            assert ended.exit_code == 0, ended.output
+            (row,) = rows(at, CHOICES)[number:]
+            assert f" · selected {row['arm']}: simple question, " in ended.stdout
+            assert ended.stdout.endswith(f"request: {row['request_id']}\n")
+
+    def test_a_system_under_another_policy_keeps_its_bandit(self, system: Callable[..., Lab]) -> None:
+        """`replace` goes on with the same log."""
+        lab = system()
+        ask("What is covered?", lab=lab)
+        other = lab.replace(lab.policy.replace("chosen.final_k", 1))
+        ask("What is covered?", lab=other)
+        assert len({row["policy_id"] for row in rows(at_work(lab), CHOICES)}) == 2
+
+    def test_a_stored_trace_is_replayed_under_such_a_policy(self, system: Callable[..., Lab]) -> None:
+        """Its first arm decides, as ever where none is named."""
+        policy = system().policy
+        trace = build_trace(CORPUS, CASES, cache=None, arms=("graph", "hybrid"), **SMALL)
+        said = decide(trace, policy)
+        assert said.tables.arm == "graph"
+        assert said.frame()["reason"].tolist() == decide(trace, policy, "graph").frame()["reason"].tolist()
+
+
+class TestOffer:
+    """What a bandit is told before retrieval."""
+
+    def test_by_head(self) -> None:
+        """Rule S4.1: graph and table on intent; caches count where the arm is on offer."""
+        policy = Policy.load()
+        said = offer(
+            "Which insurer pays whom, and who is the loss payee in fleet.pdf?", policy, ARMS, answered=["table"]
+        )
+        assert said.mask.tolist() == [True, True, True, False]
+        assert set(said.features) == set(FEATURES)
+        assert (said.features["path"], said.features["answer_cached"]) == (1.0, 0.0)
+        assert said.why["graph"].startswith("graph intent ")
+        there = offer("garden fences", policy, ARMS, documents=["a.md"], answered=["hybrid"], retrieved=["hybrid"])
+        assert there.mask.tolist() == [True, True, False, False]
+        assert [there.features[name] for name in ("documents", "answer_cached", "strategy_cached")] == [1.0] * 3
+        assert there.why["hybrid"] == "simple question"
+
+
+WORKER = """
+import json, os, sys, time
+sys.path.insert(0, sys.argv[1])
+import numpy as np
+from raglab.bandit import Bandit
+from raglab.lab.online import Online
+from raglab.reward import RewardWeights
+
+ARMS = ("hybrid", "iterative", "graph", "table")
+NAMES = ("margin", "diversity", "latency_ratio", "cache_hit", "consistency")
+log, told = sys.argv[2], os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+def work(name, n, start=0):
+    at = Online(Bandit(floor=0.05), RewardWeights(), 8000.0, log, ARMS)
+    for number in range(start, start + n):
+        request = f"{name}-{number}"
+        at.choose(request, [True, True, number % 2 == 0, number % 3 == 0], {"words": 0.5})
+        os.write(told, f"choice {request}\\n".encode())
+        drawn = np.random.default_rng(number).random(5).tolist()
+        at.update(request, dict(zip(NAMES, drawn)))
+        os.write(told, f"reward {request}\\n".encode())
+"""
+
+KILLED = f"""{WORKER}
+work("first", 1)
+import random, signal
+drawn = random.Random(5)
+for child in range(50):
+    made = os.fork()
+    if made == 0:
+        try:
+            work(f"child{{child}}", 10_000)
+        finally:
+            os._exit(1)
+    time.sleep(drawn.uniform(0.02, 0.12))
+    os.kill(made, signal.SIGKILL)
+    assert os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) == -signal.SIGKILL
+"""
+
+AT_ONCE = f"{WORKER}\nwork(sys.argv[4], 25)\n"
+
+
+def worked(folder: Path, script: str, *more: str) -> subprocess.Popen[str]:
+    """A process at work on the log of a folder."""
+    command = [sys.executable, "-c", script, str(ROOT), str(folder / "log.sqlite"), str(folder / "told"), *more]
+    known = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
+
+
+def gapless(at: Online) -> list[tuple[str, str]]:
+    """Events in order, numbered without a gap, each request's choice before its reward and both at most once."""
+    with at.log.reading() as log:
+        said = [(one.seq, one.kind, one.request_id) for one in events(log)]
+        numbers = sorted([row["seq"] for row in log.rows(SETUPS)] + [seq for seq, _, _ in said])
+        assert numbers == list(range(1, log.last + 1))
+    order = [(kind, request) for _, kind, request in said]
+    assert len(set(order)) == len(order)
+    chosen = [request for kind, request in order if kind == "choice"]
+    for kind, request in order:
+        assert kind == "choice" or order.index(("choice", request)) < order.index(("reward", request))
+    assert [row["round"] for row in rows(at, CHOICES)] == list(range(1, len(chosen) + 1))
+    return order
+
+
+@pytest.mark.slow
+def test_killed_fifty_times(tmp_path: Path, opened: Callable[..., Online]) -> None:
+    """SIGKILL at fifty moments: what was told done is in the log once, and the log rebuilds the state to the byte.
+
+    A child tells after each call; between a call's end and its telling at most one event of it can stand untold.
+    """
+    at = opened(Bandit(floor=0.05))
+    ended = worked(tmp_path, KILLED)
+    assert ended.wait(120) == 0, ended.communicate()[1]
+    order = gapless(at)
+    told = [tuple(line.split()) for line in (tmp_path / "told").read_text().splitlines()]
+    assert len(set(told)) == len(told)
+    assert set(told) <= set(order)
+    untold = set(order) - set(told)
+    assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= 50
+    rewards = {request for kind, request in order if kind == "reward"}
+    waiting = [request for kind, request in order if kind == "choice" and request not in rewards]
+    assert len(waiting) > 5, "too few were killed between choice and reward to say anything"
+    document(at)
+    state, came = at.state(), at.frame()
+    assert int(state.t) == len(came)
+    assert state.n.tolist() == [float((came["reward"].notna() & (came["arm"] == arm)).sum()) for arm in ARMS]
+    for request in waiting:
+        at.update(request, MEASURED)  # the reward comes late, and once
+    assert at.frame()["reward"].notna().all()
+    document(at)
+
+
+@pytest.mark.slow
+def test_eight_processes_at_once(tmp_path: Path, opened: Callable[..., Online]) -> None:
+    """Eight writers of 25 questions each: 200 choices, 200 rewards, none lost, and one state."""
+    ended = [worked(tmp_path, AT_ONCE, f"p{number}") for number in range(8)]
+    for one in ended:
+        assert one.wait(120) == 0, one.communicate()[1]
+    at = opened(Bandit(floor=0.05))
+    order = gapless(at)
+    assert set(order) == {(kind, f"p{p}-{n}") for kind in ("choice", "reward") for p in range(8) for n in range(25)}
+    document(at)
+    assert int(at.state().t) == 200
+
+
+def test_it_imports_lightly() -> None:
+    """A writer of the log loads neither torch nor pandas nor scipy."""
+    code = "import sys, raglab.lab.online; print(*sys.modules)"
+    loaded = set(
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    )
+    assert "sqlalchemy" in loaded
+    assert not loaded & {"torch", "pandas", "scipy", "sklearn", "faiss", "pydantic"}

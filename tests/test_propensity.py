@@ -1,0 +1,391 @@
+"""Exact propensities: closed forms, quadrature of another kind, and the choices themselves; sampling from them."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from scipy.integrate import quad
+from scipy.special import betainc, betaln, expit, log_expit, ndtr, stdtr
+
+from raglab import _largest
+from raglab._largest import largest_beta, largest_normal, largest_t
+from raglab.bandit import POLICIES, Bandit, State, choose, init, propensities, sample, update
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
+EXACT = 1e-8  # what is promised
+COUNT = st.sampled_from([0.05, 0.5, 1.0, 2.0, 3.0, 30.0, 400.0, 5000.0])
+CLOSE = {"abs": 1e-10, "rel": 0.0}
+
+
+def first_of_two_betas(a: int, b: int, c: float, d: float) -> float:
+    """P(Beta(a, b) > Beta(c, d)) for a whole a: a finite sum."""
+    i = np.arange(a)
+    return float(np.exp(betaln(c + i, b + d) - np.log(b + i) - betaln(1 + i, b) - betaln(c, d)).sum())
+
+
+def plain(laws: list[tuple[Any, Any]], ends: list[float]) -> list[float]:
+    """The integral by SciPy's adaptive quadrature between each two ends, arm by arm, of pairs of F and f."""
+    out = []
+    for i, (_, density) in enumerate(laws):
+        others = [below for j, (below, _) in enumerate(laws) if j != i]
+
+        def inside(x: float, density: Any = density, others: Any = others) -> float:
+            return float(density(x) * np.prod([below(x) for below in others]))
+
+        out.append(sum(quad(inside, *pair, limit=200, epsabs=1e-13, epsrel=1e-11)[0] for pair in pairwise(ends)))
+    return out
+
+
+def log_odds(a: float, b: float) -> tuple[Any, Any]:
+    """F and f of the log-odds of a Beta draw."""
+    return (
+        lambda z: betainc(a, b, expit(z)),
+        lambda z: np.exp(a * log_expit(z) + b * log_expit(-z) - betaln(a, b)),
+    )
+
+
+def student(df: float, mean: float, scale: float) -> tuple[Any, Any]:
+    """F and f of a Student-t draw."""
+    top = np.exp(-betaln(0.5 * df, 0.5)) / (np.sqrt(df) * scale)
+    return (
+        lambda x: stdtr(df, (x - mean) / scale),
+        lambda x: top * (1.0 + ((x - mean) / scale) ** 2 / df) ** (-0.5 * (df + 1.0)),
+    )
+
+
+def seen(bandit: Bandit, rounds: int, seed: int, n_arms: int = 4) -> tuple[State, NDArray[np.float64] | None]:
+    """A state after some rounds, and the context of the next."""
+    rng = np.random.default_rng(seed)
+    width = 2 if bandit.linear else 0
+    state = init(n_arms, bandit=bandit, n_features=width)
+    for _ in range(rounds):
+        x = rng.normal(size=width) if width else None
+        state, choice = choose(state, bandit, rng, context=x)
+        state = update(state, choice.arm, np.round(rng.random(), 2), bandit, context=x)
+    return state, rng.normal(size=width) if width else None
+
+
+# the largest of independent draws
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "c", "d"),
+    [
+        (1, 1, 1, 1),
+        (2, 1, 1, 1),
+        (5000, 3, 1, 1),
+        (50, 50, 52, 49),
+        (3, 2, 2, 3),
+        (5000, 5000, 5001, 5000),
+        (2, 900, 1, 1),
+    ],
+)
+def test_two_betas_by_their_finite_sum(a: int, b: int, c: int, d: int) -> None:
+    """Also where one is a thousand times narrower than the other, and where they are nearly the same."""
+    p = first_of_two_betas(a, b, c, d)
+    assert largest_beta([a, c], [b, d]).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
+
+
+def test_two_betas_by_head() -> None:
+    """X of Beta(2, 1) beats a uniform number with probability E x = 2/3; of Beta(1/2, 1/2) with 1/2."""
+    assert largest_beta([2.0, 1.0], [1.0, 1.0])[0] == pytest.approx(2 / 3, **CLOSE)
+    assert largest_beta([0.5, 1.0], [0.5, 1.0])[0] == pytest.approx(0.5, **CLOSE)
+    assert largest_beta([0.5, 1.0], [1.5, 1.0])[0] == pytest.approx(0.25, **CLOSE)
+
+
+@pytest.mark.parametrize("counts", [0.01, 0.05, 0.5, 1.0, 77.0, 1e5, 1e9])
+def test_ten_equal_arms_get_a_tenth(counts: float) -> None:
+    """Whatever the shape: bathtub, flat, narrow; of every family."""
+    many = np.full(10, counts)
+    np.testing.assert_allclose(largest_beta(many, many), 0.1, atol=1e-12)
+    np.testing.assert_allclose(largest_normal(0.5, 1.0 / many), 0.1, atol=1e-12)
+    np.testing.assert_allclose(largest_t(0.5, 1.0 / many, np.maximum(many, 0.5)), 0.1, atol=1e-12)
+
+
+def test_two_normals_and_two_cauchys_by_closed_form() -> None:
+    """A difference of normals is normal, of Cauchys Cauchy."""
+    for gap, one, two in [(0.0, 1.0, 5.0), (0.3, 1.0, 0.001), (1.0, 1.0, 5.0), (1e-4, 1e-4, 1e-4)]:
+        p = float(ndtr(gap / np.hypot(one, two)))
+        assert largest_normal([gap, 0.0], [one, two]).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
+        p = 0.5 + np.arctan(gap / (one + two)) / np.pi
+        assert largest_t([gap, 0.0], [one, two], 1.0).tolist() == pytest.approx([p, 1.0 - p], **CLOSE)
+
+
+def test_many_degrees_of_freedom_are_normal() -> None:
+    """A t of ten million degrees is a normal to seven digits."""
+    mean, sd = [0.5, 0.45, 0.52], [0.02, 0.1, 0.01]
+    np.testing.assert_allclose(largest_t(mean, sd, 1e7), largest_normal(mean, sd), atol=1e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "counts",
+    [
+        [(1.0, 1.0), (5000.0, 3.0), (0.5, 0.5)],
+        [(20.0, 20.0), (20.5, 20.0), (20.0, 21.0), (3.0, 2.0)],
+        [(1.5, 1.0), (1.0, 3.0), (40.0, 60.0), (0.1, 0.3)],
+    ],
+)
+def test_betas_by_adaptive_quadrature(counts: list[tuple[float, float]]) -> None:
+    """Betas of unlike widths, some with a pole at an end, as SciPy integrates their log-odds."""
+    ends = [-300.0, *np.arange(-20.0, 31.0, 0.5), 100.0]
+    wanted = plain([log_odds(a, b) for a, b in counts], ends)
+    assert largest_beta(*np.array(counts).T).tolist() == pytest.approx(wanted, abs=1e-10, rel=0.0)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(2))
+def test_t_draws_by_adaptive_quadrature(seed: int) -> None:
+    """Student-t draws of two to sixty degrees and scales a hundredfold apart, as SciPy integrates them."""
+    rng = np.random.default_rng(seed)
+    mean, scale, df = rng.random(4), rng.choice([0.01, 0.1, 1.0], 4), rng.choice([2.0, 5.0, 60.0], 4)
+    laws = [student(*law) for law in zip(df, mean, scale, strict=True)]
+    far = np.geomspace(2.0, 1e6, 20)
+    wanted = plain(laws, [*-far[::-1], *np.arange(-1.5, 2.0, 0.05), *far])
+    assert largest_t(mean, scale, df).tolist() == pytest.approx(wanted, abs=1e-10, rel=0.0)
+
+
+@LAWFUL
+@given(counts=st.lists(st.tuples(COUNT, COUNT, st.booleans()), min_size=2, max_size=10))
+def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> None:
+    """Before they are normalised, within 1e-9; a masked arm has nothing, and the others what they have alone."""
+    a, b, on = (np.array(column) for column in zip(*counts, strict=True))
+    on[0] = True
+    points = _largest._beta_points(on[None], a[None], b[None])
+    total = _largest._summed(_largest._beta, [a[None], b[None]], on[None], points, _largest.HALVINGS).sum()
+    assert abs(total - 1.0) < 1e-9
+    p = largest_beta(a, b, on)
+    assert (p[~on] == 0.0).all()
+    assert (p >= 0.0).all()
+    np.testing.assert_allclose(p[on], largest_beta(a[on], b[on]), atol=1e-12)
+    assert p.sum() == pytest.approx(1.0, abs=1e-15)
+
+
+@LAWFUL
+@given(counts=st.lists(st.tuples(COUNT, COUNT), min_size=2, max_size=4), more=st.sampled_from([0.5, 1.0, 10.0]))
+def test_a_success_never_lowers_a_propensity(counts: list[tuple[float, float]], more: float) -> None:
+    """Beta posteriors are ordered in their first count; order of the arms does not matter."""
+    a, b = (np.array(column) for column in zip(*counts, strict=True))
+    before, after = largest_beta(a, b), largest_beta(a + more * np.eye(len(a))[0], b)
+    assert after[0] >= before[0] - EXACT
+    np.testing.assert_allclose(largest_beta(a[::-1], b[::-1]), before[::-1], atol=1e-10)
+
+
+def test_a_batch_is_its_rows() -> None:
+    """Bit for bit, over any leading axes and masks."""
+    rng = np.random.default_rng(2)
+    a, b, on = rng.gamma(1.0, 40.0, (6, 5, 4)), rng.gamma(1.0, 40.0, (6, 5, 4)), rng.random((6, 5, 4)) < 0.7
+    on[..., 0] = True
+    for law, params in [
+        (largest_beta, (a, b)),
+        (largest_normal, (a / 90.0, b / 90.0)),
+        (largest_t, (a / 90.0, b / 90.0, np.maximum(a, 1.0))),
+    ]:
+        many = law(*params, on)
+        rows = [[law(*(p[i, j] for p in params), on[i, j]) for j in range(5)] for i in range(6)]
+        np.testing.assert_array_equal(many, rows)
+
+
+def test_parameters_that_no_draw_has_are_refused() -> None:
+    """NaN, a spread of 0, fewer than a tenth degree of freedom, nobody to draw."""
+    with pytest.raises(ValueError, match="sd must be finite and above 0, got 0"):
+        largest_normal([0.0, 1.0], [1.0, 0.0])
+    with pytest.raises(ValueError, match="mean must be finite, got nan"):
+        largest_t([0.0, np.nan], [1.0, 1.0], 5.0)
+    with pytest.raises(ValueError, match=r"df must be at least 0.1, got 0.01"):
+        largest_t([0.0, 0.5], [1.0, 1.0], 0.01)
+    with pytest.raises(ValueError, match="one draw at least must take part"):
+        largest_beta([1.0, 1.0], [1.0, 1.0], [False, False])
+    assert largest_normal([0.0, np.nan], [1.0, np.nan], [True, False]).tolist() == [1.0, 0.0]
+
+
+# propensities of a learner
+
+
+def test_epsilon_greedy_by_head() -> None:
+    """With epsilon 0.3 and three arms the best has 0.7 + 0.1; of two available ones 0.7 + 0.15."""
+    bandit = Bandit("epsilon_greedy", epsilon=0.3)
+    state = init(3, bandit=bandit)
+    for arm, reward in [(0, 0.2), (1, 0.9), (2, 0.9)]:
+        state = update(state, arm, reward, bandit)
+    assert propensities(state, bandit).tolist() == pytest.approx([0.1, 0.8, 0.1])
+    tied = propensities(state, bandit._replace(ties="random")).tolist()
+    assert tied == pytest.approx([0.1, 0.45, 0.45])
+    assert propensities(state, bandit, mask=[True, False, True]).tolist() == pytest.approx([0.15, 0.0, 0.85])
+
+
+def test_upper_bounds_are_certain_but_for_ties_and_the_floor() -> None:
+    """Arms not pulled yet tie: the lowest, or all of them; a floor of 0.1 leaves 0.8 to the best of three."""
+    for policy in ("ucb1", "kl_ucb"):
+        bandit = Bandit(policy)
+        empty = init(3, bandit=bandit)
+        assert propensities(empty, bandit).tolist() == [1.0, 0.0, 0.0]
+        assert propensities(empty, bandit, mask=[False, True, True]).tolist() == [0.0, 1.0, 0.0]
+        split = propensities(empty, bandit._replace(ties="random"), mask=[False, True, True])
+        assert split.tolist() == [0.0, 0.5, 0.5]
+        floored = propensities(empty, bandit._replace(floor=0.1))
+        assert floored.tolist() == pytest.approx([0.8, 0.1, 0.1])
+
+
+def test_thompson_by_head() -> None:
+    """Beta(2, 1) against Beta(1, 1): 2/3; with a floor of 0.1, 0.1 + 0.8 · 2/3; alone, 1."""
+    bandit = Bandit("thompson_beta")
+    state = update(init(3), 0, 0.9, bandit)
+    two = [True, True, False]
+    assert propensities(state, bandit, mask=two).tolist() == pytest.approx([2 / 3, 1 / 3, 0.0])
+    floored = propensities(state, bandit._replace(floor=0.1), mask=two)
+    assert floored.tolist() == pytest.approx([0.1 + 0.8 * 2 / 3, 0.1 + 0.8 / 3, 0.0])
+    assert propensities(state, bandit, mask=[False, False, True]).tolist() == [0.0, 0.0, 1.0]
+
+
+def test_linear_thompson_without_a_context_to_speak_of_ties() -> None:
+    """A context of zeros predicts 0 for every arm with certainty; no draw decides, the tie rule does."""
+    bandit = Bandit("lin_thompson")
+    state = init(3, bandit=bandit, n_features=2)
+    zeros = np.zeros(2)
+    assert propensities(state, bandit, context=zeros, mask=[False, True, True]).tolist() == [0.0, 1.0, 0.0]
+    assert propensities(state, bandit._replace(ties="random"), context=zeros).tolist() == pytest.approx([1 / 3] * 3)
+    without = bandit._replace(exploration=0.0)
+    assert propensities(state, without, context=np.ones(2)).tolist() == [1.0, 0.0, 0.0]
+
+
+SETTINGS = [
+    Bandit(policy, floor=floor, ties=ties, exploration=exploration)
+    for policy in POLICIES
+    for floor, ties, exploration in [(0.0, "lowest", 1.0), (0.05, "random", 1.5)]
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("bandit", SETTINGS, ids=lambda bandit: f"{bandit.policy}-{bandit.ties}")
+@pytest.mark.parametrize("rounds", [0, 7, 40])
+def test_choices_are_as_frequent_as_stated(bandit: Bandit, rounds: int) -> None:
+    """400,000 choices of one state under a mask: a chi-square that a true propensity fails once in a million."""
+    from scipy.special import chdtrc
+
+    n = 400_000
+    state, x = seen(bandit, rounds, rounds)
+    mask = np.array([True, True, False, True])
+    p = propensities(state, bandit, mask=mask, context=x)
+    many = State(*(np.broadcast_to(field, (n, *field.shape)) for field in state))
+    _, choice = choose(many, bandit, np.random.default_rng(rounds), mask=mask, context=x)
+    count = np.bincount(choice.arm, minlength=4)
+    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (p[~mask] == 0.0).all()
+    assert (count[p == 0.0] == 0).all()
+    some = p > 0.0
+    chi2 = float(((count[some] - n * p[some]) ** 2 / (n * p[some])).sum())
+    assert some.sum() == 1 or chdtrc(int(some.sum()) - 1, chi2) > 1e-6
+
+
+@LAWFUL
+@given(
+    bandit=st.sampled_from(SETTINGS),
+    rounds=st.integers(0, 12),
+    mask=st.lists(st.booleans(), min_size=4, max_size=4).filter(any),
+)
+def test_no_mass_on_a_masked_arm(bandit: Bandit, rounds: int, mask: list[bool]) -> None:
+    """Propensities sum to 1, respect the floor, are 0 where masked, and leave the state as it was."""
+    state, x = seen(bandit, rounds, 3)
+    copies = [np.array(field) for field in state]
+    p = propensities(state, bandit, mask=mask, context=x)
+    on = np.array(mask)
+    assert p.sum() == pytest.approx(1.0, abs=1e-12)
+    assert (p[~on] == 0.0).all()
+    assert (p[on] >= bandit.floor).all()
+    for field, copy in zip(state, copies, strict=True):
+        np.testing.assert_array_equal(field, copy)
+    for uniform in (0.0, 0.37, np.nextafter(1.0, 0.0)):
+        assert on[sample(p, uniform)]
+
+
+def test_replications_are_rows() -> None:
+    """States [R] with masks [R, A] give in row r what state r alone gives."""
+    bandit = Bandit("thompson_nig", floor=0.02)
+    rng = np.random.default_rng(4)
+    state = init(4, bandit=bandit, batch=(5,))
+    for _ in range(6):
+        state, choice = choose(state, bandit, rng)
+        state = update(state, choice.arm, rng.random(5), bandit)
+    mask = np.array([[True, True, True, row % 2 == 0] for row in range(5)])
+    many = propensities(state, bandit, mask=mask)
+    for row in range(5):
+        alone = propensities(State(*(field[row] for field in state)), bandit, mask=mask[row])
+        np.testing.assert_array_equal(many[row], alone)
+
+
+def test_what_cannot_be_is_refused() -> None:
+    """An all-false mask, too high a floor, a linear policy without features."""
+    with pytest.raises(ValueError, match="mask must leave an arm"):
+        propensities(init(2), Bandit(), mask=[False, False])
+    with pytest.raises(ValueError, match=r"floor times 2 arms may not pass 1, got 0.6; at most 0.5 fits"):
+        propensities(init(2), Bandit(floor=0.6))
+    with pytest.raises(ValueError, match="lin_ucb needs a state with features"):
+        propensities(init(2), Bandit("lin_ucb"))
+
+
+@pytest.mark.slow
+def test_four_arms_take_two_milliseconds() -> None:
+    """One call for one request, of every Thompson policy, the best of 200, in time of this thread."""
+    for policy in ("thompson_beta", "thompson_nig", "lin_thompson"):
+        bandit = Bandit(policy)
+        state, x = seen(bandit, 60, 0)
+        took = []
+        for _ in range(200):
+            start = time.thread_time()
+            propensities(state, bandit, context=x)
+            took.append(time.thread_time() - start)
+        assert min(took) < 2e-3
+
+
+# sampling
+
+
+def test_sampling_by_head() -> None:
+    """Upper ends belong to the next arm; the last positive arm takes what rounding leaves."""
+    assert sample([0.25, 0.0, 0.75], [0.0, 0.2499, 0.25, 0.9999]).tolist() == [0, 0, 2, 2]
+    assert int(sample([0.0, 1.0, 0.0], 0.0)) == 1
+    assert int(sample([0.0, 1.0, 0.0], np.nextafter(1.0, 0.0))) == 1
+    assert sample([[0.5, 0.5], [0.0, 1.0]], [0.4, 0.4]).tolist() == [0, 1]
+
+
+@LAWFUL
+@given(
+    parts=st.lists(st.sampled_from([0.0, 0.1, 1 / 3, 0.7, 5e-324]), min_size=1, max_size=7).filter(
+        lambda p: sum(p) > 0.01
+    )
+)
+def test_a_masked_arm_is_never_sampled(parts: list[float]) -> None:
+    """Not at 0, not just below 1, and not anywhere between, however the sum rounds."""
+    p = np.array(parts) / np.sum(parts)
+    uniforms = np.concatenate([[0.0, 5e-324, np.nextafter(1.0, 0.0)], np.linspace(0.0, 1.0, 200)[:-1]])
+    for cut in np.cumsum(p):
+        near = [np.nextafter(cut, 0.0), cut, np.nextafter(cut, 2.0)]
+        uniforms = np.concatenate([uniforms, [u for u in near if 0.0 <= u < 1.0]])
+    assert (p[sample(np.broadcast_to(p, (len(uniforms), len(p))), uniforms)] > 0.0).all()
+
+
+def test_even_uniforms_give_the_shares() -> None:
+    """A grid of 1,000 uniforms falls on the arms as their propensities say."""
+    p = np.array([0.125, 0.0, 0.625, 0.25])
+    grid = (np.arange(1000) + 0.5) / 1000
+    assert np.bincount(sample(p, grid), minlength=4).tolist() == [125, 0, 625, 250]
+
+
+def test_sampling_refuses_what_is_no_distribution() -> None:
+    """Negative or NaN propensities, a sum that is not 1, a uniform of 1."""
+    with pytest.raises(ValueError, match=r"propensity must be at least 0, got -0.5"):
+        sample([-0.5, 1.5], 0.1)
+    with pytest.raises(ValueError, match="propensity must be at least 0, got nan"):
+        sample([np.nan, 1.0], 0.1)
+    with pytest.raises(ValueError, match=r"sum to 1, got 0.9; divide"):
+        sample([0.4, 0.5], 0.1)
+    with pytest.raises(ValueError, match=r"uniform must be in \[0, 1\), got 1"):
+        sample([0.4, 0.6], 1.0)

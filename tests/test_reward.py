@@ -1,0 +1,275 @@
+"""The reward of a retrieval strategy: by head, by law, and re-scored from a log."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import kendalltau
+
+from raglab.reward import (
+    COMPONENTS,
+    OPTIONAL,
+    Bounds,
+    Clamped,
+    RewardWeights,
+    bounds,
+    clamped,
+    consistency_of,
+    diversity_of,
+    margin_of,
+    raw,
+    reward,
+)
+
+NAN = float("nan")
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=80)
+ROW = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+SHARE = st.sampled_from([0.0, 0.25, 0.5, 1.0])
+WEIGHT = st.sampled_from([0.0, 0.1, 0.25, 1.0])
+ROWS = st.fixed_dictionaries(
+    {
+        **dict.fromkeys(COMPONENTS, SHARE),
+        "latency_ratio": st.sampled_from([0.0, 0.25, 1.0, 3.0]),
+        **{name: st.one_of(SHARE, st.just(NAN)) for name in OPTIONAL},
+    }
+)
+WEIGHTS = st.builds(
+    RewardWeights, *[WEIGHT] * 5, st.sampled_from([0.5, 2.0]), st.sampled_from([0.5, 1.0]), *[WEIGHT] * 3
+)
+SOME = WEIGHTS.filter(lambda w: w.margin + w.diversity + w.latency + w.cache + w.consistency > 0.0)
+WEIGHT_OF = {"latency_ratio": "latency", "cache_hit": "cache"}
+
+
+# the arithmetic of rule S4.4
+
+
+def test_the_worked_example() -> None:
+    """Raw 0.4·0.5 + 0.1·0.2 − 0.2·2·0.25 + 0.2·1 = 0.32, between −0.4 and 0.8: the reward is 0.72 / 1.2 = 0.6."""
+    assert raw(ROW) == pytest.approx(0.32, abs=1e-15)
+    assert bounds() == pytest.approx(Bounds(-0.4, 0.8), abs=1e-15)
+    assert reward(ROW) == pytest.approx(0.6, abs=1e-15)
+    assert isinstance(reward(ROW), float)
+
+
+def test_the_ends() -> None:
+    """The best answer from the cache at no latency is 1, one that used its whole budget for nothing 0, exactly."""
+    best = dict.fromkeys(COMPONENTS, 1.0) | {"latency_ratio": 0.0}
+    worst = dict.fromkeys(COMPONENTS, 0.0) | {"latency_ratio": 1.0}
+    assert reward(best) == 1.0
+    assert reward(worst) == 0.0
+    assert raw(worst) == bounds().lo
+    assert raw(best) == bounds().hi
+
+
+def test_a_cache_hit_earns_delta_and_latency_costs_lambda() -> None:
+    """A hit adds cache · delta to raw; one budget of latency takes latency · lambda."""
+    weights = RewardWeights(delta=0.5, lambda_=3.0)
+    assert raw(ROW | {"cache_hit": 1.0}, weights) - raw(ROW, weights) == pytest.approx(0.05)
+    assert raw(ROW, weights) - raw(ROW | {"latency_ratio": 1.25}, weights) == pytest.approx(0.6)
+    assert bounds(weights) == pytest.approx(Bounds(-0.6, 0.75))
+
+
+def test_over_budget_hurts_more_until_the_clamp_binds() -> None:
+    """Of four answers, the last two lie below lo: half the rows are clamped, and none above."""
+    late = ROW | {"margin": 0.0, "diversity": 0.0, "consistency": 0.0, "latency_ratio": np.array([0.5, 1.0, 1.5, 9.0])}
+    assert np.asarray(reward(late)).tolist() == pytest.approx([1 / 6, 0.0, 0.0, 0.0])
+    assert clamped(late) == Clamped(low=0.5, high=0.0, n=4)
+    assert np.isnan(clamped({name: [NAN] for name in COMPONENTS}).low)
+    assert clamped({name: [NAN, 0.0] for name in COMPONENTS}).n == 1
+
+
+# what is missing
+
+
+@pytest.mark.parametrize("name", COMPONENTS)
+def test_a_missing_component_is_not_zero(name: str) -> None:
+    """Its row has no reward; the others keep theirs."""
+    table = {key: np.array([value, value]) for key, value in ROW.items()}
+    table[name][0] = NAN
+    got = np.asarray(reward(table))
+    assert np.isnan(got[0])
+    assert got[1] == reward(ROW)
+
+
+def test_a_thumb_that_has_not_come_leaves_its_weight_out() -> None:
+    """Up adds 0.3 to raw and to hi, down to hi alone; none leaves the reward as it is without the weight."""
+    weights = RewardWeights(thumbs=0.3)
+    thumbs = ROW | {"thumbs": np.array([1.0, 0.0, NAN])}
+    assert np.asarray(raw(thumbs, weights)).tolist() == pytest.approx([0.62, 0.32, 0.32])
+    assert np.asarray(bounds(weights, thumbs).hi).tolist() == pytest.approx([1.1, 1.1, 0.8])
+    assert np.asarray(reward(thumbs, weights)).tolist() == pytest.approx([1.02 / 1.5, 0.72 / 1.5, 0.6])
+    assert np.asarray(reward(thumbs, weights))[2] == reward(ROW)
+    assert reward(ROW, weights) == reward(ROW), "an absent column is missing in every row"
+    assert bounds(weights).hi == pytest.approx(1.1)
+
+
+def test_an_optional_component_without_weight_is_not_read() -> None:
+    """Not even a value that would be refused reaches the reward."""
+    assert reward(ROW | {"brevity": 7.0}) == reward(ROW)
+    assert reward(ROW | {"whatever": "text"}) == reward(ROW)
+
+
+def test_a_row_that_nothing_was_measured_of_has_no_reward() -> None:
+    """Where thumbs alone have a weight, rows without one are NaN and the others are the thumb."""
+    thumbs_only = RewardWeights(0.0, 0.0, 0.0, 0.0, 0.0, thumbs=1.0)
+    got = np.asarray(reward(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only))
+    np.testing.assert_array_equal(got, [1.0, NAN, 0.0])
+    assert clamped(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only).n == 2
+
+
+# what is refused
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"margin": 1.5}, r"margin must be in \[0, 1\], got 1.5"),
+        ({"diversity": -0.1}, r"diversity must be in \[0, 1\], got -0.1"),
+        ({"latency_ratio": -1.0}, "latency_ratio must be at least 0"),
+        ({"latency_ratio": float("inf")}, "latency_ratio must be at least 0"),
+        ({"cache_hit": 2.0}, "cache_hit must be"),
+        ({"consistency": np.array([0.5, 1.01])}, "consistency must be.*got 1.01"),
+    ],
+)
+def test_a_component_outside_its_range_is_refused(change: dict[str, Any], said: str) -> None:
+    """The message names the component and the value."""
+    with pytest.raises(ValueError, match=said):
+        reward(ROW | change)
+
+
+def test_an_absent_component_is_named() -> None:
+    """With what is there instead."""
+    with pytest.raises(ValueError, match="cache_hit, consistency missing, got margin, diversity, latency_ratio"):
+        reward({name: ROW[name] for name in COMPONENTS[:3]})
+
+
+@pytest.mark.parametrize("value", [-0.1, NAN, float("inf")])
+@pytest.mark.parametrize("name", RewardWeights._fields)
+def test_a_weight_that_is_negative_or_nan_is_refused(name: str, value: float) -> None:
+    """Every weight, lambda and delta."""
+    with pytest.raises(ValueError, match=f"weight {name} must be at least 0"):
+        reward(ROW, RewardWeights(**{name: value}))
+
+
+def test_weights_that_are_all_zero_are_refused() -> None:
+    """There is nothing to normalise by; a latency that costs nothing does not count."""
+    with pytest.raises(ValueError, match="one weight at least must be positive"):
+        reward(ROW, RewardWeights(0.0, 0.0, 0.2, 0.0, 0.0, lambda_=0.0))
+    with pytest.raises(ValueError, match="brevity must be"):
+        reward(ROW | {"brevity": 2.0}, RewardWeights(brevity=0.1))
+
+
+# laws
+
+
+@LAWFUL
+@given(row=ROWS, weights=SOME, name=st.sampled_from([*COMPONENTS, *OPTIONAL]), more=st.sampled_from([0.25, 0.5, 1.0]))
+def test_the_reward_is_monotone(row: dict[str, float], weights: RewardWeights, name: str, more: float) -> None:
+    """It stays in [0, 1]; more of a component never lowers it, more latency never raises it."""
+    before = reward(row, weights)
+    raised = row | {name: row[name] + more if name == "latency_ratio" else min(1.0, row[name] + more)}
+    assert 0.0 <= before <= 1.0
+    if np.isnan(row[name]):
+        return
+    after = reward(raised, weights)
+    assert after <= before if name == "latency_ratio" else after >= before
+    within = 0.0 < before < 1.0 and raised[name] != row[name]
+    if within and getattr(weights, WEIGHT_OF.get(name, name)) > 0.0:
+        assert after != before, "inside the clamp every weighted component counts"
+
+
+@LAWFUL
+@given(row=ROWS, weights=SOME, times=st.sampled_from([0.125, 0.5, 4.0, 1024.0]))
+def test_scaling_the_weights_changes_nothing(row: dict[str, float], weights: RewardWeights, times: float) -> None:
+    """Powers of two not by a bit; lambda and delta are no weights."""
+    scaled = RewardWeights(
+        *(value if name in {"lambda_", "delta"} else value * times for name, value in weights._asdict().items())
+    )
+    assert reward(row, scaled) == reward(row, weights)
+    thrice = scaled._replace(**{n: 3.0 * getattr(scaled, n) for n in scaled._fields if n not in {"lambda_", "delta"}})
+    assert reward(row, thrice) == pytest.approx(reward(row, weights), abs=1e-12)
+
+
+@LAWFUL
+@given(rows=st.lists(ROWS, min_size=1, max_size=5), weights=st.lists(SOME, min_size=1, max_size=3))
+def test_one_is_a_cell_of_many(rows: list[dict[str, float]], weights: list[RewardWeights]) -> None:
+    """A frame of rows, and weights [P, 1] against them, give the bits of one row under one set of weights."""
+    frame = pd.DataFrame(rows)
+    each = np.array([[reward(row, one) for row in rows] for one in weights])
+    for one, wanted in zip(weights, each, strict=True):
+        np.testing.assert_array_equal(reward(frame, one), wanted)
+    stacked = RewardWeights(*(np.array(column)[:, None] for column in zip(*weights, strict=True)))
+    np.testing.assert_array_equal(reward(frame, stacked), each)
+
+
+def test_a_log_is_scored_anew_exactly() -> None:
+    """Components that went through JSON give the bits that they gave live, under any weights."""
+    rng = np.random.default_rng(5)
+    live = pd.DataFrame({name: rng.random(200) for name in (*COMPONENTS, *OPTIONAL)})
+    live.loc[::3, "thumbs"] = NAN
+    log = pd.DataFrame(json.loads(json.dumps(live.to_dict("list"))))
+    for weights in (RewardWeights(), RewardWeights(0.1, 0.7, 0.3, 0.0, 0.9, lambda_=0.5, thumbs=0.4)):
+        np.testing.assert_array_equal(reward(log, weights), reward(live, weights))
+
+
+# components from arrays, rule S4.3
+
+
+def test_the_margin_of_hits() -> None:
+    """Best minus second in any order; one hit against 0; nothing is 0; a hit without a score is not known."""
+    scores = [[0.3, 0.8, NAN], [0.7, NAN, NAN], [NAN, NAN, NAN], [0.5, 0.5, 0.2]]
+    assert np.asarray(margin_of(scores)).tolist() == [0.5, 0.7, 0.0, 0.0]
+    hits = [[True, True, True], [True, False, False], [False] * 3, [True] * 3]
+    np.testing.assert_array_equal(margin_of(scores, hits), [NAN, 0.7, 0.0, 0.0])
+    assert margin_of([]) == 0.0
+    assert margin_of(np.full((2, 0), NAN)).tolist() == [0.0, 0.0]
+    assert margin_of([0.9, 0.6], [False, True]) == 0.6, "what is no hit does not count"
+    with pytest.raises(ValueError, match=r"s_rerank must be in \[0, 1\], got 7"):
+        margin_of([7.0, 0.5])
+
+
+def test_the_diversity_of_hits() -> None:
+    """Right angles 1, twins 0, opposites clipped at 1, one hit 0; the mean over pairs is that of a plain loop."""
+    x, y = [1.0, 0.0], [0.0, 1.0]
+    assert diversity_of([x, y]) == 1.0
+    assert diversity_of([x, x, x]) == 0.0
+    assert diversity_of([x, [-1.0, 0.0]]) == 1.0
+    assert diversity_of([x]) == diversity_of([x, [NAN, NAN]]) == 0.0
+    assert diversity_of([x, x, y]) == pytest.approx(2 / 3)
+    assert diversity_of([x, x, y], [True, False, True]) == 1.0
+    assert np.isnan(diversity_of([x, [NAN, 0.0]], [True, True]))
+    with pytest.raises(ValueError, match="vectors must have length 1, got 2"):
+        diversity_of([x, [2.0, 0.0]])
+    rng = np.random.default_rng(0)
+    many = rng.normal(size=(6, 4, 8)).astype(np.float32)
+    many /= np.linalg.norm(many, axis=-1, keepdims=True)
+    plain = [1.0 - np.mean([float(one[i] @ one[j]) for i, j in itertools.combinations(range(4), 2)]) for one in many]
+    np.testing.assert_allclose(diversity_of(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
+
+
+def test_the_consistency_of_two_passes() -> None:
+    """Same order 1, reversed 0, one swap of three 2/3, a tie counts half, fewer than two hits as ties do."""
+    assert consistency_of([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
+    assert consistency_of([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
+    assert consistency_of([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)
+    assert consistency_of([0.9, 0.5], [0.4, 0.4]) == 0.5
+    assert consistency_of([0.9, NAN], [0.4, NAN]) == consistency_of([], []) == 0.5
+    np.testing.assert_array_equal(consistency_of([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0])
+    assert consistency_of([0.9, 0.5, 0.1], [0.8, NAN, 0.4], [True, False, True]) == 1.0
+    with pytest.raises(ValueError, match=r"same hits, got shapes \(2,\) and \(3,\)"):
+        consistency_of([0.9, 0.5], [0.4, 0.4, 0.1])
+
+
+def test_consistency_is_kendalls_tau() -> None:
+    """(1 + tau) / 2 where no scores tie."""
+    rng = np.random.default_rng(1)
+    first, second = rng.random((20, 6)), rng.random((20, 6))
+    wanted = [(1.0 + kendalltau(a, b).statistic) / 2.0 for a, b in zip(first, second, strict=True)]
+    np.testing.assert_allclose(consistency_of(first, second), wanted, atol=1e-12)

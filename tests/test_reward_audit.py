@@ -1,0 +1,297 @@
+"""Reward audit: four cases by head, twins in scipy, laws, and the bundled questions."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from raglab._worlds import Table
+from raglab.lab import _audit as audit
+from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
+from raglab.lab.space import always_answer
+from raglab.reward import COMPONENTS, RewardWeights
+from raglab.store.policies import Policy
+from raglab.store.traces import Trace
+
+ROOT = Path(__file__).resolve().parents[1]
+MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
+VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
+SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
+
+
+def world(value: Any, margin: Any, mask: Any = None) -> tuple[Table, pd.DataFrame]:
+    """Table whose only component that differs is the margin."""
+    worth, seen = np.asarray(value, dtype=np.float64), np.asarray(margin, dtype=np.float64)
+    n, n_arms = worth.shape
+    open_ = np.ones(worth.shape, dtype=bool) if mask is None else np.asarray(mask)
+    measured = pd.DataFrame(dict.fromkeys(COMPONENTS, np.zeros(n * n_arms)) | {"margin": seen.ravel()})
+    arms = ("hybrid", "iterative", "graph", "table")[:n_arms]
+    return Table(arms, worth, seen, open_, np.zeros((n, 0)), (), np.ones(worth.shape)), measured
+
+
+def audited(value: Any = VALUE, margin: Any = SEEN, mask: Any = None, **more: Any) -> RewardAudit:
+    """Audit in which the reward is the margin."""
+    return audit_table(*world(value, margin, mask), MARGIN, **({"n_boot": 200} | more))
+
+
+def drawn(n: int = 80, n_arms: int = 3, seed: int = 0) -> tuple[Any, Any, Any]:
+    """Values, margins on a coarse grid so that ties occur, and a mask."""
+    rng = np.random.default_rng(seed)
+    value = (rng.random((n, n_arms)) < 0.5).astype(float)
+    margin = np.clip(np.round(0.3 * value + rng.random((n, n_arms)), 1), 0.0, 1.0)
+    mask = rng.random((n, n_arms)) < 0.7
+    mask[:, 0] = True
+    return value, margin, mask
+
+
+def test_four_cases_by_head() -> None:
+    """Ranks 7, 4, 8, 6 are right, so Spearman is 7 / sqrt(84); Pearson 0.8 / sqrt(1.2); 1 of 2 pairs agrees."""
+    row = audited().correlations.set_index("signal").loc["reward"]
+    assert row["pearson"] == pytest.approx(0.8 / np.sqrt(1.2))
+    assert row["spearman"] == pytest.approx(7 / np.sqrt(84))
+    assert (row["concordance"], row["pairs"], row["cases"], row["n"]) == (0.5, 2, 2, 8)
+    assert np.isnan([row["concordance_low"], row["concordance_high"]]).all()  # two cases say nothing
+
+
+def test_right_answers_by_head() -> None:
+    """The oracle has 3 right, either arm 2, the reward's choice 2: cases 0 and 2; a uniform choice 2."""
+    rows = audited().policies.set_index("policy")
+    assert rows.loc["oracle", ["right", "share", "regret", "behind"]].tolist() == [3.0, 0.75, 0.0, -1.0]
+    assert rows.loc["best fixed arm", ["right", "regret", "behind"]].tolist() == [2.0, 1.0, 0.0]
+    assert rows.loc["greedy by reward", ["right", "regret", "behind"]].tolist() == [2.0, 1.0, 0.0]
+    assert rows.loc["uniform", ["right", "regret"]].tolist() == [2.0, 1.0]
+
+
+def test_a_reward_that_is_the_label_has_no_regret() -> None:
+    """The margin equals the value: all pairs agree, and the notes say better than a coin."""
+    value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
+    found = audited(value, value)
+    row = found.correlations.set_index("signal").loc["reward"]
+    assert (row["pearson"], row["concordance"]) == (pytest.approx(1.0), 1.0)
+    assert row["concordance_low"] == pytest.approx(0.025 ** (1 / 30))  # exact: 30 of 30, and not 1
+    assert found.policies.set_index("policy").loc["greedy by reward", "regret"] == 0.0
+    assert any("better than a coin" in note for note in found.notes)
+
+
+def test_a_reward_that_is_the_opposite_is_said_to_point_away() -> None:
+    """Every pair disagrees: the notes say worse than a coin."""
+    value = np.array([[1.0, 0.0], [0.0, 1.0]] * 15)
+    found = audited(value, 1.0 - value)
+    assert found.correlations.set_index("signal").loc["reward", "concordance"] == 0.0
+    assert any("worse than a coin" in note for note in found.notes)
+
+
+def test_noise_is_no_better_than_a_coin() -> None:
+    """200 cases of chance: the interval of the concordance holds one half, and the notes say so."""
+    rng = np.random.default_rng(1)
+    value = (rng.random((200, 2)) < 0.5).astype(float)
+    found = audited(value, rng.random((200, 2)))
+    row = found.correlations.set_index("signal").loc["reward"]
+    assert row["concordance_low"] < 0.5 < row["concordance_high"]
+    assert any("no better than a coin" in note for note in found.notes)
+
+
+def test_a_constant_component_is_said_and_is_uniform() -> None:
+    """cache_hit is 0 everywhere: no correlation, concordance of ties one half, its policy the uniform one."""
+    found = audited()
+    row = found.correlations.set_index("signal").loc["cache_hit"]
+    assert np.isnan([row["pearson"], row["spearman"], row["pearson_low"]]).all()
+    assert row["concordance"] == 0.5
+    rows = found.policies.set_index("policy")
+    assert rows.loc["greedy by cache_hit", "right"] == rows.loc["uniform", "right"]
+    assert any("cache_hit" in note and "the same in every row" in note for note in found.notes)
+
+
+def test_correlations_equal_scipy_s() -> None:
+    """Pearson and Spearman over the available rows, ties included."""
+    value, margin, mask = drawn()
+    row = audited(value, margin, mask).correlations.set_index("signal").loc["margin"]
+    x, y = margin[mask], value[mask]
+    assert row["pearson"] == pytest.approx(stats.pearsonr(x, y).statistic)
+    assert row["spearman"] == pytest.approx(stats.spearmanr(x, y).statistic)
+
+
+def test_ranks_of_resampled_rows_equal_scipy_s() -> None:
+    """A weighted mid-rank is the rank of the row in the sample that repeats it so often."""
+    rng = np.random.default_rng(2)
+    values, weight = rng.integers(0, 5, 12) / 4.0, rng.integers(0, 4, (6, 12)).astype(float)
+    ranks = audit.weighted_ranks(values, weight)
+    for row, times in zip(ranks, weight.astype(int), strict=True):
+        expected = stats.rankdata(np.repeat(values, times))
+        np.testing.assert_allclose(np.repeat(row, times), expected)
+
+
+def test_resampled_correlations_equal_scipy_s() -> None:
+    """A weighted correlation is the correlation of the sample that repeats each row so often."""
+    rng = np.random.default_rng(3)
+    x, y, weight = rng.random(15), rng.integers(0, 2, 15).astype(float), rng.integers(0, 3, (8, 15)).astype(float)
+    found = audit.weighted_correlation(x, y, weight)
+    for one, times in zip(found, weight.astype(int), strict=True):
+        assert one == pytest.approx(np.corrcoef(np.repeat(x, times), np.repeat(y, times))[0, 1])
+
+
+def test_concordance_equals_a_loop_over_pairs() -> None:
+    """Available pairs of a case that differ in value; ties of the signal count half."""
+    value, margin, mask = drawn(seed=4)
+    agree = n = 0.0
+    for row in range(len(value)):
+        for one, two in combinations(np.flatnonzero(mask[row]), 2):
+            if value[row, one] != value[row, two]:
+                n += 1
+                apart = (margin[row, one] - margin[row, two]) * (value[row, one] - value[row, two])
+                agree += 0.5 if apart == 0.0 else float(apart > 0.0)
+    row = audited(value, margin, mask).correlations.set_index("signal").loc["margin"]
+    assert row["pairs"] == n > 20
+    assert row["concordance"] == pytest.approx(agree / n)
+
+
+def test_masked_arms_are_nothing() -> None:
+    """What stands in a masked cell changes no number."""
+    value, margin, mask = drawn(seed=5)
+    first = audited(value, margin, mask)
+    second = audited(np.where(mask, value, 1.0 - value), np.where(mask, margin, 1.0), mask)
+    pd.testing.assert_frame_equal(first.correlations, second.correlations)
+    pd.testing.assert_frame_equal(first.policies, second.policies)
+    assert first.notes == second.notes
+
+
+def test_the_order_of_cases_changes_no_estimate() -> None:
+    """Shuffled cases give the same estimates; only the resamples differ."""
+    value, margin, mask = drawn(seed=6)
+    order = np.random.default_rng(0).permutation(len(value))
+    one, two = audited(value, margin, mask), audited(value[order], margin[order], mask[order])
+    for name in ("pearson", "spearman", "concordance", "pairs"):
+        np.testing.assert_allclose(one.correlations[name], two.correlations[name], equal_nan=True)
+    np.testing.assert_allclose(one.policies[["right", "regret", "behind"]], two.policies[["right", "regret", "behind"]])
+
+
+def test_arms_of_a_case_stay_together_in_the_bootstrap() -> None:
+    """Every arm twice doubles the rows and adds no case: the intervals of the correlations stay."""
+    value, margin, _ = drawn(60, 2, seed=7)
+    one = audited(value, margin).correlations.set_index("signal").loc["margin"]
+    two = audited(np.tile(value, 2), np.tile(margin, 2)).correlations.set_index("signal").loc["margin"]
+    assert two["n"] == 2 * one["n"]
+    assert two["pearson_low"] == pytest.approx(one["pearson_low"])
+    assert two["pearson_high"] == pytest.approx(one["pearson_high"])
+
+
+def test_the_same_seed_gives_the_same_audit() -> None:
+    """Bit for bit; another seed moves the intervals and no estimate."""
+    value, margin, mask = drawn(seed=8)
+    one, two, other = (audited(value, margin, mask, seed=seed) for seed in (0, 0, 1))
+    pd.testing.assert_frame_equal(one.correlations, two.correlations)
+    pd.testing.assert_frame_equal(one.policies, two.policies)
+    assert one.correlations["pearson"].equals(other.correlations["pearson"])
+    assert not one.correlations["pearson_low"].equals(other.correlations["pearson_low"])
+
+
+def test_policies_are_paired() -> None:
+    """Two arms that differ in one case of 100: the interval of the difference knows that, the shares do not."""
+    value = np.tile(np.random.default_rng(9).integers(0, 2, (100, 1)), (1, 2)).astype(float)
+    value[0] = [1.0, 0.0]
+    margin = np.tile([0.0, 1.0], (100, 1))  # leads to the second arm
+    row = audited(value, margin, n_boot=1000).policies.set_index("policy").loc["greedy by reward"]
+    assert row["regret"] == 1.0
+    assert 0.0 <= row["regret_low"] <= row["regret_high"] <= 4.0
+    assert row["share_high"] - row["share_low"] > 0.15
+
+
+def test_no_difference_seen_is_no_proof() -> None:
+    """Another arm that is right in the same 20 cases: up to 3.4 of them could differ, by the exact binomial."""
+    value = np.ones((20, 2))
+    rows = audited(value, np.tile([0.0, 1.0], (20, 1))).policies.set_index("policy")
+    assert rows.loc["greedy by reward", "regret_high"] == pytest.approx(20 * (1 - 0.025 ** (1 / 20)))
+    assert rows.loc["oracle", "regret_high"] == 0.0
+    assert rows.loc["best fixed arm", ["behind_low", "behind_high"]].tolist() == [0.0, 0.0]
+
+
+def test_missing_rewards_are_left_out_and_said() -> None:
+    """A case whose arms have no margin counts in no correlation and in no pair; its choice is uniform."""
+    margin = SEEN.copy()
+    margin[0] = np.nan
+    found = audited(VALUE, margin)
+    row = found.correlations.set_index("signal").loc["reward"]
+    assert (row["n"], row["pairs"]) == (6, 1)
+    assert found.policies.set_index("policy").loc["greedy by reward", "right"] == 1.5
+    assert any("2 of 8 rows have no reward" in note for note in found.notes)
+
+
+def test_without_an_arm_that_is_always_there_no_arm_is_fixed() -> None:
+    """Two arms that take turns: no fixed arm, nothing behind it, and the notes say so."""
+    found = audited(VALUE, SEEN, np.array([[True, False], [False, True]] * 2))
+    assert "best fixed arm" not in found.policies["policy"].tolist()
+    assert found.policies["behind"].isna().all()
+    assert found.notes[0].startswith("No arm is available in every case")
+
+
+def test_finer_values_than_right_and_wrong() -> None:
+    """With values such as nDCG the oracle is their maximum, and pairs are those that differ at all."""
+    value = np.array([[0.5, 0.4], [0.2, 0.9], [1.0, 1.0], [0.0, 0.3]])
+    found = audited(value, SEEN)
+    assert found.policies.set_index("policy").loc["oracle", "right"] == pytest.approx(2.7)
+    row = found.correlations.set_index("signal").loc["reward"]
+    assert (row["pairs"], row["concordance"]) == (3, pytest.approx(2 / 3))
+
+
+def test_an_optional_component_is_a_signal_where_it_has_a_weight() -> None:
+    """Thumbs with weight 0 are no row of the table; with a weight they are."""
+    table, measured = world(VALUE, SEEN)
+    measured["thumbs"] = np.tile([1.0, 0.0], 4)
+    one = audit_table(table, measured, MARGIN, n_boot=20).correlations["signal"].tolist()
+    two = audit_table(table, measured, MARGIN._replace(thumbs=1.0), n_boot=20).correlations
+    assert "thumbs" not in one
+    assert two.set_index("signal").loc["thumbs", "concordance"] == 0.5
+
+
+def test_the_clamp_counts_available_rows_only() -> None:
+    """Latencies of five budgets in masked cells bind nothing."""
+    table, measured = world(VALUE, SEEN, np.array([[True, False]] * 4))
+    measured["latency_ratio"] = np.tile([0.1, 5.0], 4)
+    found = audit_table(table, measured, RewardWeights(), n_boot=20)
+    assert found.clamped == (0.0, 0.0, 4)
+    open_ = table._replace(mask=np.ones((4, 2), dtype=bool))
+    assert audit_table(open_, measured, RewardWeights(), n_boot=20).clamped == (0.5, 0.0, 8)
+
+
+@pytest.mark.parametrize(("level", "n_boot"), [(1.0, 10), (0.0, 10), (0.95, 0)])
+def test_settings_out_of_range_are_refused(level: float, n_boot: int) -> None:
+    """The message states the rule and what came."""
+    with pytest.raises(ValueError, match=r"level must be in \(0, 1\) and n_boot at least 1, got"):
+        audited(level=level, n_boot=n_boot)
+
+
+@pytest.mark.slow
+def test_intervals_hold_what_they_say() -> None:
+    """Of 150 worlds whose truth is known, the 95 % interval of the concordance holds it in 88 to 99 %."""
+    held = []
+    for seed in range(150):
+        rng = np.random.default_rng(seed)
+        value = (rng.random((120, 3)) < 0.5).astype(float)
+        margin = rng.random((120, 3)) + 0.25 * value
+        row = audited(value, margin / 1.25, n_boot=300, seed=seed).correlations.set_index("signal").loc["margin"]
+        truth = 1.0 - 0.75**2 / 2.0  # of two uniforms, one of them 0.25 ahead
+        held.append(row["concordance_low"] <= truth <= row["concordance_high"])
+    assert 0.88 <= np.mean(held) <= 0.99
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (ROOT / "out" / "arms.parquet").is_file(), reason="experiments/arms.py makes the trace")
+def test_the_bundled_questions_end_to_end() -> None:
+    """Every arm of 370 questions: the router is a baseline, and the notes have the numbers of the tables."""
+    trace = Trace.load(ROOT / "out" / "arms.parquet")
+    if trace.vectors is None:
+        pytest.skip("the trace was built without vectors")
+    policy = always_answer(Policy.load(ROOT / "datasets" / "broker" / "policy.yaml"))
+    found = audit_rewards(trace, policy)
+    rows = found.policies.set_index("policy")
+    assert (rows["regret"] >= 0.0).all()
+    assert rows.loc["oracle", "right"] >= rows.loc["router", "right"]
+    assert f"right {rows.loc['oracle', 'right']:.4g} of {len(trace)} times" in found.notes[0]
+    again = audit_rewards(trace, policy)
+    pd.testing.assert_frame_equal(found.correlations, again.correlations)

@@ -1,0 +1,233 @@
+"""Learners through time: worlds, delays, baselines, common chance, the same bits for any number of processes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from raglab import _feed
+from raglab._feed import feed
+from raglab._learner import LINEAR, POLICIES
+from raglab._worlds import Bernoulli, Table, check_world
+from raglab.bandit import Bandit, choose, init, simulate, update
+from raglab.replay import Run, run
+
+BAD, GOOD = Bernoulli(np.array([0.5, 0.6])), Bernoulli(np.array([0.2, 0.9]))
+
+
+def table(n: int = 8, seed: int = 0, *, masked: bool = True) -> Table:
+    """Cases of three arms with features, values and rewards on a coarse grid."""
+    rng = np.random.default_rng(seed)
+    mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
+    mask[np.arange(n), rng.integers(3, size=n)] = True
+    value, reward = rng.integers(2, size=(n, 3)) * 1.0, rng.integers(5, size=(n, 3)) / 4.0
+    features = np.column_stack([np.ones(n), rng.integers(5, size=n) / 4.0])
+    return Table(("a", "b", "c"), value, reward, mask, features, ("one", "x"), np.full((n, 3), np.nan))
+
+
+def same(one: Run, other: Run) -> None:
+    """Every field has the same bits."""
+    for name, left, right in zip(Run._fields, one, other, strict=True):
+        np.testing.assert_array_equal(left, right, err_msg=name)
+
+
+def everything(world: Bernoulli | Table) -> list[Any]:
+    """Learners that forget, hold a floor, or break ties at random, for a world."""
+    others: list[dict[str, Any]] = [{}, {"discount": 0.9}, {"window": 4}, {"floor": 0.2, "ties": "random"}]
+    policies = POLICIES if isinstance(world, Table) else [name for name in POLICIES if name not in LINEAR]
+    return [Bandit(policy)._replace(**change) for policy in policies for change in others]
+
+
+@pytest.mark.parametrize("late", [{}, {"delay": 3}, {"delay": (0, 4), "missing": 0.3}], ids=["now", "3", "late"])
+def test_no_learner_takes_an_arm_that_is_not_available(late: dict[str, Any]) -> None:
+    """Whatever its settings and however late its rewards; and its regret is never negative."""
+    world = table()
+    for bandit in everything(world):
+        done = run(bandit, world, rounds=12, replications=5, seed=1, **late)
+        assert done.case is not None
+        assert world.mask[done.case, done.arm].all(), bandit
+        best = np.where(world.mask, world.value, -1.0).max(axis=1)
+        gap = best[done.case] - world.value[done.case, done.arm]
+        np.testing.assert_array_equal(done.regret, np.cumsum(gap, axis=1))
+        np.testing.assert_array_equal(done.value, np.cumsum(world.value[done.case, done.arm], axis=1))
+        np.testing.assert_array_equal(done.pulls, [np.bincount(row, minlength=3) for row in done.arm])
+        assert (np.diff(done.regret, axis=1) >= 0.0).all()
+
+
+def test_a_run_is_choose_and_update_in_turn() -> None:
+    """One replication by hand, with a delay of two rounds and rewards that never arrive, of every policy."""
+    world = check_world(table(), 15)
+    reward = world.reward.copy()  # type: ignore[union-attr] # a table
+    reward[0] = np.nan
+    world = world._replace(reward=reward)  # type: ignore[call-arg] # a table
+    assert isinstance(world, Table)
+    for bandit in everything(world):
+        done = run(bandit, world, rounds=15, replications=1, seed=6, delay=2)
+        assert done.case is not None
+        case, arms = done.case[0], []
+        rng = _feed.stream(6, 0, _feed.POLICY)
+        state = init(3, bandit=bandit, n_features=2, batch=(1,))
+        for t in range(15):
+            state, choice = choose(state, bandit, rng, mask=world.mask[case[t]], context=world.features[case[t]])
+            arms.append(int(choice.arm[0]))
+            if t >= 2 and not np.isnan(world.reward[case[t - 2], arms[t - 2]]):
+                paid, x = world.reward[case[t - 2], arms[t - 2]], world.features[case[t - 2]]
+                state = update(state, arms[t - 2], paid, bandit, context=x, age=2)
+        assert done.arm[0].tolist() == arms, bandit
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [BAD, table()], ids=["means", "table"])
+@pytest.mark.parametrize("late", [{}, {"delay": (0, 3), "missing": 0.2}], ids=["now", "late"])
+def test_the_number_of_processes_changes_no_bit(world: Bernoulli | Table, late: dict[str, Any]) -> None:
+    """One and two processes, three blocks, a learner and a policy that stays."""
+    for policy in (Bandit("thompson_beta"), "fixed"):
+        given = policy if policy != "fixed" else uniform(world)
+        one, two = (
+            run(given, world, rounds=6, replications=401, seed=3, n_jobs=jobs, **late)  # type: ignore[arg-type] # see above
+            for jobs in (1, 2)
+        )
+        same(one, two)
+
+
+def uniform(world: Bernoulli | Table) -> Any:
+    """Uniform probabilities over the available arms."""
+    if isinstance(world, Bernoulli):
+        return np.full(world.n_arms, 1.0 / world.n_arms)
+    return world.mask / world.mask.sum(axis=1, keepdims=True)
+
+
+def test_more_replications_begin_as_fewer() -> None:
+    """Whole blocks are the same, whatever follows."""
+    few, many = (run(Bandit("ucb1"), table(), rounds=5, replications=n) for n in (_feed.BLOCK, _feed.BLOCK + 7))
+    np.testing.assert_array_equal(few.arm, many.arm[: _feed.BLOCK])
+
+
+def test_two_policies_meet_the_same_cases() -> None:
+    """Also a learner and one that stays; with delays, the chance of the world is the same too."""
+    world = table(masked=False)
+    one, two, three = (
+        run(policy, world, rounds=9, replications=4, seed=5, delay=(0, 2), missing=0.5)
+        for policy in (Bandit("ucb1"), Bandit("lin_thompson"), [0.5, 0.25, 0.25])
+    )
+    np.testing.assert_array_equal(one.case, two.case)
+    np.testing.assert_array_equal(one.case, three.case)
+    met = [feed(world, 9, 4, seed, 0, delay=(0, 2), missing=0.5) for seed in (5, 5, 6)]
+    for name in ("case", "delay", "lost"):
+        first, again, other = (getattr(each, name) for each in met)
+        np.testing.assert_array_equal(first, again)
+        assert (first != other).any()
+
+
+def test_common_chance_makes_pairs_worth_more() -> None:
+    """Two policies that stay, pair by pair: the difference of their values varies less than with two seeds."""
+    world = table(n=40, masked=False)
+    one, other = ([0.8, 0.1, 0.1], [0.7, 0.2, 0.1])
+    base, paired, apart = (
+        run(policy, world, rounds=30, replications=200, seed=seed).value[:, -1]
+        for policy, seed in ((one, 0), (other, 0), (other, 1))
+    )
+    assert (base - paired).var() < 0.5 * (base - apart).var()
+
+
+def test_a_policy_that_stays_by_hand() -> None:
+    """All on arm 1 of two: each round loses 0.5, and earns 0.25 of the mean 0.75."""
+    done = run([0.0, 1.0], Bernoulli(np.array([0.75, 0.25])), rounds=3, replications=2)
+    assert done.regret.tolist() == [[0.5, 1.0, 1.5]] * 2
+    assert done.value.tolist() == [[0.25, 0.5, 0.75]] * 2
+    assert done.pulls.tolist() == [[0, 3]] * 2
+    assert done.case is None
+
+
+def test_a_policy_that_stays_keeps_its_shares() -> None:
+    """40,000 choices of (0.2, 0.5, 0, 0.3) within four standard errors, and none of the arm without probability."""
+    share = np.array([0.2, 0.5, 0.0, 0.3])
+    got = run(share, Bernoulli(np.full(4, 0.5)), rounds=200, replications=200).pulls.sum(axis=0) / 40000
+    assert (np.abs(got - share) <= 4.0 * np.sqrt(share * (1.0 - share) / 40000)).all()
+
+
+def test_a_row_a_case_routes() -> None:
+    """A router's probabilities are read at the row of the case; where they are one-hot, the arm is theirs."""
+    world = table(masked=False)
+    arms = np.arange(8) % 3
+    done = run(np.eye(3)[arms], world, rounds=10, replications=3)
+    assert done.case is not None
+    np.testing.assert_array_equal(done.arm, arms[done.case])
+
+
+def test_means_may_drift() -> None:
+    """The best arm changes after round 3: regret against the best of the round."""
+    means = np.repeat([[0.75, 0.25], [0.25, 0.75]], 3, axis=0)
+    done = run([1.0, 0.0], Bernoulli(means), rounds=6, replications=1)
+    assert done.regret.tolist() == [[0.0, 0.0, 0.0, 0.5, 1.0, 1.5]]
+    assert done.value.tolist() == [[0.75, 1.5, 2.25, 2.5, 2.75, 3.0]]
+
+
+def test_forgetting_pays_where_means_drift() -> None:
+    """Thompson sampling with a discount or a window follows a change that the plain one is slow to see."""
+    means = np.repeat([[0.9, 0.1], [0.1, 0.9]], 300, axis=0)
+    plain, forgetting, window = (
+        run(bandit, Bernoulli(means), rounds=600, replications=20).regret[:, -1].mean()
+        for bandit in (Bandit(), Bandit(discount=0.95), Bandit(window=60))
+    )
+    assert max(forgetting, window) < 0.9 * plain
+
+
+def test_late_rewards_cost_regret() -> None:
+    """Thompson sampling with rewards 50 rounds late, half of them lost, learns, but later."""
+    now, late = (
+        run(Bandit(), GOOD, rounds=200, replications=20, **options).regret[:, -1].mean()
+        for options in ({}, {"delay": (40, 60), "missing": 0.5})  # type: ignore[dict-item] # options of run
+    )
+    assert now < late < 0.5 * 200 * 0.7
+
+
+def test_contexts_pay_where_the_best_arm_hangs_on_them() -> None:
+    """LinUCB finds the arm of each case; UCB1 cannot."""
+    side = np.arange(10) % 2
+    value = np.eye(2)[side]
+    world = Table(("a", "b"), value, value, np.ones((10, 2), np.bool_), np.eye(2)[side], ("l", "r"), value * np.nan)
+    blind, seeing, drawing = (
+        run(Bandit(policy, exploration=0.5), world, rounds=200, replications=10).regret[:, -1].mean()
+        for policy in ("ucb1", "lin_ucb", "lin_thompson")
+    )
+    assert max(seeing, drawing) < 0.2 * blind
+
+
+def test_simulate_is_run_on_bernoulli_arms() -> None:
+    """The same regret and pulls, in two blocks."""
+    done = run(Bandit("thompson_beta"), BAD, rounds=7, replications=201, seed=9)
+    short = simulate("thompson_beta", [0.5, 0.6], rounds=7, replications=201, seed=9)
+    np.testing.assert_array_equal(short.regret, done.regret)
+    np.testing.assert_array_equal(short.pulls, done.pulls)
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"policy": [0.5, 0.4]}, "sum to 1"),
+        ({"policy": [1.5, -0.5]}, "must be >= 0"),
+        ({"policy": [1.0]}, r"a policy must be a Bandit, \[2\]"),
+        ({"policy": [0.5, 0.5], "world": Bernoulli(np.array([0.5, 0.6]), np.array([True, False]))}, "not available"),
+        ({"policy": np.full(3, 1 / 3), "world": table()}, "not available"),
+        ({"policy": Bandit("lin_ucb")}, "learns from a context"),
+        ({"world": table()._replace(reward=np.full((8, 3), 2.0))}, r"reward must be in \[0, 1\], or NaN"),
+        ({"world": table()._replace(mask=np.zeros((8, 3), np.bool_))}, "mask must leave an arm"),
+        ({"world": table()._replace(value=np.full((8, 3), np.nan))}, "value of an available arm must be finite"),
+        ({"world": table()._replace(features=np.zeros((8, 3)))}, "features must be"),
+        ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
+        ({"delay": -1}, "delay must be a whole number >= 0, got -1"),
+        ({"delay": (3, 1)}, "the greatest delay must be a whole number >= 3, got 1"),
+        ({"missing": 1.5}, r"missing must be in \[0, 1\], got 1.5"),
+        ({"engine": "cuda"}, "engine must be auto, numpy or numba, got 'cuda'"),
+        ({"engine": "numba", "delay": 1}, "rewards are there at once"),
+        ({"policy": Bandit("kl_ucb"), "engine": "numba"}, "engine numba plays"),
+    ],
+)
+def test_runs_that_break_a_rule_are_refused(change: dict[str, Any], rule: str) -> None:
+    """With the rule, what came, and a remedy."""
+    asked: dict[str, Any] = {"policy": Bandit("ucb1"), "world": BAD, "rounds": 4, "replications": 2} | change
+    with pytest.raises(ValueError, match=rule):
+        run(asked.pop("policy"), asked.pop("world"), **asked)

@@ -1,0 +1,231 @@
+"""Simulated regret is the exact one; the fast loops are the general path, and the compiled ones the fast."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.stats import chi2
+
+from exact_regret import expected_regret, thompson, ucb1
+from raglab import _feed, _loops
+from raglab._feed import Feed, feed, stream
+from raglab._learner import LINEAR, POLICIES, Bandit
+from raglab._simulate import PAYS, simulate, step_by_step
+from raglab._worlds import Bernoulli, Table, check_world
+from raglab.replay import run
+
+MEANS = (0.5, 0.6)
+AT = (10, 20, 30)
+SEEDS = range(20)
+FOUR = [0.7, 0.6, 0.5, 0.4]
+GRID = np.linspace(0.0, 1.0, 5)
+ROUNDS = 60
+SETTINGS = (Bandit(), Bandit(exploration=0.7, prior_mean=0.3, prior_strength=1.7, epsilon=0.4))
+
+
+def table(rng: np.random.Generator, n: int = 12, *, masked: bool) -> Table:
+    """Cases whose rewards and features lie on a coarse grid."""
+    mask = rng.random((n, 3)) < 0.6 if masked else np.ones((n, 3), np.bool_)
+    mask[np.arange(n), rng.integers(3, size=n)] = True
+    value, reward = rng.choice(GRID, (n, 3)), rng.choice(GRID, (n, 3))
+    features = np.column_stack([np.ones(n), rng.choice(GRID, (n, 2))])
+    return Table(("a", "b", "c"), value, reward, mask, features, ("one", "x", "y"), np.full((n, 3), np.nan))
+
+
+def worlds() -> dict[str, Bernoulli | Table]:
+    """Worlds of three arms that a plain learner meets."""
+    rng = np.random.default_rng(5)
+    means, drifting = np.array([0.25, 0.5, 0.75]), rng.choice(GRID, (ROUNDS, 3))
+    changing = rng.random((ROUNDS, 3)) < 0.5
+    changing[:, 1] = True
+    return {
+        "means": Bernoulli(means),
+        "masked": Bernoulli(means, np.array([True, True, False])),
+        "changing mask": Bernoulli(means, changing),
+        "drifting": Bernoulli(drifting),
+        "drifting, masked": Bernoulli(drifting, changing),
+        "table": table(rng, masked=False),
+        "table, masked": table(rng, masked=True),
+    }
+
+
+WORLDS = worlds()
+CASES = [
+    pytest.param(name, policy, id=f"{policy}, {name}")
+    for name in WORLDS
+    for policy in POLICIES
+    if policy not in LINEAR or name.startswith("table")
+]
+
+
+def met(name: str, size: int = 7) -> Feed:
+    """A block of a world."""
+    return feed(check_world(WORLDS[name], ROUNDS), ROUNDS, size, 3, 0)
+
+
+def statistics(means: list[Any], exact: float) -> tuple[float, float]:
+    """Sum over seeds of squared standard errors, and the square of that of all seeds together."""
+    z = [(last.mean() - exact) / (last.std(ddof=1) / np.sqrt(len(last))) for last in means]
+    every = np.concatenate(means)
+    return float(np.square(z).sum()), float((every.mean() - exact) ** 2 / (every.var(ddof=1) / len(every)))
+
+
+def test_the_exact_regret_is_the_published_one() -> None:
+    """Dynamic programming gives the figures that the contract names."""
+    assert expected_regret(ucb1(), MEANS, AT) == pytest.approx([0.461184, 0.888131, 1.298062], abs=5e-7)
+    assert expected_regret(thompson(), MEANS, AT[:2]) == pytest.approx([0.452613, 0.851380], abs=5e-7)
+
+
+@pytest.mark.slow
+def test_the_exact_regret_of_thompson_is_the_published_one() -> None:
+    """Also after 30 rounds."""
+    assert expected_regret(thompson(), MEANS, AT) == pytest.approx([0.452613, 0.851380, 1.218944], abs=5e-7)
+
+
+def simulated(policy: str, at: tuple[int, ...], replications: int) -> dict[int, list[Any]]:
+    """Regret [R] after so many rounds, of each seed."""
+    done = [simulate(policy, MEANS, rounds=max(at), replications=replications, seed=seed).regret for seed in SEEDS]
+    return {t: [regret[:, t - 1] for regret in done] for t in at}
+
+
+@pytest.mark.parametrize(("policy", "exact"), [("thompson_beta", 0.452613), ("ucb1", 0.461184)])
+def test_ten_rounds_cost_the_exact_regret(policy: str, exact: float) -> None:
+    """Over 20 seeds the squared deviations add up to no more than chance allows."""
+    each, every = statistics(simulated(policy, (10,), 2000)[10], exact)
+    assert each < chi2.ppf(0.999, len(SEEDS))
+    assert every < chi2.ppf(0.999, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "exact"),
+    [("thompson_beta", (0.452613, 0.851380, 1.218944)), ("ucb1", (0.461184, 0.888131, 1.298062))],
+)
+def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]) -> None:
+    """After 10, 20 and 30 rounds, 20 seeds of 20,000 replications; another tie rule would show."""
+    done = simulated(policy, AT, 20000)
+    for t, regret in zip(AT, exact, strict=True):
+        each, every = statistics(done[t], regret)
+        assert each < chi2.ppf(0.999, len(SEEDS))
+        assert every < chi2.ppf(0.999, 1)
+    if policy == "ucb1":
+        for wrong in (0.5, 1.0):
+            others = expected_regret(ucb1(wrong), MEANS, AT)
+            found = [statistics(done[t], regret)[1] for t, regret in zip(AT, others, strict=True)]
+            assert max(found) > chi2.ppf(0.999, 1)
+
+
+@pytest.mark.parametrize(("name", "policy"), CASES)
+@pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
+def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandit) -> None:
+    """Every arm of every round and replication; also those of exact ties and of masked arms."""
+    bandit, block = settings._replace(policy=policy), met(name)
+    assert _loops.is_plain(bandit, block)
+    fast = _loops.played(block, bandit, stream(3, 0, _feed.POLICY))
+    plain = step_by_step(block, bandit, stream(3, 0, _feed.POLICY))
+    np.testing.assert_array_equal(fast, plain)
+    assert len(np.unique(fast)) > 1 or policy == "kl_ucb"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "policy"), [case for case in CASES if case.values[1] in PAYS])
+@pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
+def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Bandit) -> None:
+    """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
+    kernel = pytest.importorskip("raglab._bandit_kernel", reason="numba is not installed")
+    bandit, block = settings._replace(policy=policy), met(name, 31)
+    fast = _loops.played(block, bandit, stream(3, 0, _feed.POLICY))
+    compiled = kernel.played(block, bandit, stream(3, 0, _feed.POLICY))
+    np.testing.assert_array_equal(fast, compiled)
+    for one, other in zip(_feed.accounts(block, fast), kernel.accounts(block, compiled), strict=True):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
+def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
+    """2,000 rounds of 201 replications, two blocks: the same bits."""
+    pytest.importorskip("raglab._bandit_kernel", reason="numba is not installed")
+    world = Bernoulli(np.array(FOUR))
+    one, other = (run(Bandit(policy), world, rounds=2000, replications=201, engine=name) for name in ("numpy", "numba"))
+    for left, right in zip(one, other, strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize("policy", [name for name in POLICIES if name not in LINEAR])
+@pytest.mark.parametrize("mask", [[True, False, True], None])
+def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
+    """With a mask [A], and with one a round, [T, A]; regret is against the best available arm."""
+    rng = np.random.default_rng(1)
+    means = np.array([0.3, 0.9, 0.5])
+    rounds = np.array(mask) if mask is not None else (rng.random((40, 3)) < 0.5) | (np.arange(3) == 2)
+    done = simulate(policy, means, rounds=40, replications=9, seed=2, mask=rounds)
+    arms = run(Bandit(policy), Bernoulli(means, rounds), rounds=40, replications=9, seed=2)
+    open_ = np.broadcast_to(rounds, (40, 3))
+    assert open_[np.arange(40), arms.arm].all()
+    gap = np.where(open_, means, 0.0).max(axis=1)[:, None] - means
+    np.testing.assert_array_equal(done.regret, np.cumsum(gap[np.arange(40), arms.arm], axis=1))
+    np.testing.assert_array_equal(done.pulls, [np.bincount(row, minlength=3) for row in arms.arm])
+    assert (done.regret >= 0.0).all()
+
+
+def test_one_arm_alone_has_no_regret() -> None:
+    """A mask that leaves one arm decides every round."""
+    done = simulate("thompson_beta", FOUR, rounds=5, replications=3, seed=0, mask=[False, False, False, True])
+    assert (done.regret == 0.0).all()
+    assert done.pulls.tolist() == [[0, 0, 0, 5]] * 3
+
+
+def test_a_longer_simulation_begins_as_the_shorter() -> None:
+    """20 rounds of a seed are the first of its 30, also where there are several blocks."""
+    short, long = (simulate("ucb1", FOUR, rounds=t, replications=201, seed=4).regret for t in (20, 30))
+    np.testing.assert_array_equal(short, long[:, :20])
+
+
+@pytest.mark.slow
+def test_policies_are_ordered_as_theory_has_it() -> None:
+    """Thompson < KL-UCB < UCB1 on four arms, pair by pair of the same replications, three standard errors apart."""
+    names = ("thompson_beta", "kl_ucb", "ucb1")
+    best, middle, worst = (simulate(name, FOUR, rounds=2000, replications=200, seed=0).regret[:, -1] for name in names)
+    for better, other in ((best, middle), (middle, worst)):
+        gap = other - better
+        assert gap.mean() > 3.0 * gap.std(ddof=1) / np.sqrt(len(gap))
+
+
+@pytest.mark.slow
+def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
+    """Its slope against ln T, from 1,000 to 10,000 rounds, is 0.6 to 1.6 of the sum of gap / kl: 8.285."""
+    kl = [m * np.log(m / 0.7) + (1 - m) * np.log((1 - m) / 0.3) for m in FOUR[1:]]
+    constant = sum((0.7 - m) / divergence for m, divergence in zip(FOUR[1:], kl, strict=True))
+    assert constant == pytest.approx(8.285, abs=5e-4)
+    regret = simulate("thompson_beta", FOUR, rounds=10000, replications=400, seed=0).regret
+    slope = (regret[:, 9999] - regret[:, 999]) / np.log(10.0)
+    error = slope.std(ddof=1) / np.sqrt(len(slope))
+    assert 0.6 * constant < slope.mean() - 2.0 * error
+    assert slope.mean() + 2.0 * error < 1.6 * constant
+
+
+@pytest.mark.parametrize(
+    ("change", "rule"),
+    [
+        ({"policy": "ucb2"}, "policy must be one of"),
+        ({"policy": "lin_ucb"}, "lin_ucb learns from a context"),
+        ({"means": [0.5, 1.2]}, r"means must be in \[0, 1\], got 1.2"),
+        ({"means": [0.5, np.nan]}, r"means must be in \[0, 1\], got nan"),
+        ({"means": []}, "means must be"),
+        ({"means": np.full((4, 2), 0.5)}, "drifting means must have a row a round, 5, got 4"),
+        ({"mask": [False, False]}, "mask must leave an arm in every round"),
+        ({"mask": [1, 0]}, "mask must be of booleans"),
+        ({"mask": [True]}, "mask must be"),
+        ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
+        ({"replications": 0}, "replications must be a whole number >= 1, got 0"),
+        ({"rounds": 2.5}, "rounds must be a whole number >= 1, got 2.5"),
+    ],
+)
+def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) -> None:
+    """With the rule, the value and a remedy."""
+    asked: dict[str, Any] = {"policy": "ucb1", "means": [0.5, 0.6], "rounds": 5, "replications": 2, "seed": 0} | change
+    with pytest.raises(ValueError, match=rule):
+        simulate(**asked)
