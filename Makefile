@@ -11,10 +11,10 @@ demo: $(READY)  ## documents and questions -> trace -> study -> report
 test: $(READY)  ## lint, types, every test and notebook
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
-	$(BIN)/pytest
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope
 
 test-fast: $(READY)  ## without the slow tests
-	$(BIN)/pytest -m "not slow"
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope -m "not slow"
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
@@ -23,13 +23,15 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench.py
 	$(BIN)/python experiments/bench_calibration.py
 	$(BIN)/python experiments/bench_ask.py
+	$(BIN)/python experiments/bench_bandit.py
+	$(BIN)/python experiments/bench_off_policy.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,prometheus,test]"
 	@touch $(READY)
 
 clean:  ## everything that can be made again

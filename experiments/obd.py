@@ -1,0 +1,232 @@
+"""What the logs of the Open Bandit Dataset (campaign men) say of one policy from the log of the other.
+
+    python experiments/obd.py DATA/obd-men
+
+Two policies showed 34 items at three positions in the same week: `random`, every item alike, and `bts`, a Thompson
+sampler. A click is the reward. An arm is an item at a position; the position is given, so the policies choose among 34.
+
+- random from the bts log: propensities are logged, the target is 1/34 at the position of the round.
+- bts from the random log: the probabilities of bts are logged for the item that it showed, not for the others, so its
+  distribution has to be estimated. The mean logged propensity of an item is no estimate of it: an item is shown more
+  often when its probability is high, so those means sum to about two. The share of each item among the rounds of a
+  position is unbiased for the mean of the sampler's probabilities over the week, and is what is taken. It comes from
+  the bts log and the clicks come from the random log, so no click is used twice and cross-fitting is not needed; what
+  the shares add to the error is measured by drawing the bts log again. What is valued is the week's mixture, not the
+  sampler as it learned.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from raglab.metrics import clopper_pearson
+from raglab.off_policy import Overlap, OverlapWarning, difference, estimate, overlap
+
+ITEMS, POSITIONS = 34, 3
+ESTIMATORS = ("ips", "snips", "clipped_ips", "dm", "dr", "switch_dr", "replay")
+AGAIN = 200  # draws of the bts log
+WORLDS = 1000  # draws of the clicks
+WORDS = """
+What such a sample cannot show:
+- which estimator is right: ips, snips and dr are all within two standard errors of the policy's own log;
+- a gain smaller than half of the value: that is half an interval of SNIPS, and a few clicks on items that the log
+  rarely showed make most of it, which is why every line says weak although the overlap is ok. The intervals of such a
+  log are too narrow themselves (above);
+- replay's 0.00: no click among the rounds that it accepts, and so no width either, which is no certainty;
+- which items are good: most have no click at all at a position;
+- what bts is worth while it learns: its probabilities change through the week and are logged for one item a round."""
+
+
+class Side(NamedTuple):
+    """A log as rounds over item × position, and its clicks."""
+
+    name: str
+    log: pd.DataFrame
+    position: np.ndarray
+
+    @property
+    def clicks(self) -> int:
+        """Rounds that were clicked."""
+        return int(self.log["reward"].sum())
+
+
+def side(folder: Path, name: str) -> Side:
+    """Log of one policy."""
+    rows = pd.read_csv(folder / name / "men" / "men.csv", index_col=0)
+    position = rows["position"].to_numpy() - 1
+    log = pd.DataFrame(
+        {
+            "action": rows["item_id"].to_numpy() + ITEMS * position,
+            "reward": rows["click"].to_numpy(dtype=float),
+            "propensity": rows["propensity_score"].to_numpy(),
+        }
+    )
+    return Side(name, log, position)
+
+
+def at_positions(share: np.ndarray, position: np.ndarray) -> np.ndarray:
+    """Target [T, 102] from the shares of the items at each position, [3, 34]."""
+    whole = np.zeros((POSITIONS, POSITIONS * ITEMS))
+    for place in range(POSITIONS):
+        whole[place, place * ITEMS : (place + 1) * ITEMS] = share[place]
+    return whole[position]
+
+
+def shares(action: np.ndarray) -> np.ndarray:
+    """How often each item was shown among the rounds of each position, [3, 34]."""
+    count = np.bincount(action, minlength=POSITIONS * ITEMS).reshape(POSITIONS, ITEMS)
+    return count / count.sum(axis=1, keepdims=True)
+
+
+class Found(NamedTuple):
+    """What the log of one policy says of the other, and what the other's own log says."""
+
+    name: str
+    by: Side
+    on: Side
+    target: np.ndarray
+    seen: Overlap
+    table: pd.DataFrame
+    drawn: pd.DataFrame
+
+
+def found(name: str, by: Side, target: np.ndarray, on: Side) -> Found:
+    """All estimators, with both intervals."""
+    table = estimate(by.log, target, ESTIMATORS)
+    drawn = estimate(by.log, target, ESTIMATORS, interval="bootstrap", n_boot=2000)
+    return Found(name, by, on, target, overlap(by.log, target), table, drawn)
+
+
+def main() -> None:
+    """Print the table and what it cannot show."""
+    folder = Path(sys.argv[1])
+    bts, random = side(folder, "bts"), side(folder, "random")
+    uniform = at_positions(np.full((POSITIONS, ITEMS), 1 / ITEMS), bts.position)
+    warnings.simplefilter("ignore", OverlapWarning)  # the table has the status
+    both = (
+        found("random", bts, uniform, random),
+        found("bts", random, at_positions(shares(bts.log["action"].to_numpy()), random.position), bts),
+    )
+    print("Clicks per 1,000 rounds, with 95 % intervals:\n")
+    print(
+        "| value of | from the log of | estimator | value | delta method | bootstrap | ESS | largest weight | status |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    for one in both:
+        printed(one)
+    print()
+    for one in both:
+        seen = one.seen
+        why = "; ".join(f"{name}: {one.table.attrs['notes'][name]}" for name in ("ips", "snips", "replay"))
+        print(
+            f"- {one.name} from {one.by.name}: overlap {seen.status}, {seen.n:,} rounds worth {seen.ess:,.0f}, mean "
+            f"weight {seen.mean_weight:.3f} [{seen.mean_weight_low:.3f}, {seen.mean_weight_high:.3f}]; {why}"
+        )
+    learned(both[1])
+    limits(both[0], both[1])
+    for one in both:
+        held(one)
+    print(WORDS)
+
+
+def printed(one: Found) -> None:
+    """Print a row for each estimator, and one for the policy's own log."""
+    for row, again in zip(one.table.itertuples(), one.drawn.itertuples(), strict=True):
+        delta, drawn = (f"{1e3 * each.low:.2f} to {1e3 * each.high:.2f}" for each in (row, again))
+        print(
+            f"| {one.name} | {one.by.name} | {row.estimator} | {1e3 * row.value:.2f} | {delta} | {drawn} "
+            f"| {row.ess:,.0f} | {row.max_weight:.3g} | {row.status} |"
+        )
+    clicks, rounds = one.on.clicks, len(one.on.log)
+    low, high = (1e3 * float(end) for end in clopper_pearson(clicks, rounds))
+    print(
+        f"| {one.name} | **{one.name}** | its own {clicks} clicks | **{1e3 * clicks / rounds:.2f}** "
+        f"| {low:.2f} to {high:.2f}, exact | | {rounds:,} | 1 | |"
+    )
+
+
+def learned(of_bts: Found) -> None:
+    """Print what the estimated distribution of bts adds to the error, and what the mean propensity would have said."""
+    rng, random, bts = np.random.default_rng(0), of_bts.by, of_bts.on
+    again = []
+    for _ in range(AGAIN):
+        action = rng.choice(bts.log["action"].to_numpy(), len(bts.log))
+        again.append(estimate(random.log, at_positions(shares(action), random.position), ("snips",))["value"][0])
+    row = of_bts.table.set_index("estimator").loc["snips"]
+    print(
+        f"- shares of bts: drawing its log again moves SNIPS by a standard deviation of {1e3 * np.std(again):.2f}, "
+        f"beside a standard error of {1e3 * (row['high'] - row['low']) / 3.92:.2f} from the clicks."
+    )
+    mean = bts.log.groupby("action")["propensity"].mean().to_numpy().reshape(POSITIONS, ITEMS)
+    sums = mean.sum(axis=1)
+    target = at_positions(mean / sums[:, None], random.position)
+    value = 1e3 * estimate(random.log, target, ("snips",))["value"][0]
+    print(
+        f"- mean logged propensities of bts sum to {', '.join(f'{one:.2f}' for one in sums)} at the three positions; "
+        f"divided by that they are another policy, worth {value:.2f} by SNIPS."
+    )
+
+
+def held(one: Found) -> None:
+    """Print how often an interval of SNIPS holds where every item is clicked alike, with these very weights."""
+    rate, rng, holds = one.on.clicks / len(one.on.log), np.random.default_rng(1), []
+    for _ in range(WORLDS):
+        world = one.by.log.assign(reward=(rng.random(len(one.by.log)) < rate).astype(float))
+        row = estimate(world, one.target, ("snips",)).iloc[0]
+        holds.append(row["low"] <= rate <= row["high"])
+    error = one.table.set_index("estimator")
+    gaps = {
+        name: (error.loc[name, "value"] - rate) / _error(error.loc[name], rate, len(one.on.log))
+        for name in ("ips", "snips", "dr")
+    }
+    print(
+        f"- {one.name} from {one.by.name}: were every item clicked at {1e3 * rate:.2f}, the 95 % interval of SNIPS "
+        f"would hold in {np.mean(holds):.1%} of such logs; against the policy's own log the values are off by "
+        + ", ".join(f"{gap:+.1f} ({name})" for name, gap in gaps.items())
+        + " standard errors of both."
+    )
+
+
+def _error(row: pd.Series, rate: float, rounds: int) -> float:
+    return float(np.hypot((row["high"] - row["low"]) / 3.92, np.sqrt(rate * (1 - rate) / rounds)))
+
+
+def limits(of_random: Found, of_bts: Found) -> None:
+    """Print what these logs cannot show."""
+    bts, random = of_random.by, of_random.on
+    n, p, q = len(bts.log), bts.clicks / len(bts.log), random.clicks / len(random.log)
+    gap, reach = 1e3 * (p - q), 1.96e3 * np.sqrt((p * (1 - p) + q * (1 - q)) / n)
+    print(f"- both logs: bts earns {gap:.2f} [{gap - reach:.2f}, {gap + reach:.2f}] more than random.")
+    own = np.zeros_like(of_random.target)  # only the logged item's weight, 1, matters to SNIPS
+    action, rows = bts.log["action"].to_numpy(), np.arange(n)
+    own[rows, np.where(action % ITEMS == 0, action + 1, action - 1)] = 1 - bts.log["propensity"]
+    own[rows, action] = bts.log["propensity"]
+    paired = difference(bts.log, own, of_random.target, "snips")
+    print(
+        f"- the bts log alone: {1e3 * paired.value:.2f} [{1e3 * paired.low:.2f}, {1e3 * paired.high:.2f}] more "
+        f"by SNIPS ({paired.status})."
+    )
+    for one in (of_random, of_bts):
+        row = one.table.set_index("estimator").loc["snips"]
+        half = 1e3 * (row["high"] - row["low"]) / 2
+        need = n * (half / (gap / 2)) ** 2
+        print(
+            f"- {one.name} from {one.by.name}: half an interval is {half:.2f}; to bring it to half of the gap of "
+            f"{gap:.2f}, about {need:,.0f} rounds like these."
+        )
+    for one in (bts, random):
+        cells = one.log.groupby("action")["reward"].sum()
+        print(
+            f"- {one.name}: {one.clicks} clicks fall on {int((cells > 0).sum())} of {len(cells)} items × positions, "
+            f"at most {int(cells.max())} on one."
+        )
+
+
+if __name__ == "__main__":
+    main()
