@@ -37,6 +37,9 @@ def rows_of(
 
 def settings_of(rows: Rows, names: Sequence[str], clip: float | None, switch: float | None, seed: int) -> Settings:
     """Arguments of single estimators, with the square root of T where a largest weight is not given."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        msg = f"seed must be a whole number >= 0, got {seed!r}; the same seed gives the same bits."
+        raise ValueError(msg)
     root = sqrt(len(rows.weight))
     for name, value in (("clip", clip), ("switch", switch)):
         if value is not None:

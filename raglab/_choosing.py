@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -26,6 +28,7 @@ __all__ = ["choose", "chosen", "counted", "init", "nth", "outcome", "revise", "s
 Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 DEFAULT = Bandit()
+LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
 
 
 def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()) -> State:
@@ -149,6 +152,12 @@ def _check_fits(state: State, bandit: Bandit) -> None:
         refuse("state and bandit must have the same window", came, "give init the same bandit")
 
 
+def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[Any]:
+    if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
+        refuse(f"{name} must be one for all, or fit the state's batch {batch}", values.shape, "give one a replication")
+    return np.broadcast_to(values, batch)
+
+
 def _seen(
     state: State, arm: ArrayLike, rewards: tuple[ArrayLike, ...], bandit: Bandit, context: ArrayLike | None, age: object
 ) -> tuple[Ints, tuple[Array, ...], Array, Ints]:
@@ -156,13 +165,13 @@ def _seen(
     check_bandit(bandit, state.n.shape[-1])
     _check_fits(state, bandit)
     batch, size = state.t.shape, state.t.size
-    arms = np.broadcast_to(check_arm(arm, state.n.shape[-1]), batch).reshape(size)
-    values = tuple(np.broadcast_to(check_reward(reward), batch).reshape(size) for reward in rewards)
+    arms = _full("arm", check_arm(arm, state.n.shape[-1]), batch).reshape(size)
+    values = tuple(_full("reward", check_reward(reward), batch).reshape(size) for reward in rewards)
     x = check_context(context, state).reshape(size, state.moment.shape[-1])
     ages = np.asarray(age)
     if not np.issubdtype(ages.dtype, np.integer) or (ages < 0).any():
         refuse("age must be a whole number of rounds, >= 0", age, "0 is a reward before the next choice")
-    ages = np.broadcast_to(ages.astype(np.int64), batch).reshape(size)
+    ages = _full("age", ages.astype(np.int64), batch).reshape(size)
     if bandit.window and (ages >= state.t.reshape(size)).any():
         refuse("age must be less than the rounds chosen", age, "a window keeps rewards of rounds that were chosen")
     return arms, values, x, ages
@@ -228,7 +237,9 @@ def revise(
         if not ((mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)).all():
             refuse("old must be the reward that was counted", before, "give arm, reward and age of that round")
         mine.recent_reward[rows, place] = after
-    weight = bandit.discount**ages
+    weight = np.asarray(bandit.discount**ages, np.float64)
+    if (mine.n[rows, arms] < LEAST_COUNT * weight).any():
+        refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
     was, becomes = outcome(before, bandit), outcome(after, bandit)
     at = rows, arms
     mine.total[at] += weight * (becomes - was)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from raglab.lab.simulated import Simulated
     from raglab.reward import RewardWeights
 
+BUDGET_MS = 8000.0
 MOST_COLUMNS = ("right", "reward", "regret", "difference")
 
 
@@ -46,7 +47,7 @@ def simulate(
     always_answer: Annotated[
         bool, typer.Option("--always-answer", help="Every gate of the policy off: arms are judged by what they find.")
     ] = False,
-    budget_ms: Annotated[float, typer.Option(help="Latency budget of a question, in the reward.")] = 8000.0,
+    budget_ms: Annotated[float, typer.Option(help="Latency budget of a question, in the reward.")] = BUDGET_MS,
     split: Split = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a row a learner and replication as CSV.")
@@ -59,6 +60,17 @@ def simulate(
             msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
             raise ValueError(msg)
         names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
+        of_traces = {
+            "--policy": policy is not None,
+            "--weights": weights is not None,
+            "--always-answer": always_answer,
+            "--budget-ms": budget_ms != BUDGET_MS,
+            "--split": split is not None,
+        }
+        if means is not None and any(of_traces.values()):
+            idle = ", ".join(option for option, given in of_traces.items() if given)
+            msg = f"arms of --means have neither questions nor latencies, got {idle}; leave it out, or give a trace."
+            raise ValueError(msg)
         sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
         if path is None:
             found, told = _arms(means or "", names, sizes)
@@ -80,6 +92,9 @@ def _arms(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[Si
     from raglab.lab.bandit_plots import lai_robbins
     from raglab.lab.simulated import simulated_arms
 
+    if linear := [name for name in names if name.startswith("lin_")]:
+        msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
+        raise ValueError(msg)
     known = np.array(_numbers(means, "--means"))
     found = simulated_arms(known, {name: Bandit(name) for name in names}, **sizes)
     simulated = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
@@ -140,11 +155,14 @@ def _weights(text: str | None) -> RewardWeights:
     if text is None:
         return PUBLISHED
     if not Path(text).is_file():
-        numbers = _numbers(text, "--weights")
-        if len(numbers) != 5:
-            msg = f"--weights must be w1,w2,w3,w4,w5 or a JSON file, got {text!r}; such as 0.4,0.1,0.2,0.1,0.2."
+        parts = text.split(",")
+        msg = f"--weights must be w1,w2,w3,w4,w5 or a JSON file, got {text!r}; such as 0.4,0.1,0.2,0.1,0.2."
+        if len(parts) != 5:
             raise ValueError(msg)
-        return RewardWeights(*numbers)
+        try:
+            return RewardWeights(*map(float, parts))
+        except ValueError:
+            raise ValueError(msg) from None
     try:
         rows = json.loads(Path(text).read_text(encoding="utf-8"))
         named = {"lambda_" if name == "lambda" else name: float(value) for name, value in rows.items()}

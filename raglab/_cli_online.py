@@ -51,7 +51,10 @@ def feedback(
 ) -> None:
     """Thumb up or down for an answer, now or later; of several the last counts."""
     with refusals():
-        _online(log).thumbs(request, up)
+        online = _online(log)
+        online.thumbs(request, up)
+        if not online.setup.weights.thumbs:
+            typer.echo("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
         show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
 
 

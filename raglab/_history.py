@@ -253,7 +253,7 @@ def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tupl
             raise ValueError(msg)
         error = np.sqrt(n / (n - 1) * float((sums * sums).sum())) / len(gains)
         half = max(half, float(stdtrit(n - 1, 0.5 + 0.5 * level)) * error)
-    return mean - half, mean + half
+    return float(mean - half), float(mean + half)
 
 
 def _verdict(gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int) -> Helps:

@@ -90,6 +90,7 @@ RANGES = {
     "floor": (0.0, 1.0, "it is a probability; times the number of arms it may not pass 1"),
 }
 POSITIVE = ("discount",)
+ROUNDING = 1e-9  # that scaled sums may be off
 POSITIVE_IN = {  # settings that are divided by
     "thompson_beta": ("exploration", "prior_strength"),
     "thompson_nig": ("prior_strength", "prior_variance"),
@@ -139,6 +140,10 @@ def _check_history(bandit: Bandit, n_arms: int | None) -> None:
             refuse(f"history.{name} must be [A], a number an arm", array.shape, "see warm_start")
         if not (np.isfinite(array).all() and (array >= 0.0).all()):
             refuse(f"history.{name} must be finite and >= 0", array, "see warm_start")
+    n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
+    if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
+        came = (n.tolist(), total.tolist(), square.tolist())
+        refuse("history must have n >= total >= square, as rewards in [0, 1] do", came, "see warm_start")
 
 
 def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:

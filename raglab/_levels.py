@@ -83,7 +83,9 @@ rank only: calibrate first (fit, apply).
     if np.isnan(low):
         msg = f"p must not be NaN, got {np.isnan(value).sum()} of {value.size} cases; label or drop them first."
         raise ValueError(msg)
-    seen = f"{high:g} at most" if high > 1.0 else f"{low:g} at least"
+    worst = float(high if high > 1.0 else low)
+    text = next(text for text in (f"{worst:.4g}", repr(worst)) if not 0.0 <= float(text) <= 1.0)
+    seen = f"{text} at {'most' if high > 1.0 else 'least'}"
     rank = "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, apply)."
     msg = f"p must be in [0, 1], got {seen}; {rank}"
     raise ValueError(msg)

@@ -139,7 +139,7 @@ def _raise_first(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) ->
 
 def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
     """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
-    given = action.to_numpy()
+    given = (action.infer_objects() if action.dtype == object else action).to_numpy()
     whole = np.issubdtype(given.dtype, np.integer)
     if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
         found = given.astype(np.int64, copy=False)
@@ -207,14 +207,14 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
 
     Raises:
       ValueError: a row of target is no distribution, or has mass on an arm that was not available; the model is NaN
-        where it is needed.
+        where it is needed; an arm was logged that was not available.
     """
     n, size = target.shape
     pulls = np.bincount(log.arm, minlength=size)
     fitted = not log.model
     means = np.full(size, log.reward.mean())
     np.divide(np.bincount(log.arm, weights=log.reward, minlength=size), pulls, out=means, where=pulls > 0)
-    available = None if mask is None else np.broadcast_to(np.asarray(mask, dtype=np.bool_), (n, size))
+    available = None if mask is None else _available(mask, (n, size))
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
     side = np.empty((CHUNK, size))  # the model's columns side by side
@@ -246,7 +246,19 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
                 model[part == 0.0] = 0.0  # an arm without mass may have no prediction
                 np.einsum("ra,ra->r", model, part, out=expected[rows])
                 _refuse_model(expected[rows] + predicted[rows], start)
+    if available is not None:
+        gone = ~available[np.arange(n), log.arm]
+        _raise_first(gone, log.arm, "action must be an arm that was available", "mend the mask, or the log")
     return Rows(log, target, weight, predicted, expected, mass / n, pulls, fitted)
+
+
+def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Mask as bool [T, A]."""
+    given = np.asarray(mask)
+    if given.dtype != np.bool_ or given.shape not in {shape, shape[1:]}:
+        msg = f"mask must be booleans [A] or [T, A], {shape}, got {given.dtype} {given.shape}; True where available."
+        raise ValueError(msg)
+    return np.broadcast_to(given, shape)
 
 
 def _refuse_model(values: Floats, start: int) -> None:

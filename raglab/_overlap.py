@@ -14,6 +14,7 @@ from raglab._logged import Floats, Rows
 
 Finding = tuple[int, str]  # place in STATUSES, and why
 STATUSES = ("ok", "weak", "none")
+ALIKE = 1e-6  # relative spread of weights that single precision leaves
 ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
 
 
@@ -117,7 +118,8 @@ def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap
     - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is bias or the
       model's word.
     - dm: reads no weight; beyond the overlap it extrapolates, so the overlap's figures are given, and the log may
-      contradict its model.
+      contradict its model. Its interval knows nothing of the error of a model from outside, nor of what moves both
+      weights and rewards where the model is a mean by arm: weak then.
     """
     found = [] if seen.status == STATUSES[0] else [(STATUSES.index(seen.status), seen.note)]
     ess, largest = seen.ess, seen.max_weight
@@ -128,7 +130,7 @@ def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap
         elif name in {"clipped_ips", "switch_dr"}:
             found += _cut(rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules)
     else:
-        found += _contradicted(rows, rules)
+        found += _contradicted(rows, rules) + _unknown_to_its_interval(rows)
     status, note = _verdict(found + _narrow(rows, fitted, name, rules))
     return Judged(ess, largest, status, note)
 
@@ -149,6 +151,16 @@ def _contradicted(rows: Rows, rules: Rules) -> list[Finding]:
     return _above(apart, rules.model, text)
 
 
+def _unknown_to_its_interval(rows: Rows) -> list[Finding]:
+    if not rows.fitted:
+        return [(1, "the interval takes the reward model from outside for true")]
+    arm, weight = rows.log.arm, rows.weight
+    mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
+    off = weight - mean[arm]
+    alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
+    return [] if alike else [(1, "weights vary within an arm, and what moves them may move rewards: see dr")]
+
+
 def _narrow(rows: Rows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
     """Whether the variance, and so the interval, hangs on too little."""
     if isnan(fitted.value):
@@ -159,6 +171,6 @@ def _narrow(rows: Rows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
         lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
         what = "round" if rows.log.session is None else "session"
         return _above(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
-    if name == "dm":
+    if name == "dm" and not rows.fitted:
         return []
     return [(1, "all rewards that count are the same: an interval without width is no certainty")]

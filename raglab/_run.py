@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab._feed import POLICY, Accounts, Arms, Array, accounts, blocks, check_delay, feed, stream
 from raglab._learner import Bandit, check_whole, refuse
-from raglab._simulate import block_of, check_simulation
+from raglab._simulate import SEED, block_of, check_simulation
 from raglab._worlds import Table, World, check_world
 
 
@@ -61,6 +61,9 @@ def run(
              [0, 1]], dtype=int8)
     """
     check_whole("rounds", rounds, 1, "simulate at least one")
+    check_whole("seed", seed, 0, SEED)
+    if isinstance(policy, str):
+        refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
     met = check_world(world, rounds)
     late = check_delay(delay, missing)
     learner = policy if isinstance(policy, Bandit) else Bandit("ucb1")
@@ -95,8 +98,9 @@ def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
         came = given.shape
         refuse(f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}", came, "give a number an arm")
     rows = np.atleast_2d(given)
-    if not ((rows >= 0.0).all() and np.allclose(rows.sum(axis=-1), 1.0, rtol=0.0, atol=1e-9)):
-        refuse("a policy's rows must be >= 0 and sum to 1", rows.sum(axis=-1), "they are probabilities")
+    wrong = ~((rows >= 0.0).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-9))
+    if wrong.any():
+        refuse("a policy's rows must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")
     if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
         refuse("a policy may give nothing to an arm that is not available", "some", "give a row a case")
     return rows

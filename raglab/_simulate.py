@@ -15,6 +15,7 @@ from raglab._learner import Bandit, check_whole, refuse
 from raglab._worlds import Bernoulli, Table, check_world
 
 ENGINES = ("auto", "numpy", "numba")
+SEED = "the same seed gives the same bits"
 PAYS = {  # policies with a compiled twin, and the choices from which it makes up for loading it
     "epsilon_greedy": 8e6,
     "ucb1": 8e6,
@@ -150,6 +151,7 @@ def simulate(
     """
     bandit = Bandit(policy)
     check_whole("rounds", rounds, 1, "simulate at least one")
+    check_whole("seed", seed, 0, SEED)
     world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
     check_simulation(bandit, world, rounds, replications, "auto")
     work = float(rounds * replications)

@@ -48,6 +48,8 @@ def check_world(world: World, rounds: int) -> World:
     Raises:
       ValueError: shapes that do not fit, values outside their range, or a round without an arm.
     """
+    if not isinstance(world, Table | Bernoulli):
+        refuse("a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)")
     return _checked_table(world) if isinstance(world, Table) else _checked_bernoulli(world, rounds)
 
 

@@ -274,6 +274,9 @@ def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np
 
 
 def _check_weights(weights: RewardWeights) -> None:
+    if not isinstance(weights, RewardWeights):
+        msg = f"weights must be RewardWeights, got {type(weights).__name__}; write RewardWeights(margin=0.4, …)."
+        raise ValueError(msg)  # noqa: TRY004 - whatever is wrong with an argument is a ValueError
     for name, weight in weights._asdict().items():
         values = np.asarray(weight, dtype=np.float64)
         wrong = ~((values >= 0.0) & np.isfinite(values))

@@ -350,6 +350,13 @@ def test_a_reward_that_is_none_is_refused(bandit: Bandit, reward: float) -> None
         (lambda s, b, _: update(s, 1.0, 0.5, b), "arm must be a whole number"),
         (lambda s, b, _: update(s, 1, 0.5, b, age=-1), "age must be a whole number of rounds"),
         (lambda s, b, _: revise(s, 1, 0.5, np.nan, b), r"reward must be in \[0, 1\], got nan"),
+        (lambda s, b, _: revise(s, 2, 1.0, 0.0, b), "old must be a reward that was counted, got an arm without one"),
+        (
+            lambda s, b, _: update(s, [1, 2], 0.5, b),
+            r"arm must be one for all, or fit the state's batch \(\), got \(2,\)",
+        ),
+        (lambda s, b, _: update(s, 1, [0.5], b), "reward must be one for all"),
+        (lambda s, b, _: update(s, 1, 0.5, b, age=[0]), "age must be one for all"),
         (lambda s, b, r: choose(s, b, r, mask=[False] * 3), "mask must leave an arm"),
         (lambda s, b, r: choose(s, b, r, mask=[True] * 2), "mask must be"),
         (lambda s, b, r: choose(s, b, r, mask=[1, 0, 1]), "mask must be of booleans"),
@@ -398,6 +405,8 @@ def test_a_window_knows_its_rounds() -> None:
         ({"floor": 0.6}, "floor times 2 arms may not pass 1"),
         ({"policy": "lin_ucb", "history": Stats(*np.zeros((3, 2)))}, "a history has no contexts"),
         ({"history": Stats(*np.full((3, 2), -1.0))}, "finite and >= 0"),
+        ({"history": Stats(np.ones(2), np.full(2, 5.0), np.ones(2))}, "n >= total >= square"),
+        ({"history": Stats(np.ones(2), np.full(2, 0.5), np.ones(2))}, "n >= total >= square"),
     ],
 )
 def test_settings_outside_their_range_are_refused(change: dict[str, Any], rule: str) -> None:

@@ -263,6 +263,7 @@ def test_weights_are_a_share_and_the_env_says_the_same() -> None:
     assert lines["RAGLAB_BANDIT_POLICY"] == "thompson_beta"
     known = {"LAMBDA": found.weights.lambda_, "THRESHOLD": found.bandit.threshold}
     known |= {"EXPLORATION": found.bandit.exploration, "PRIOR_STRENGTH": found.bandit.prior_strength}
+    known |= {"FLOOR": found.bandit.floor, "BUDGET_MS": found.settings["budget_ms"]}
     assert {name: float(lines[f"RAGLAB_BANDIT_{name}"]) for name in known} == known
 
 
@@ -272,11 +273,13 @@ def test_the_env_is_read_by_the_settings(tmp_path: Path, monkeypatch: pytest.Mon
         if name.startswith("RAGLAB_BANDIT_"):
             monkeypatch.delenv(name)
     file = tmp_path / ".env"
-    for found in (study(), study(bandit="epsilon_greedy", trials=3)):
+    floored = study(bandit=Bandit("ucb1", floor=0.05), budget_ms=50.0, trials=3)
+    for found in (study(), study(bandit="epsilon_greedy", trials=3), floored):
         file.write_text(found.env(), encoding="utf-8")
         read = BanditSettings.read(file)
         assert read.weights == found.weights
         assert read.bandit(("hybrid", "iterative")) == found.bandit
+        assert read.budget_ms == found.settings["budget_ms"]
 
 
 def test_latency_is_a_constraint() -> None:

@@ -124,7 +124,7 @@ def test_arms_of_known_means() -> None:
         (("--means", "0.7,x"), "--means must be numbers with commas between them, got '0.7,x'"),
         (("--means", "0.7,1.2"), "means must be in [0, 1], got 1.2"),
         (("--means", "0.7,0.5", "-b", "best"), "policy must be one of epsilon_greedy"),
-        (("--means", "0.7,0.5", "-b", "lin_ucb"), "lin_ucb learns from a context"),
+        (("--means", "0.7,0.5", "-b", "lin_ucb"), "arms of --means have no context to learn from, got lin_ucb"),
         (("missing.parquet",), "missing.parquet"),
     ],
 )
@@ -140,7 +140,9 @@ def test_wrong_input_is_one_line(arguments: tuple[str, ...], told: str) -> None:
     ("weights", "told"),
     [
         ("0.4,0.1", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got '0.4,0.1'"),
-        ("a,b", "--weights must be numbers"),
+        ("a,b", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got 'a,b'"),
+        ("1,2,3,4,x", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got '1,2,3,4,x'"),
+        ("nothere.json", "--weights must be w1,w2,w3,w4,w5 or a JSON file, got 'nothere.json'"),
         ("-1,0,0,0,0", "weight margin must be at least 0, got -1"),
     ],
 )
@@ -156,3 +158,11 @@ def test_wrong_names_of_weights_are_refused(trace: str, tmp_path: Path) -> None:
     assert "got 'speed'" in run(trace, "--weights", str(file), code=1)
     file.write_text("[1]", encoding="utf-8")
     assert "must hold one JSON object of numbers by name" in run(trace, "--weights", str(file), code=1)
+
+
+@pytest.mark.parametrize(
+    "option", [("--weights", "1,0,0,0,0"), ("--split", "tune"), ("--always-answer",), ("--budget-ms", "50")]
+)
+def test_what_known_means_cannot_use_is_refused(option: tuple[str, ...]) -> None:
+    """An option that would change nothing is not passed over."""
+    assert f"got {option[0]}; leave it out" in run("--means", "0.7,0.6", *option, code=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,13 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from raglab import replay
 from raglab._cli_log import evaluate_log
+from raglab._worlds import Table
+from raglab.bandit import Bandit
+from raglab.lab.online import Online
 from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
+from raglab.reward import RewardWeights
 
 app = typer.Typer()
 app.command()(evaluate_log)
@@ -110,7 +116,7 @@ def test_arms_may_be_named(path: str, tmp_path: Path) -> None:
         (("-t", "best:dense"), "best:ARM must name an arm, got 'dense'"),
         (("-e", "magic"), "estimators must be a sequence of"),
         (("--session", "team"), "session must be a column"),
-        (("-t", "nowhere.csv"), "nowhere.csv"),
+        (("-t", "nowhere.csv"), "nowhere.csv must be a CSV or Parquet file, got none there"),
         (("--level", "95"), "level must be in (0, 1)"),
     ],
 )
@@ -126,3 +132,52 @@ def test_a_deterministic_log_is_refused(tmp_path: Path) -> None:
     """With what to do instead."""
     log().assign(propensity=1.0).to_csv(tmp_path / "certain.csv", index=False)
     assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "ips", code=1).stderr
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind: str) -> None:
+    """Uniform is over the arms that a round could take; an arm that was not always there cannot always be taken."""
+    mask = np.array([[True, True, False], [True, True, True]])
+    known = np.array([[0.2, 0.5, 0.8], [0.4, 0.6, 0.1]])
+    world = Table(tuple(ARMS), known, known, mask, np.zeros((2, 0)), (), np.full((2, 3), np.nan))
+    rounds = replay.log(Bandit("epsilon_greedy", epsilon=0.5), world, rounds=600)
+    file = tmp_path / f"log.{kind}"
+    rounds.to_csv(file, index=False) if kind == "csv" else rounds.to_parquet(file)
+    there = mask[rounds["case"]]
+    expected = estimate(rounds, there / there.sum(axis=1, keepdims=True), ("snips",))
+    said = json.loads(ran(str(file), "-e", "snips", "--json").stdout)["estimates"]
+    assert said[0]["value"] == pytest.approx(expected["value"][0])
+    assert said[0]["status"] == "ok"
+    only = json.loads(ran(str(file), "-t", "best:hybrid", "-e", "snips", "--json").stdout)["estimates"]
+    assert only[0]["value"] == pytest.approx(estimate(rounds, [0.0, 1.0, 0.0], ("snips",))["value"][0])
+    closed = int((~there[:, 2]).sum())
+    assert (
+        f"got 'table', whose probability is 0 in {closed} of 600 rounds"
+        in ran(str(file), "-t", "best:table", "-e", "snips", code=1).stderr
+    )
+
+
+def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
+    """Where every probability is 0 or 1, the arms that were not taken are not those that were not there."""
+    share = (log()["action"].to_numpy()[:, None] == np.array(ARMS)).astype(float)
+    certain = log().assign(propensity=1.0, **{f"p_{arm}": share[:, at] for at, arm in enumerate(ARMS)})
+    certain.to_csv(tmp_path / "certain.csv", index=False)
+    assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
+
+
+def test_the_log_of_a_bandit_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it lies in the folder of an index; rounds without a reward are left out, and it is said how many."""
+    for name in list(os.environ):
+        if name.startswith("RAGLAB_BANDIT_"):
+            monkeypatch.delenv(name)
+    at = Online(Bandit(floor=0.1), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ("hybrid", "iterative"))
+    for number in range(5):
+        at.choose(str(number), [True, True], {})
+    for number in range(4):
+        raw = {"margin": 0.1 * number, "diversity": 0.5, "latency_ratio": 0.1, "cache_hit": 0.0, "consistency": 1.0}
+        at.update(str(number), raw)
+    at.close()
+    for place in (tmp_path, tmp_path / "bandit.sqlite"):
+        said = ran(str(place), "-e", "snips", "--json", code=4)
+        assert json.loads(said.stdout)["overlap"]["n"] == 4
+        assert "1 of 5 rounds have no reward yet and are left out" in said.stderr

@@ -68,6 +68,14 @@ class TestComponents:
         assert seen["diversity"].iloc[0] == 1.0
         assert np.isnan(np.asarray(reward(seen))).all()
 
+    def test_a_latency_that_was_not_measured_is_missing(self) -> None:
+        """NaN, not 0: an arm without a clock would be the fastest; a stage that did not run costs nothing."""
+        trace = measured(hits((0.5, 0.5)), hits((0.5, 0.5)))
+        ms = np.array([[np.nan, np.nan], [100.0, np.nan]]).reshape(2, 1, 1, 2)
+        seen = components(replace(trace, latency=Latency(("dense", "rerank"), ms)), policy())
+        np.testing.assert_array_equal(seen["ms"], [np.nan, 100.0])
+        np.testing.assert_array_equal(seen["latency_ratio"], [np.nan, 0.0125])
+
     def test_missing_parts_are_named(self) -> None:
         """Embeddings, latencies and a budget are asked for by name."""
         trace = measured(hits((0.5, 0.5)))
@@ -108,6 +116,13 @@ class TestTable:
         assert np.array_equal(
             table(trace, policy(), weights, measured=seen).reward, table(trace, policy(), weights).reward
         )
+
+    def test_measurements_of_another_trace_are_refused(self) -> None:
+        """Components of other questions do not slip in, though there are as many."""
+        trace = measured(hits((0.2, 0.9), (0.6, 0.4)), hits((0.5, 0.5)))
+        other = components(trace, policy()).assign(case_id=["x", "y"])
+        with pytest.raises(ValueError, match="components of this trace, 2 rows"):
+            table(trace, policy(), measured=other)
 
     def test_arms_of_an_intent_need_it(self) -> None:
         """Hybrid and iterative are always there; graph and table where the question asks for what they have."""

@@ -357,3 +357,34 @@ def test_a_large_log_needs_little_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 15e6
+
+
+@pytest.mark.parametrize(
+    ("mask", "rule"),
+    [
+        (np.array([True, False]), "action must be an arm that was available, got 1 in row 1"),
+        (np.array([1, 1]), r"mask must be booleans \[A\] or \[T, A\], \(4, 2\), got int64 \(2,\)"),
+        (np.array([True, True, True]), r"got bool \(3,\)"),
+        (np.ones((3, 2), np.bool_), r"got bool \(3, 2\)"),
+    ],
+)
+def test_a_mask_that_the_log_contradicts_is_refused(mask: Any, rule: str) -> None:
+    """An arm that was chosen was available; and a mask has its shape and type."""
+    log = pd.DataFrame({"action": [0, 1, 0, 1], "reward": [0.0, 1.0, 1.0, 0.0], "propensity": 0.5})
+    with pytest.raises(ValueError, match=rule):
+        estimate(log, np.array([1.0, 0.0]), ("snips",), mask=mask)
+
+
+def test_whole_numbers_among_objects_are_actions() -> None:
+    """As a frame holds them that was made of mixed rows."""
+    log = pd.DataFrame({"action": [0, 1] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
+    same = estimate(log.astype({"action": object}), np.array([0.5, 0.5]), ("snips",))
+    pd.testing.assert_frame_equal(same, estimate(log, np.array([0.5, 0.5]), ("snips",)))
+
+
+@pytest.mark.parametrize("seed", [None, -1, 1.5, True])
+def test_a_seed_that_is_none_is_refused(seed: Any) -> None:
+    """Replay and the bootstrap draw; without a seed the same call would say two things."""
+    log = pd.DataFrame({"action": [0, 1] * 50, "reward": [0.0, 1.0] * 50, "propensity": 0.5})
+    with pytest.raises(ValueError, match="seed must be a whole number >= 0, got"):
+        estimate(log, np.array([0.5, 0.5]), ("replay",), seed=seed)

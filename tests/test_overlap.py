@@ -127,10 +127,32 @@ def test_a_model_that_the_log_contradicts() -> None:
     """The direct method is weak then; doubly robust estimation mends it and stays ok."""
     log = uniform(4000)
     right = log.assign(q_0=0.5, q_1=0.5)
-    assert statuses(right, [0.4, 0.6], "dm", "dr") == {"dm": "ok", "dr": "ok"}
+    assert statuses(right, [0.4, 0.6], "dm", "dr") == {"dm": "weak", "dr": "ok"}
+    assert notes(right, [0.4, 0.6], "dm") == "the interval takes the reward model from outside for true"
     wrong = log.assign(q_0=0.9, q_1=0.9)
     assert statuses(wrong, [0.4, 0.6], "dm", "dr") == {"dm": "weak", "dr": "ok"}
     assert "contradicts the reward model by -0.395" in notes(wrong, [0.4, 0.6], "dm")
+
+
+def test_means_by_arm_that_the_weights_may_confound() -> None:
+    """Where weights vary within an arm, the mean reward by arm is no answer: here 0.36 for 0.50, and dr is right."""
+    rng = np.random.default_rng(3)
+    x = rng.random(4000)
+    chosen = np.where(x < 0.5, 0.8, 0.2)  # of arm 1, which pays where it is seldom chosen
+    action = (rng.random(4000) < chosen).astype(int)
+    reward = np.where(action == 1, x > 0.5, rng.random(4000) < 0.5).astype(float)
+    log = pd.DataFrame({"action": action, "reward": reward, "propensity": np.where(action == 1, chosen, 1.0 - chosen)})
+    assert statuses(log, [0.5, 0.5], "dm", rules=Rules(model=(np.inf, np.inf)))["dm"] == "weak"
+    assert "weights vary within an arm" in notes(log, [0.5, 0.5], "dm")
+    assert estimate(log, [0.5, 0.5], ("dm", "dr"))["value"].tolist() == pytest.approx([0.36, 0.52], abs=0.005)
+    assert statuses(log, [0.5, 0.5], "dr") == {"dr": "ok"}
+    assert statuses(uniform(2000), [0.4, 0.6], "dm") == {"dm": "ok"}
+
+
+def test_rewards_that_are_all_the_same_are_no_certainty() -> None:
+    """An interval without width is weak for the direct method too."""
+    log = uniform(2000).assign(reward=1.0)
+    assert statuses(log, [0.4, 0.6], "snips", "dm", "dr") == {"snips": "weak", "dm": "weak", "dr": "weak"}
 
 
 def test_few_rounds_accepted() -> None:

@@ -77,7 +77,9 @@ def test_an_endpoint(at: Online) -> None:
         assert samples(urllib.request.urlopen(address).read().decode())["raglab_bandit_pulls_total", "hybrid"] == 4.0
         with socket.socket() as other, pytest.raises(OSError, match="refused"):
             other.connect(("127.0.0.2", served.port))
-        with pytest.raises(OSError, match="in use"):
+        with pytest.raises(
+            OSError, match=rf"port must be free on 127.0.0.1, got {served.port}, .*in use; choose another"
+        ):
             serve(at.arms_frame, served.port)
     finally:
         served.close()

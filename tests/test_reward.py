@@ -158,6 +158,13 @@ def test_a_weight_that_is_negative_or_nan_is_refused(name: str, value: float) ->
         reward(ROW, RewardWeights(**{name: value}))
 
 
+def test_weights_that_are_no_weights_are_refused() -> None:
+    """A mapping or a list says less than it seems to."""
+    for weights in ({"margin": 1.0}, [0.4, 0.1, 0.2, 0.1, 0.2]):
+        with pytest.raises(ValueError, match="weights must be RewardWeights, got"):
+            reward(ROW, weights)  # type: ignore[arg-type] # it is the point
+
+
 def test_weights_that_are_all_zero_are_refused() -> None:
     """There is nothing to normalise by; a latency that costs nothing does not count."""
     with pytest.raises(ValueError, match="one weight at least must be positive"):

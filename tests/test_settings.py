@@ -145,6 +145,8 @@ class TestPrior:
             '{"hybrid": 3}',
             '{"hybrid": {"n": 1, "total": 1}}',
             '{"hybrid": {"n": -1, "total": 1, "square": 1}}',
+            '{"hybrid": {"n": 4, "total": 26, "square": 18}}',
+            '{"hybrid": {"n": 40, "total": 26, "square": 30}}',
             "{",
         ],
     )
@@ -153,6 +155,14 @@ class TestPrior:
         (tmp_path / "p.json").write_text(text)
         with pytest.raises(ValueError, match=r"p\.json.*(a prior must name for each arm|must be valid JSON)"):
             prior_of(tmp_path / "p.json", ARMS)
+
+    def test_an_arm_that_there_is_not(self, tmp_path: Path) -> None:
+        """A misspelt arm is refused; one that this index lacks is passed over."""
+        (tmp_path / "p.json").write_text('{"hybird": {"n": 4, "total": 2, "square": 1}}')
+        with pytest.raises(ValueError, match=r"p\.json: a prior must name arms of hybrid.*got 'hybird'"):
+            prior_of(tmp_path / "p.json", ARMS)
+        (tmp_path / "p.json").write_text('{"table": {"n": 4, "total": 2, "square": 1}}')
+        assert prior_of(tmp_path / "p.json", ("hybrid",)).n.tolist() == [0.0]
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         """Is refused."""

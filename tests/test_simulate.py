@@ -222,6 +222,9 @@ def test_regret_of_thompson_grows_as_lai_and_robbins_say() -> None:
         ({"rounds": 0}, "rounds must be a whole number >= 1, got 0"),
         ({"replications": 0}, "replications must be a whole number >= 1, got 0"),
         ({"rounds": 2.5}, "rounds must be a whole number >= 1, got 2.5"),
+        ({"seed": None}, "seed must be a whole number >= 0, got None"),
+        ({"seed": -1}, "seed must be a whole number >= 0, got -1"),
+        ({"seed": 1.5}, "seed must be a whole number >= 0, got 1.5"),
     ],
 )
 def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) -> None:
@@ -229,3 +232,18 @@ def test_what_cannot_be_simulated_is_refused(change: dict[str, Any], rule: str) 
     asked: dict[str, Any] = {"policy": "ucb1", "means": [0.5, 0.6], "rounds": 5, "replications": 2, "seed": 0} | change
     with pytest.raises(ValueError, match=rule):
         simulate(**asked)
+
+
+@pytest.mark.parametrize(
+    ("policy", "world", "seed", "rule"),
+    [
+        ("ucb1", Bernoulli(np.array(MEANS)), 0, r"a policy must be a Bandit or probabilities, got 'ucb1'"),
+        (Bandit("ucb1"), [0.5, 0.6], 0, "a world must be a Table or a Bernoulli, got list"),
+        (Bandit("ucb1"), Bernoulli(np.array(MEANS)), None, "seed must be a whole number >= 0, got None"),
+        (np.array([0.5, 0.6]), Bernoulli(np.array(MEANS)), 0, r"sum to 1, got \[0.5, 0.6\]"),
+    ],
+)
+def test_what_cannot_be_run_is_refused(policy: Any, world: Any, seed: Any, rule: str) -> None:
+    """With the rule, the value and a remedy."""
+    with pytest.raises(ValueError, match=rule):
+        run(policy, world, rounds=3, replications=1, seed=seed)

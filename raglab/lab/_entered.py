@@ -18,9 +18,9 @@ def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> st
     """Why an arm was selected, in words: `selected iterative: high complexity, reward 0.71 over 214 pulls`."""
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
-    mean = (
-        f"reward {float(now.total[arm]) / rewards:.2f} over {pulls} pulls" if rewards else f"no reward in {pulls} pulls"
-    )
+    seen = f"{pulls} pull{'' if pulls == 1 else 's'}"
+    mean = f"reward {float(now.total[arm]) / rewards:.2f} over {seen}" if rewards else f"no reward in {seen}"
+    mean = mean if pulls else "not pulled yet"
     return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
 
 

@@ -31,7 +31,7 @@ Array = NDArray[np.float64]
 WEIGHTS = ("margin", "diversity", "latency", "cache", "consistency")  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS = "tuned", "published weights"
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the replications
-DIGITS = 4
+DIGITS, UNKNOWN = 4, 1e9  # of what is found; excess of a latency that nobody measured, in ms
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,8 @@ class BanditStudy:
             "EXPLORATION": self.bandit.exploration,
             "EPSILON": self.bandit.epsilon,
             "PRIOR_STRENGTH": self.bandit.prior_strength,
+            "FLOOR": self.bandit.floor,
+            "BUDGET_MS": self.settings["budget_ms"],
         }
         return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
 
@@ -153,7 +155,7 @@ def tune_bandit(
     def judged(params: Mapping[str, Any]) -> Judged:
         _, learner, rewards = _settled(params, base, tune)
         right, ms = _tried(learner, tune.world._replace(reward=rewards), seed=seed, **sizes)
-        over = 0.0 if np.isnan(ms) else ms - most_ms
+        over = UNKNOWN if np.isnan(ms) else ms - most_ms  # missing never passes
         return Judged(right, {"mean_ms": over}, {"ms": ms, "threshold": learner.threshold})
 
     first = [_own(base, tune, space)]

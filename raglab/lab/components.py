@@ -73,8 +73,8 @@ def components(trace: Trace, policy: Policy, *, budget_ms: float = BUDGET_MS) ->
 def measures(trace: Trace, said: Decisions, arm: str) -> NDArray[np.float64]:
     """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
 
-    Margin is between the two best of all reranked hits; diversity is of the first `final_k` in the arm's order;
-    consistency compares the fused order with the reranked one over the hits that were reranked.
+    Margin is between the two best scores of all hits that were reranked; diversity is of the first `final_k` hits in
+    the arm's order; consistency compares the fused order with the reranked one over the hits that were reranked.
 
     Raises:
       ValueError: the trace lacks the embeddings of its chunks.
@@ -98,7 +98,7 @@ def measures(trace: Trace, said: Decisions, arm: str) -> NDArray[np.float64]:
     second = np.where(none, np.nan, -1.0 * place)
     return np.stack(
         [
-            margin_of(score[:, :k], (best & reranked)[:, :k]),
+            margin_of(score, reranked),
             diversity_of(trace.vectors[chunk[:, :k]], best[:, :k]),
             consistency_of(fused, np.broadcast_to(second, fused.shape), reranked),
         ],
@@ -107,7 +107,7 @@ def measures(trace: Trace, said: Decisions, arm: str) -> NDArray[np.float64]:
 
 
 def spent(trace: Trace, said: Decisions, arm: str) -> NDArray[np.float64]:
-    """Milliseconds of retrieval down to the depth that decided, [Q].
+    """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
 
     Raises:
       ValueError: the trace lacks latencies.
@@ -117,7 +117,8 @@ def spent(trace: Trace, said: Decisions, arm: str) -> NDArray[np.float64]:
             "latency_ratio needs the latencies of retrieval, this trace has none; keep the file beside it, or rebuild."
         )
         raise ValueError(msg)
-    by_depth = np.nansum(trace.latency.ms[:, trace.arm(arm)], axis=2)
+    ms = trace.latency.ms[:, trace.arm(arm)]
+    by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))  # not measured is not free
     down_to = np.cumsum(by_depth, axis=1)
     total: NDArray[np.float64] = down_to[np.arange(len(trace)), said.outcome.depth]
     return total

@@ -18,6 +18,7 @@ from raglab.lab.index import Retriever, retriever, settings_of
 from raglab.lab.tabled import TableFirst
 from raglab.retrieval.embed import EmbeddingCache, default_cache
 from raglab.retrieval.rewrite import Rewriter
+from raglab.retrieval.strategies import walk
 from raglab.store._errors import Where, input_error
 from raglab.store._files import read_json, write_text
 from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
@@ -104,6 +105,9 @@ class Lab:
         stated = arm or ("bandit" if bandit.enabled else None)
         off = bandit.enabled is False or not set(ready.strategies) & set(LIVE_ARMS)
         online = None if off else bandit.online(place, tuple(ready.strategies))
+        if online is not None and (stated or chosen.strategy.arm) == "bandit":
+            for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
+                next(walk(strategy, ready.question(corpus.chunks[0].text)))
         return cls(chosen, ready, found, writer, judge, kept, named, stated, online)
 
     def replace(self, policy: Policy) -> Self:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,7 @@ from raglab.lab._folded import (
 )
 from raglab.reward import COMPONENTS, RewardWeights
 from raglab.store.audit import Database, Entries
-from raglab.store.choices import CHOICES, REWARDS, SETUPS, SNAPSHOTS, TABLES, THUMBS, events
+from raglab.store.choices import CHOICES, REWARDS, SETUPS, SNAPSHOTS, TABLES, THUMBS, choice_of, events, rounds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -93,7 +93,7 @@ class Online:
         self.setup = Setup(tuple(arms), bandit, weights)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(log, TABLES, create=create)
-        self._clock = clock
+        self._clock, self._ready = clock, False
         fresh(self.setup)  # settings out of range stop here
         scored(dict.fromkeys(COMPONENTS, 0.0), None, weights)
 
@@ -126,6 +126,7 @@ class Online:
         check_id(request_id)
         offered = mask_of(mask, len(self.arms))
         known = {name: number(name, value) for name, value in features.items()}
+        self._caught_up()
         with self.log.writing() as log:
             if log.one(CHOICES, request_id=request_id) is not None:
                 msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
@@ -142,7 +143,7 @@ class Online:
             row = {
                 "at": self._at(),
                 "request_id": request_id,
-                "round": _rounds(log) + 1,
+                "round": rounds(log) + 1,
                 "policy_id": policy_id,
                 "fingerprint": fingerprint,
                 "question": digest(question),
@@ -183,8 +184,9 @@ class Online:
         told = {name: number(name, value) for name, value in (measured or {}).items()}
         scored(raw, None, self.setup.weights)
         spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
+        self._caught_up()
         with self.log.writing() as log:
-            choice = _choice(log, request_id)
+            choice = choice_of(log, request_id)
             if log.one(REWARDS, request_id=request_id) is not None:
                 msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
                 raise ValueError(msg)
@@ -197,7 +199,7 @@ class Online:
                 "at": self._at(),
                 "request_id": request_id,
                 "arm": choice["arm"],
-                "age": _rounds(log) - choice["round"],
+                "age": rounds(log) - choice["round"],
             }
             log.add(REWARDS, row | {"components": raw, "thumb": up, "reward": value, "ms": spent, "measured": told})
             self._kept(log, now, last)
@@ -214,12 +216,13 @@ class Online:
         if not isinstance(up, bool | np.bool_):
             msg = f"up must be true or false, got {up!r}; a thumb is up or down."
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+        self._caught_up()
         with self.log.writing() as log:
-            choice = _choice(log, request_id)
+            choice = choice_of(log, request_id)
             self._noted(log)
             now, last = self._now(log)
             known = log.one(THUMBS, request_id=request_id)
-            row = {"at": self._at(), "request_id": request_id, "age": _rounds(log) - choice["round"]}
+            row = {"at": self._at(), "request_id": request_id, "age": rounds(log) - choice["round"]}
             log.add(THUMBS, row | {"before": None if known is None else known["up"], "up": int(up)})
             self._kept(log, now, last)
 
@@ -272,21 +275,19 @@ class Online:
         last = log.last
         return before if after == last else folded(before, events(log, after), self.setup), last
 
+    def _caught_up(self) -> None:
+        """Fold what came so far before the first turn, beside other writers: a new setup over a long log stops none."""
+        if self._ready:
+            return
+        with self.log.reading() as log:
+            now, last = self._now(log)
+        with self.log.writing() as log:
+            kept = log.one(SNAPSHOTS, setup=self.setup.digest)
+            if last > (0 if kept is None else int(kept["seq"])):
+                log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **packed(now, self.setup)})
+        self._ready = True
+
     def _kept(self, log: Entries, now: Folded, after: int) -> None:
         """Keep a snapshot of the state after the last event; `now` is the state after event `after`."""
         row = packed(folded(now, events(log, after), self.setup), self.setup)
         log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
-
-
-def _rounds(log: Entries) -> int:
-    """Choices so far."""
-    last = log.one(CHOICES)
-    return 0 if last is None else int(last["round"])
-
-
-def _choice(log: Entries, request_id: str) -> dict[str, Any]:
-    found = log.one(CHOICES, request_id=request_id)
-    if found is None:
-        msg = f"request_id must be that of a choice in the log, got {request_id!r}; the response names it."
-        raise ValueError(msg)
-    return found

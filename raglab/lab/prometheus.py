@@ -64,7 +64,11 @@ def serve(arms: Callable[[], pd.DataFrame], port: int = 0) -> Serving:
     registry = _registry(arms)
     from prometheus_client import start_http_server
 
-    server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
+    try:
+        server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
+    except OSError as error:
+        msg = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}; choose another, or 0 for any."
+        raise OSError(msg) from None
 
     def close() -> None:
         server.shutdown()

@@ -44,6 +44,7 @@ from raglab.store.choices import CHOICES, TABLES
 PREFIX = "RAGLAB_BANDIT_"
 LOG = "bandit.sqlite"
 ARMS = ("hybrid", "iterative", "graph", "table")  # that a bandit chooses among (rule S4.1)
+_ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
 _SECRET = {"log"}
 
@@ -196,12 +197,17 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
     """
     where = Where(str(path))
     rows = parsed(read_text(Path(path), _MAX_BYTES), where)
-    rule = "a prior must name for each arm n, total and square, at least 0"
+    rule = "a prior must name for each arm n, total and square, at least 0, with square <= total <= n"
     if not isinstance(rows, dict):
         raise input_error(where, rule, "see save_prior", shown(rows))
     for arm, row in rows.items():
+        if arm not in {*ARMS, *arms}:
+            raise input_error(where, f"a prior must name arms of {', '.join(ARMS)}", "correct the name", shown(arm))
         if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_counts, row.values())):
             raise input_error(Where(str(path), None, arm), rule, "see save_prior", shown(row))
+        if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:
+            told = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
+            raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
     none = dict.fromkeys(Stats._fields, 0.0)
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
 

@@ -44,10 +44,17 @@ def table(
     Args:
       measured: what `components` says of the same trace and policy, where it is at hand: other weights re-score it.
 
+    Raises:
+      ValueError: `measured` is of another trace.
+
     Source: rules S4.1, S4.7.
     """
     seen = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
     shape = (len(trace), len(trace.arms))
+    rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
+    if list(zip(seen["case_id"], seen["arm"], strict=True)) != rows:
+        msg = f"measured must be components of this trace, {len(rows)} rows, got {len(seen)} of another; measure again."
+        raise ValueError(msg)
     return Table(
         arms=trace.arms,
         value=seen["right"].to_numpy(np.float64).reshape(shape),

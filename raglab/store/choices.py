@@ -108,3 +108,22 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
 def _stream(log: Entries, table: str, kind: str, after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
     for row in log.rows(table, after=after):
         yield row["seq"], kind, row
+
+
+def rounds(log: Entries) -> int:
+    """Choices so far."""
+    last = log.one(CHOICES)
+    return 0 if last is None else int(last["round"])
+
+
+def choice_of(log: Entries, request_id: str) -> dict[str, Any]:
+    """Choice of a request.
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = log.one(CHOICES, request_id=request_id)
+    if found is None:
+        msg = f"request_id must be that of a choice in the log, got {request_id!r}; the response names it."
+        raise ValueError(msg)
+    return found
