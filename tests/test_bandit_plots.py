@@ -287,7 +287,7 @@ def test_a_forest_marks_the_status() -> None:
     """One mark a status, in the legend in words; the true value is a line; numbers stand beside every row."""
     shown = DRAWN["forest"].plot()
     labels = shown.ax_.get_legend_handles_labels()[1]
-    assert set(labels) == {"ok", "weak overlap", "none: the log says nothing about it", "true value 0.610"}
+    assert set(labels) == {"ok", "weak: read with care", "none: the log says nothing about it", "true value 0.610"}
     texts = [one.get_text() for one in shown.ax_.texts]
     for told in ("0.600", "200", "12.5", "weak", "none"):
         assert told in texts

@@ -24,7 +24,7 @@ MARKS: dict[str, dict[str, Any]] = {
     "weak": {"marker": "s", "color": ink.ORANGE, "markersize": 6, "markerfacecolor": "white"},
     "none": {"marker": "X", "color": ink.VERMILLION, "markersize": 7},
 }
-SAID = {"ok": "ok", "weak": "weak overlap", "none": "none: the log says nothing about it"}
+SAID = {"ok": "ok", "weak": "weak: read with care", "none": "none: the log says nothing about it"}
 COLUMNS = (("value", 34), ("ESS", 88), ("largest\nweight", 140), ("status", 190))  # points right of the axes
 
 

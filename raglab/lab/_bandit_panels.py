@@ -78,7 +78,11 @@ class RewardAuditDisplay:
             f"within a question: does the better\narm score higher? {most} pairs, {signals['cases'].max()} cases",
             f"followed: what is lost against\nthe best arm of each of {self._n} cases",
         )
-        labels = ("correlation (−1 to 1)", "concordance (share of pairs; 0.5 is a coin)", "regret (right answers)")
+        labels = (
+            "correlation (−1 to 1)",
+            "concordance (share of pairs; 0.5 is a coin)",
+            f"regret ({self.audit.settings['unit']})",
+        )
         for on, title, label in zip(self.axes_, titles, labels, strict=True):
             on.set_title(title, fontsize=9, loc="left")
             on.set_xlabel(f"{label}", fontsize=9)

@@ -123,12 +123,7 @@ class ArmShareDisplay:
         return text(self)
 
     def _repr_html_(self) -> str:
-        columns: dict[str, Any] = {"round": self.at}
-        for arm, name in enumerate(self.arms):
-            rows = zip(self.share[:, arm], self.low[:, arm], self.high[:, arm], strict=True)
-            columns[name] = [
-                Cell(percent(one), f"{percent(low)} to {percent(high)}", "number") for one, low, high in rows
-            ]
+        columns = _by_arm(self.at, self.arms, (self.share, self.low, self.high))
         return html(self, f"{self.name or 'pulls'}: share of each arm by window", columns, self._band_is)
 
 
@@ -283,10 +278,14 @@ class PropensityDisplay:
         return text(self)
 
     def _repr_html_(self) -> str:
-        columns: dict[str, Any] = {"round": self.at}
-        for arm, name in enumerate(self.arms):
-            rows = zip(self.mean[:, arm], self.least[:, arm], self.most[:, arm], strict=True)
-            columns[name] = [
-                Cell(percent(one), f"{percent(low)} to {percent(high)}", "number") for one, low, high in rows
-            ]
+        columns = _by_arm(self.at, self.arms, (self.mean, self.least, self.most))
         return html(self, f"{self.name or 'propensity'} of each arm by window", columns, self._band_is)
+
+
+def _by_arm(at: Array, arms: Sequence[str], parts: tuple[Array, Array, Array]) -> dict[str, Any]:
+    """Columns of a shown table, one an arm: value, low and high, each [windows, A]."""
+    columns: dict[str, Any] = {"round": at}
+    for arm, name in enumerate(arms):
+        rows = zip(*(part[:, arm] for part in parts), strict=True)
+        columns[name] = [Cell(percent(one), f"{percent(low)} to {percent(high)}", "number") for one, low, high in rows]
+    return columns

@@ -120,6 +120,7 @@ def audit_table(
     kept = {name: np.abs(one[world.mask]) for name, one in signals.items() if name != REWARD}
     binds = clamped(kept, weights)
     settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed, "cases": shape[0]}
+    settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     notes = told.notes(world, signals, correlations, policies, binds, weights)
     return RewardAudit(correlations, policies, binds, notes, settings)
 
