@@ -38,7 +38,12 @@ def shaped(state: State, batch: tuple[int, ...]) -> State:
 
 def outcome(reward: Array, bandit: Bandit) -> Array:
     """What a policy adds up: the reward, or for thompson_beta whether it is a success (rule S4.5)."""
-    return np.asarray(reward > bandit.threshold, np.float64) if bandit.policy == "thompson_beta" else reward
+    return np.asarray(won(reward, bandit), np.float64) if bandit.policy == "thompson_beta" else reward
+
+
+def won(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
+    """Whether a reward is a success: above the threshold (rule S4.5)."""
+    return np.asarray(reward > bandit.threshold)
 
 
 def _without_oldest(state: State, bandit: Bandit) -> State:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from raglab._counting import won
 from raglab.lab._folded import Setup, p95
 from raglab.reward import COMPONENTS, OPTIONAL, reward
 from raglab.store.audit import Entries
@@ -82,7 +83,7 @@ def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
         of = choices[choices["arm"] == arm]
         came = of["reward"].dropna().to_numpy(np.float64)
         ms = of["ms"].dropna().to_numpy(np.float64)
-        wins = int((came > setup.bandit.threshold).sum())
+        wins = int(won(came, setup.bandit).sum())
         n, none = len(came), float("nan")
         means = (wins / n, float(came.mean()), float(ms.mean())) if n else (none, none, none)
         rows.append((arm, len(of), n, wins, *means, p95(ms.tolist())))

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab import gates
 from raglab.evidence import entities_in
 from raglab.intent import intent
 from raglab.lab import traffic
@@ -16,7 +17,7 @@ from raglab.lab.live import Lab
 from raglab.lab.online import Chosen
 from raglab.lab.response import Response
 from raglab.lab.routing import arm_of, wants_bandit
-from raglab.policy import Policy
+from raglab.policy import Policy, intent_thresholds
 
 
 class Offer(NamedTuple):
@@ -60,8 +61,8 @@ def offer(
         "strategy_cached": float(bool(there & set(retrieved))),
     }
     seen = intent(question)
-    heavy = seen.complexity >= policy.strategy.min_complexity
-    words = "high complexity" if heavy else "simple question"
+    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
+    words = "high complexity" if gates.reaches(margins.complexity) else "simple question"
     why = {"graph": f"graph intent {seen.graph:.2f}", "table": f"table intent {seen.table:.2f}"}
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
