@@ -13,13 +13,15 @@ from scipy import stats
 
 from raglab._worlds import Table
 from raglab.lab import _audit as audit
+from raglab.lab.build import build_trace
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
 from raglab.lab.space import always_answer
 from raglab.reward import COMPONENTS, RewardWeights
+from raglab.store.corpus import load_corpus
 from raglab.store.policies import Policy
-from raglab.store.traces import Trace
+from raglab.store.qa import load_cases
 
-ROOT = Path(__file__).resolve().parents[1]
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])
 SEEN = np.array([[0.8, 0.2], [0.6, 0.4], [0.9, 0.7], [0.1, 0.3]])
@@ -281,13 +283,11 @@ def test_intervals_hold_what_they_say() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (ROOT / "out" / "arms.parquet").is_file(), reason="experiments/arms.py makes the trace")
 def test_the_bundled_questions_end_to_end() -> None:
-    """Every arm of 370 questions: the router is a baseline, and the notes have the numbers of the tables."""
-    trace = Trace.load(ROOT / "out" / "arms.parquet")
-    if trace.vectors is None:
-        pytest.skip("the trace was built without vectors")
-    policy = always_answer(Policy.load(ROOT / "datasets" / "broker" / "policy.yaml"))
+    """Every arm of the questions of split report: the router is a baseline, the notes have the tables' numbers."""
+    policy = always_answer(Policy.load(BROKER / "policy.yaml"))
+    cases = [case for case in load_cases(BROKER) if case.split == "report"]
+    trace = build_trace(load_corpus(BROKER), cases, policy=policy, arms=("hybrid", "iterative", "graph", "table"))
     found = audit_rewards(trace, policy)
     rows = found.policies.set_index("policy")
     assert (rows["regret"] >= 0.0).all()

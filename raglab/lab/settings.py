@@ -46,7 +46,6 @@ LOG = "bandit.sqlite"
 ARMS = ("hybrid", "iterative", "graph", "table")  # that a bandit chooses among (rule S4.1)
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
-_SECRET = {"log"}
 
 Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
