@@ -228,7 +228,7 @@ class TestAlways:
             assert put_together(whole, kept) == text
 
     @given(passages=st.lists(PASSAGES, max_size=4), budget=st.integers(1, 60), keep=st.sets(st.integers(0, 3)))
-    @settings(deadline=None, max_examples=50)
+    @settings(deadline=None, derandomize=True, max_examples=50)
     def test_budget_order_and_citations(self, passages: list[str], budget: int, keep: set[int]) -> None:
         """Within the budget but for what must stay; cited ones are there; tokens and places are those of the texts."""
         given_ = [chunk(n, text) for n, text in enumerate(passages)]
