@@ -25,6 +25,8 @@ bench: $(READY)  ## speeds, as ratios within one run
 	$(BIN)/python experiments/bench_ask.py
 	$(BIN)/python experiments/bench_bandit.py
 	$(BIN)/python experiments/bench_off_policy.py
+	$(BIN)/python experiments/bench_learner.py
+	$(BIN)/python experiments/bench_audit.py
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb

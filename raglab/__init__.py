@@ -34,9 +34,20 @@ _HOME = {
     "build_index": "raglab.lab.live",
     "Lab": "raglab.lab.live",
     "ask": "raglab.lab.session",
+    "reply": "raglab.lab.session",
+    "buttons": "raglab.lab.widget",
+    "explain": "raglab.lab.asking",
+    "AuditLog": "raglab.lab.audit_log",
+    "ClarificationDefault": "raglab.default_learner",
+    "ClarificationRequest": "raglab.default_learner",
     "feedback": "raglab.lab.choosing",
     "audit_rewards": "raglab.lab.reward_audit",
     "tune_bandit": "raglab.lab.bandit_study",
+    "ClarifyDisplay": "raglab.lab.clarify_plots",
+    "ConfidenceDisplay": "raglab.lab.clarify_plots",
+    "SilenceDisplay": "raglab.lab.clarify_plots",
+    "SplitDisplay": "raglab.lab.clarify_plots",
+    "tune_clarification": "raglab.lab.clarify_study",
     "ArmShareDisplay": "raglab.lab.bandit_plots",
     "ForestDisplay": "raglab.lab.bandit_plots",
     "PosteriorDisplay": "raglab.lab.bandit_plots",
@@ -75,6 +86,7 @@ _MODULES = (
     "bandit",
     "calibration",
     "certify",
+    "default_learner",
     "fusion",
     "metrics",
     "off_policy",
@@ -88,6 +100,7 @@ if TYPE_CHECKING:
     from raglab import bandit as bandit
     from raglab import calibration as calibration
     from raglab import certify as certify
+    from raglab import default_learner as default_learner
     from raglab import fusion as fusion
     from raglab import metrics as metrics
     from raglab import off_policy as off_policy
@@ -95,7 +108,11 @@ if TYPE_CHECKING:
     from raglab import reward as reward
     from raglab import robustness as robustness
     from raglab.answering.compress import compress as compress
+    from raglab.default_learner import ClarificationDefault as ClarificationDefault
+    from raglab.default_learner import ClarificationRequest as ClarificationRequest
     from raglab.lab.answers import record_answers as record_answers
+    from raglab.lab.asking import explain as explain
+    from raglab.lab.audit_log import AuditLog as AuditLog
     from raglab.lab.bandit_plots import ArmShareDisplay as ArmShareDisplay
     from raglab.lab.bandit_plots import ForestDisplay as ForestDisplay
     from raglab.lab.bandit_plots import PosteriorDisplay as PosteriorDisplay
@@ -110,6 +127,11 @@ if TYPE_CHECKING:
     from raglab.lab.certificate import certify_policy as certify_policy
     from raglab.lab.check import check_policy as check_policy
     from raglab.lab.choosing import feedback as feedback
+    from raglab.lab.clarify_plots import ClarifyDisplay as ClarifyDisplay
+    from raglab.lab.clarify_plots import ConfidenceDisplay as ConfidenceDisplay
+    from raglab.lab.clarify_plots import SilenceDisplay as SilenceDisplay
+    from raglab.lab.clarify_plots import SplitDisplay as SplitDisplay
+    from raglab.lab.clarify_study import tune_clarification as tune_clarification
     from raglab.lab.displays import OutcomeTableDisplay as OutcomeTableDisplay
     from raglab.lab.displays import ReliabilityDisplay as ReliabilityDisplay
     from raglab.lab.displays import RiskCoverageDisplay as RiskCoverageDisplay
@@ -128,11 +150,13 @@ if TYPE_CHECKING:
     from raglab.lab.response import Response as Response
     from raglab.lab.reward_audit import audit_rewards as audit_rewards
     from raglab.lab.session import ask as ask
+    from raglab.lab.session import reply as reply
     from raglab.lab.slices import slices as slices
     from raglab.lab.study import TuneResult as TuneResult
     from raglab.lab.study import tune as tune
     from raglab.lab.tracking import track as track
     from raglab.lab.transfer import transfer as transfer
+    from raglab.lab.widget import buttons as buttons
     from raglab.replay import decide as decide
     from raglab.replay import flips as flips
     from raglab.replay import steps as steps

@@ -1,4 +1,4 @@
-"""Commands of the live system: index a corpus, ask it, check an answer against evidence."""
+"""Commands of the live system: index a corpus, ask it, reply to what it asks, check an answer against evidence."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None, typer.Option("--nli", help="NLI cross-encoder by name or path; the embedded scorer where not given.")
 ]
+Model = Annotated[str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")]
+ParseModel = Annotated[
+    str | None, typer.Option("--parser", help="Model of that server that reads questions; the rules where not given.")
+]
+BaseUrl = Annotated[str | None, typer.Option(help="Address of that server; its key is in OPENAI_API_KEY.")]
+LiveArm = Annotated[
+    str | None, typer.Option("--arm", help="Arm that answers, router or bandit; the policy's where not given.")
+]
+Index = Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")]
+Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")]
 
 
 def index(
@@ -41,22 +51,24 @@ def index(
 
 
 def ask(
-    folder: Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")],
+    folder: Index,
     question: Annotated[str, typer.Argument(help="The question.")],
     policy: PolicyPath = None,
     select: Annotated[int | None, typer.Option(help="Option chosen where the question was ambiguous, from 1.")] = None,
     document: Annotated[
         list[str] | None, typer.Option(help="Document that the search keeps to, file or file#page; repeat.")
     ] = None,
-    arm: Annotated[
-        str | None, typer.Option(help="Arm that answers, router or bandit; the policy's where not given.")
-    ] = None,
-    model: Annotated[
-        str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")
-    ] = None,
-    base_url: Annotated[str | None, typer.Option(help="Address of that server; its key is in OPENAI_API_KEY.")] = None,
+    arm: LiveArm = None,
+    model: Model = None,
+    parser: ParseModel = None,
+    base_url: BaseUrl = None,
     nli: Nli = None,
-    cache: Annotated[bool, typer.Option(help="Keep answers and retrievals in the folder.")] = True,
+    cache: Kept = True,
+    clarify: Annotated[
+        bool | None,
+        typer.Option("--clarify/--no-clarify", help="Ask once for what a vague question leaves out, and learn it."),
+    ] = None,
+    session: Annotated[str, typer.Option(help="Whose question it is: the next one accepts this answer.")] = "",
     explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,21 +77,49 @@ def ask(
     from raglab.lab.session import ask as asked
 
     with refusals():
-        system = Lab.open(
-            folder, policy=policy, generator=_generator(model, base_url), scorer=_scorer(nli), arm=arm, cache=cache
-        )
-        said = asked(question, lab=system, selected_option=select, documents=document)
+        parts = _parts(model, parser, base_url, nli)
+        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
+        said = asked(question, lab=system, selected_option=select, documents=document, session=session)
         if as_json:
             typer.echo(said.json())
             return
-        typer.echo(_told(said))
+        typer.echo(_told(said, folder, policy))
+        if said["clarification"] is not None and _on_terminal():
+            said = _prompted(said, system)
+            typer.echo(_told(said, folder, policy))
         if explain:
-            import pandas as pd
+            _explained(said)
 
-            table = pd.DataFrame(said.seen.checks)
-            if len(table):
-                typer.echo("\n" + table[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
-            typer.echo("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
+
+def reply(
+    folder: Index,
+    request_id: Annotated[str, typer.Argument(help="Request that was asked about, as its response names it.")],
+    answer: Annotated[str, typer.Argument(help="yes, no, one of the values, or in words.")],
+    policy: PolicyPath = None,
+    question: Annotated[str | None, typer.Option(help="The question again, where the audit log keeps no text.")] = None,
+    arm: LiveArm = None,
+    model: Model = None,
+    parser: ParseModel = None,
+    base_url: BaseUrl = None,
+    nli: Nli = None,
+    cache: Kept = True,
+    explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reply to what `raglab ask` asked, or correct what it filled in by itself."""
+    from raglab.lab.live import Lab
+    from raglab.lab.session import reply as replied
+
+    with refusals():
+        parts = _parts(model, parser, base_url, nli)
+        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
+        said = replied(request_id, answer, lab=system, question=question)
+        if as_json:
+            typer.echo(said.json())
+            return
+        typer.echo(_told(said, folder, policy))
+        if explain:
+            _explained(said)
 
 
 def support(
@@ -110,9 +150,15 @@ def support(
         typer.echo(f"\nleast support {said.score:.3f}; the published min_support is {least:g}")
 
 
-def _told(said: Any) -> str:  # noqa: ANN401 - a response
-    lines = [f"{said['status']} · {said['arm_reason']} · confidence {said['confidence']:.1f} · {said['policy_id']}"]
-    if said["status"] == "ambiguous":
+def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
+    lines = [" · ".join(filter(None, (said["status"], said["arm_reason"], _confidence(said), said["policy_id"])))]
+    asked, default = said["clarification"], said["default_applied"]
+    if asked is not None:
+        lines += [asked["question_to_user"]]
+        lines += [f"  {one['value']}  {one['text']}" for one in said["options"]]
+        under = "" if policy is None else f" -p {policy}"
+        lines += [f"Reply with: raglab reply {folder} {said['request_id']}{under} yes, no, or a value."]
+    elif said["status"] == "ambiguous":
         lines += ["Which of these do you mean? Ask again with --select ID."]
         lines += [f"  {one['id']}  {', '.join(one['sources'])}: {one['text']} …" for one in said["options"]]
     else:
@@ -121,20 +167,59 @@ def _told(said: Any) -> str:  # noqa: ANN401 - a response
         lines += [f"because {said['refusal_reason']}"]
     if said["sources"]:
         lines += ["sources: " + ", ".join(said["sources"])]
-    if said.seen.propensity is not None:
+    if said.seen.propensity is not None or default is not None:
         lines += [f"request: {said['request_id']}"]
     return "\n".join([*lines, *(f"warning: {text}" for text in said["warnings"])])
 
 
-def _generator(model: str | None, base_url: str | None) -> Any:  # noqa: ANN401 - a generator
-    if model is None:
-        if base_url is not None:
-            msg = f"base_url goes with a model, got {base_url} alone; name the model with --model."
-            raise ValueError(msg)
-        return None
-    from raglab.answering.server import OpenAIGenerator
+def _confidence(said: Any) -> str:  # noqa: ANN401 - a response
+    return "" if said["confidence"] is None else f"confidence {said['confidence']:.1f}"
 
-    return OpenAIGenerator(model, base_url or OPENAI)
+
+def _explained(said: Any) -> None:  # noqa: ANN401 - a response
+    import pandas as pd
+
+    table = pd.DataFrame(said.seen.checks)
+    if len(table):
+        typer.echo("\n" + table[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
+    typer.echo("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
+
+
+def _on_terminal() -> bool:
+    """Whether a person can be asked."""
+    import sys
+
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _prompted(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a lab
+    """Response to what the user types; a reply that is refused is asked for again."""
+    from raglab.lab.session import reply as replied
+
+    proposed = said["clarification"]["proposed_default"]
+    while True:
+        typed = typer.prompt("yes, no, or a value", default=None if proposed is None else "yes")
+        try:
+            return replied(said["request_id"], typed, lab=system)
+        except ValueError as error:
+            typer.echo(f"raglab: {error}", err=True)
+
+
+def _parts(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:
+    """Generator, parser and scorer; None is the embedded one."""
+    if model is None and parser is None and base_url is not None:
+        msg = f"base_url goes with a model, got {base_url} alone; name the model with --model or --parser."
+        raise ValueError(msg)
+    made: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
+    if model is not None:
+        from raglab.answering.server import OpenAIGenerator
+
+        made["generator"] = OpenAIGenerator(model, base_url or OPENAI)
+    if parser is not None:
+        from raglab.answering.parse_server import OpenAIParser
+
+        made["parser"] = OpenAIParser(parser, base_url or OPENAI)
+    return made
 
 
 def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
@@ -158,5 +243,6 @@ def _text(stated: str) -> str:
 COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
     (ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
+    (reply, "raglab reply out/index REQUEST_ID yes"),
     (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
 )

@@ -10,7 +10,9 @@ from typing import Annotated, Literal
 import typer
 
 from raglab import _cli_ask as live
+from raglab import _cli_audit as audits
 from raglab import _cli_bandit as bandits
+from raglab import _cli_clarify as clarify
 from raglab import _cli_log as logs
 from raglab import _cli_online as online
 from raglab import _cli_promises as promises
@@ -292,5 +294,6 @@ def demo(
         typer.echo("JupyterLab:  make lab")
 
 
-for command, example in (*live.COMMANDS, *promises.COMMANDS, *bandits.COMMANDS, *online.COMMANDS, *logs.COMMANDS):
-    app.command(epilog=f"Example: {example}")(command)
+for group in (live, promises, bandits, clarify, online, audits, logs):
+    for command, example in group.COMMANDS:
+        app.command(epilog=f"Example: {example}")(command)

@@ -148,12 +148,12 @@ def test_a_fresh_execution_is_quiet_and_shows_as_much(fresh: tuple[Any, Executed
 
 @pytest.mark.slow
 def test_a_fresh_execution_writes_inside_its_project_only(fresh: tuple[Any, Executed]) -> None:
-    """Traces, policies and runs lie under out and mlruns of its own project, with what a study found in its run."""
+    """Traces, logs, policies and runs lie under its own out and mlruns, with what a study found in its run."""
     _, now = fresh
     assert {place.name for place in now.root.iterdir()} <= {"datasets", "notebooks", "out", "mlruns"}
-    assert list((now.root / "out" / "broker").glob("*.parquet"))
+    assert list((now.root / "out").rglob("*.parquet"))
     assert not [place for place in (now.root / "notebooks").rglob("*") if place.is_file()]
     if (now.root / "mlruns").exists():
         assert (now.root / "mlruns" / "mlflow.db").is_file()
         logged = {place.name for place in (now.root / "mlruns" / "artifacts").rglob("*")}
-        assert logged & {"report.html", "bandit.env"}
+        assert logged & {"report.html", "bandit.env", "clarify.env"}

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from raglab.answering.extract import Extractive
+from raglab.answering.parse import Vocabulary, vocabulary_of
 from raglab.answering.support import WordSupport
 from raglab.evidence import chunk_entities, word_set
+from raglab.lab._asking_request import Clarifier, Parser
 from raglab.lab.answers import Generator, Scorer
 from raglab.lab.build import fingerprint_of
 from raglab.lab.caches import Caches
 from raglab.lab.index import Retriever, retriever, settings_of
 from raglab.lab.tabled import TableFirst
-from raglab.retrieval.embed import EmbeddingCache, default_cache
+from raglab.retrieval.embed import EmbeddingCache, default_cache, embed
 from raglab.retrieval.rewrite import Rewriter
 from raglab.retrieval.strategies import walk
 from raglab.store._errors import Where, input_error
@@ -26,6 +28,10 @@ from raglab.store.policies import Policy
 from raglab.values import SCHEMA_VERSION, Chunk, Corpus
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from raglab.lab.audit_log import AuditLog
     from raglab.lab.online import Online
 
 LIVE_ARMS = ("hybrid", "iterative", "graph", "table")
@@ -41,7 +47,8 @@ class Lab:
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
     generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
-    policy say `bandit`; None where it is switched off.
+    policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. clarifier: asks
+    for what a question leaves out; None answers as ever.
     """
 
     policy: Policy
@@ -53,6 +60,14 @@ class Lab:
     entities: tuple[tuple[str, ...], ...] = field(repr=False)
     arm: str | None = None
     online: Online | None = field(default=None, repr=False)
+    audit: AuditLog | None = field(default=None, repr=False)
+    clarifier: Clarifier | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Stop where clarifications would be lost."""
+        if self.clarifier is not None and self.audit is None:
+            msg = "clarifications need the audit log, which holds what was learned; open the lab with audit=True."
+            raise ValueError(msg)
 
     @classmethod
     def open(
@@ -65,6 +80,9 @@ class Lab:
         rewriter: Rewriter | None = None,
         arm: str | None = None,
         cache: bool = True,
+        clarify: bool | None = None,
+        parser: Parser | None = None,
+        audit: bool = True,
     ) -> Self:
         """System over an index that `build_index` made.
 
@@ -75,10 +93,16 @@ class Lab:
             settings are those of the environment (`raglab.lab.settings`), which may switch it on or off for all that
             state no arm here.
           cache: whether answers and retrievals are kept in the folder.
+          clarify: whether a question that leaves something out is asked about, once, and the default learned; as the
+            environment says where not given, which is no. parser: reads questions; None is the rules.
+          audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
+            otherwise (`raglab.lab.clarify_settings`); texts older than its keep_days are blanked.
 
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable.
+          ValueError: clarify without the log.
         """
+        from raglab.lab.clarify_settings import AuditSettings, ClarifySettings
         from raglab.lab.settings import BanditSettings
 
         place, bandit = Path(folder), BanditSettings.read()
@@ -94,7 +118,8 @@ class Lab:
             rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
             raise input_error(where, rule, "make it again with `raglab index`", came)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
-        ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS), rewriter=rewriter)
+        stored = EmbeddingCache(place / EMBEDDINGS)
+        ready = retriever(corpus, wanted, stored, rewriter=rewriter)
         tables = ready.indexes.tables
         base = Extractive() if generator is None else generator
         kept = Caches(place / CACHE) if cache else None
@@ -108,13 +133,32 @@ class Lab:
         if online is not None and (stated or chosen.strategy.arm) == "bandit":
             for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
                 next(walk(strategy, ready.question(corpus.chunks[0].text)))
-        return cls(chosen, ready, found, writer, judge, kept, named, stated, online)
+        asking, logging = ClarifySettings.read(), AuditSettings.read()
+        asks = asking.enabled is True if clarify is None else clarify
+        log = logging.audit_log(place, asking.learner) if audit and logging.enabled else None
+        if log is not None and log.keep_days:
+            log.forget()
+        clarifier = None
+        if asks or (asking.options and clarify is not False):
+            words = _words(corpus.chunks, ready, stored) if asks else None
+            clarifier = Clarifier(asking, asking.learner, corpus.chunks, words, parser)
+        return cls(chosen, ready, found, writer, judge, kept, named, stated, online, log, clarifier)
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy."""
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
         parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named)
-        return type(self)(policy, *parts, self.arm, self.online)
+        return type(self)(policy, *parts, self.arm, self.online, self.audit, self.clarifier)
+
+
+def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache) -> Vocabulary:
+    """Field vocabulary of a corpus; its embeddings are kept, those of questions are not."""
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        return embed(ready.encoder, list(texts), None).vectors
+
+    known = vocabulary_of(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors)
+    return known._replace(encode=encode)
 
 
 def _read(chunks: Sequence[Chunk], generator: Generator, scorer: Scorer) -> None:

@@ -1,9 +1,10 @@
-"""One live question from end to end: `ask`."""
+"""One live question from end to end: `ask`, and `reply` where it was asked back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from time import perf_counter
@@ -18,6 +19,9 @@ from raglab._recorded import calibrated
 from raglab._tables import with_answers
 from raglab.decisions import Decisions
 from raglab.evidence import pattern_hits
+from raglab.lab import _asking_reply, asking
+from raglab.lab._asking_request import Request
+from raglab.lab._written import read, written
 from raglab.lab.answers import Checked, answers_of, checked
 from raglab.lab.build import only_hit
 from raglab.lab.caches import Key, normalised, packed, unpacked
@@ -39,51 +43,94 @@ def ask(
     selected_option: int | None = None,
     documents: Sequence[str] | None = None,
     request_id: str | None = None,
+    session: str = "",
+    now: datetime | None = None,
 ) -> Response:
     """Answer a question, refuse it, or ask back, under the policy of a system.
 
     The gates are those of the replay, over a trace of this one question: what a stored trace says of it under the same
     policy is what is answered. Where a bandit chooses the arm (`strategy.arm` is `bandit`), it learns from the answer;
-    where the question fails with an error, its choice stays without a reward.
+    where the question fails with an error, its choice stays without a reward. A system that clarifies asks for what a
+    vague question leaves out, or fills it in with what it learned from earlier replies; see `reply`, and `buttons`.
 
     Args:
       lab: the system; the folder of an index opens one under the published policy.
       selected_option: which of the options the user chose, from 1, where the same question was ambiguous.
       documents: that the user named, `file` or `file#page`: they scope the search and switch to tau_explicit.
-      request_id: goes into the response; a new one where not given. A bandit takes each only once.
+      request_id: goes into the response; a new one where not given. A bandit takes each only once, and so does a system
+        that clarifies.
+      session: whose request it is, for the audit log: a user's next request accepts in silence what was filled in.
+      now: time of the request; with a zone. The clock's where not given.
 
     Raises:
-      ValueError: the question is no text, or a document is named that the corpus does not hold; with a bandit, a
-        request_id that has had its question.
+      ValueError: the question is no text, a document is named that the corpus does not hold, a time without a zone;
+        with a bandit or where the system clarifies, a request_id that has had its question.
 
-    Source: rules S0.3, S2.12, S3.7, S4.6.
+    Source: rules S0.3, S2.12, S3.7, S4.6, S5.
     """
-    if not isinstance(question, str):
-        msg = f"question must be a text, got {type(question).__name__}; pass a str."
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
-    text, named = normalised(question), tuple(documents or ())
+    identity = (request_id or uuid4().hex, normalised(asking.text_of(question)))
+    request = Request(*identity, tuple(documents or ()), selected_option, session, asking.time_of(now))
+    return answered(request, system) if system.audit is None else asking.asked(request, system, answered)
+
+
+def reply(
+    request_id: str,
+    answer: str,
+    *,
+    lab: Lab | str | Path,
+    question: str | None = None,
+    now: datetime | None = None,
+) -> Response:
+    """Answer of the user to what the system asked, or a correction of what it filled in by itself.
+
+    A request that was asked back is completed under its own id. One that was answered by a learned default is
+    confirmed by `yes`; anything else corrects the default, and the request is answered anew.
+
+    Args:
+      request_id: as the response names it. answer: yes, no, one of the values that were offered, or in words, in
+        English or French; for a page its number. question: again, where the audit log does not keep its text.
+
+    Raises:
+      ValueError: the log is off, it has no such request or nothing was asked or filled in, it had its reply already, an
+        empty reply or one of over 200 characters.
+
+    Source: rules S5.2, S5.4.
+    """
+    system = lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
+    return _asking_reply.replied(request_id, answer, system, answered, question=question, now=asking.time_of(now))
+
+
+def answered(request: Request, system: Lab) -> Response:
+    """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
+    text, named, selected = request.text, request.documents, request.selected
     start = perf_counter()
-    request = request_id or uuid4().hex
     ways = {
         one: Key(system.policy.policy_id, system.fingerprint, one, text, named) for one in system.retriever.strategies
     }
-    made_by = (system.generator.name, system.scorer.name, selected_option)
-    told = chosen(text, ways, made_by, request, system)
-    key, identity = ways[told.arm], {"request_id": request, "arm": told.arm, "arm_reason": told.reason}
+    made_by = (system.generator.name, system.scorer.name, selected)
+    told = chosen(text, ways, made_by, request.id, system)
+    key, identity = ways[told.arm], {"request_id": request.id, "arm": told.arm, "arm_reason": told.reason}
     kept = None if system.caches is None else system.caches.answers.get(key.digest("answer", *made_by))
     if kept is not None:
-        fields, seen = kept, Seen({}, True, False, measures=kept.get("measures", {}))
+        fields, seen = kept, _seen_before(kept)
     else:
-        fields, seen = _answered(text, named, told.arm, selected_option, key, system)
+        fields, seen = _answered(text, named, told.arm, selected, key, system)
         fields |= {"policy_id": system.policy.policy_id}
         if system.caches is not None:
-            system.caches.answers.set(key.digest("answer", *made_by), fields | {"measures": seen.measures})
+            more = {"measures": seen.measures, "offered": seen.offered, "checks": [*map(written, seen.checks)]}
+            system.caches.answers.set(key.digest("answer", *made_by), fields | more)
     total = 1e3 * (perf_counter() - start)
     said = Response({**fields, **identity}, seen._replace(ms={**seen.ms, "total": total}, propensity=told.propensity))
     if told.propensity is not None:
         learned(said, system)
     return said
+
+
+def _seen_before(kept: Mapping[str, Any]) -> Seen:
+    """What the cache holds of the way to an answer; it took no time."""
+    checks = tuple(map(read, kept.get("checks", ())))
+    return Seen({}, True, False, (), checks, kept.get("measures", {}), offered=kept.get("offered", ()))
 
 
 def _answered(
@@ -230,6 +277,7 @@ def _options(said: Decisions) -> list[dict[str, Any]]:
 
 def _selected(said: Decisions, selected: int, text: str, system: Lab, seen: Seen) -> tuple[dict[str, Any], Seen]:
     """The user's choice among the options completes the question (rule S3.7)."""
+    seen = seen._replace(offered=tuple(_options(said)))
     fields = _fields(said, system, None) | {"options": [], "status": "refuse", "refused": True, "sources": []}
     fields["answer"] = system.policy.refusal_message
     try:

@@ -1,4 +1,4 @@
-"""Settings of the bandit from environment variables and a `.env` file: the one file that knows pydantic-settings.
+"""Settings from environment variables and a `.env` file, the one file that knows pydantic-settings; the bandit's here.
 
 What a `.env` may say, with the values that hold where nothing is said:
 
@@ -52,20 +52,68 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
-class BanditSettings(BaseSettings):
+class Stated(BaseSettings):
+    """What the environment says; a variable is the field's name with the prefix of the settings before it.
+
+    A field that is a `SecretStr` is the place of a log, and never shown whole: it may hold a password.
+    """
+
+    model_config = SettingsConfigDict(
+        env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    @classmethod
+    def read(cls, env_file: str | Path | None = ".env") -> Self:
+        """Settings of the environment, which goes before the file, which goes before what is published.
+
+        Args:
+          env_file: None reads none; one that is not there says nothing.
+
+        Raises:
+          InputError: an unknown or wrong variable; names it, its value unless it may be secret, the rule.
+        """
+        stated = _stated(env_file, str(cls.model_config["env_prefix"]))
+        names = {cls.variable(name) for name in cls.model_fields}
+        for name in sorted(stated):
+            if name not in names:
+                rule = f"a variable must be one of {', '.join(sorted(names))}"
+                raise input_error(Where(name), rule, "correct its name")
+        try:
+            return cls(_env_file=env_file)  # type: ignore[call-arg]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            name = cls.variable(str(first["loc"][0])) if first["loc"] else str(cls.model_config["env_prefix"])
+            came = None if name == cls.variable("log") else shown(stated.get(name))
+            rule = first["msg"].replace("Input should be", "it must be").removeprefix("Value error, ")
+            raise input_error(Where(name), rule, "correct or unset it", came) from None
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Variable of a field."""
+        prefix = str(cls.model_config["env_prefix"])
+        return field if field.startswith(prefix) else prefix + field.rstrip("_").upper()
+
+    def __repr__(self) -> str:
+        """Fields, a log without its secrets."""
+        rows = {name: getattr(self, name) for name in type(self).model_fields}
+        rows |= {name: shown_url(row.get_secret_value()) for name, row in rows.items() if isinstance(row, SecretStr)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+
+    __str__ = __repr__
+
+
+def prefixed(prefix: str) -> SettingsConfigDict:
+    """Configuration of settings whose variables begin so."""
+    return SettingsConfigDict(env_prefix=prefix)
+
+
+class BanditSettings(Stated):
     """What the environment says of the bandit; a variable is the field's name with RAGLAB_BANDIT_ before it.
 
     enabled: None leaves it to the policy. log: never shown, it may hold a password. prior: see `prior_of`.
     """
 
-    model_config = SettingsConfigDict(
-        env_prefix=PREFIX,
-        env_file=".env",
-        env_ignore_empty=True,
-        extra="ignore",
-        frozen=True,
-        hide_input_in_errors=True,
-    )
+    model_config = prefixed(PREFIX)
 
     enabled: bool | None = None
     policy: str = "thompson_beta"
@@ -86,31 +134,6 @@ class BanditSettings(BaseSettings):
     floor: Share = 0.0
     prior: Path | None = None
 
-    @classmethod
-    def read(cls, env_file: str | Path | None = ".env") -> Self:
-        """Settings of the environment, which goes before the file, which goes before what is published.
-
-        Args:
-          env_file: None reads none; one that is not there says nothing.
-
-        Raises:
-          InputError: an unknown or wrong variable; names it, its value unless it may be secret, the rule.
-        """
-        stated = _stated(env_file)
-        names = {_variable(name) for name in cls.model_fields}
-        for name in sorted(stated):
-            if name not in names:
-                rule = f"a variable must be one of {', '.join(sorted(names))}"
-                raise input_error(Where(name), rule, "correct its name")
-        try:
-            return cls(_env_file=env_file)  # type: ignore[call-arg]
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            name = _variable(str(first["loc"][0]))
-            came = None if name == _variable("log") else shown(stated.get(name))
-            rule = first["msg"].replace("Input should be", "it must be")
-            raise input_error(Where(name), rule, "correct or unset it", came) from None
-
     @property
     def weights(self) -> RewardWeights:
         """Weights of the reward."""
@@ -125,10 +148,10 @@ class BanditSettings(BaseSettings):
         """
         if self.policy not in POLICIES:
             rule = f"it must be one of {', '.join(POLICIES)}"
-            raise input_error(Where(_variable("policy")), rule, "correct or unset it", shown(self.policy))
+            raise input_error(Where(self.variable("policy")), rule, "correct or unset it", shown(self.policy))
         if self.floor * len(arms) > 1.0:
             rule = f"it must be at most 1 over the number of arms, {len(arms)}"
-            raise input_error(Where(_variable("floor")), rule, "lower it", f"{self.floor:g}")
+            raise input_error(Where(self.variable("floor")), rule, "lower it", f"{self.floor:g}")
         return Bandit(
             policy=self.policy,
             exploration=self.exploration,
@@ -151,15 +174,6 @@ class BanditSettings(BaseSettings):
         place: str | Path = Path(folder) / LOG if self.log is None else self.log.get_secret_value()
         kept = tuple(arm for arm in arms if arm in ARMS)
         return Online(self.bandit(kept), self.weights, self.budget_ms, place, kept, self.seed, create=create)
-
-    def __repr__(self) -> str:
-        """Fields, the log without its secrets."""
-        rows = {name: getattr(self, name) for name in type(self).model_fields}
-        if self.log is not None:
-            rows["log"] = shown_url(self.log.get_secret_value())
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
-
-    __str__ = __repr__
 
 
 def opened(place: str | Path) -> Online:
@@ -218,17 +232,13 @@ def save_prior(history: Stats, arms: Sequence[str], path: str | Path) -> None:
     write_text(dumped(rows, Where(str(path))) + "\n", Path(path))
 
 
-def _variable(field: str) -> str:
-    return field if field.startswith(PREFIX) else PREFIX + field.rstrip("_").upper()
-
-
-def _stated(env_file: str | Path | None) -> Mapping[str, str]:
-    """Variables with our prefix, of the file and the environment, as they were stated."""
+def _stated(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
+    """Variables with a prefix, of the file and the environment, as they were stated."""
     from dotenv import dotenv_values
 
     there = {} if env_file is None or not Path(env_file).is_file() else dotenv_values(env_file)
     both: dict[str, Any] = {**there, **os.environ}
-    return {name.upper(): str(value) for name, value in both.items() if name.upper().startswith(PREFIX) and value}
+    return {name.upper(): str(value) for name, value in both.items() if name.upper().startswith(prefix) and value}
 
 
 def _counts(value: object) -> bool:

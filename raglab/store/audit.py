@@ -1,27 +1,28 @@
 """The audit log's database: the one file that knows SQLAlchemy. SQLite in a file, PostgreSQL by URL.
 
-`Database` opens whatever tables it is given, declared as `Table`; those of the bandit are in `choices`. A row is added
-and never changed; what `keep` writes over is what the log can rebuild.
+`Database` opens whatever tables it is given, declared as `Table`; those of the bandit are in `choices`, those of the
+questions in `requests`. A row is added and never changed, but for texts that `blank` takes out of it when they are to
+be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from sqlite3 import OperationalError
-from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
+from raglab.store._declared import Column, Table, packed, unpacked
 from raglab.store._errors import InputError, Where, input_error
+from raglab.store._sqlite import BUSY_S, erased, prepared
+
+__all__ = ["BUSY_S", "SCHEMA", "Column", "Database", "Entries", "Table", "shown_url"]
 
 SCHEMA = 1
-BUSY_S = 60.0  # a writer waits so long for its turn
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
 _NUMBERS = "audit_numbers"
@@ -32,30 +33,6 @@ _KINDS: dict[str, Any] = {
     "whole": sql.BigInteger,
     "number": sql.Double,
 }
-
-
-class Column(NamedTuple):
-    """A column: kind is one of name (a short text), text, json, whole, number.
-
-    unique: no value twice. missing: may be null. listed: found fast by its value, in the order of events.
-    """
-
-    name: str
-    kind: str
-    unique: bool = False
-    missing: bool = False
-    listed: bool = False
-
-
-class Table(NamedTuple):
-    """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
-
-    key: the column that tells such values apart.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
-    key: str | None = None
 
 
 class Database:
@@ -80,20 +57,46 @@ class Database:
         self._numbers = sql.Table(_NUMBERS, meta, *number)
         self._tables = {table.name: _made(table, meta) for table in tables}
         self._kinds = {table.name: {one.name for one in table.columns if one.kind == "json"} for table in tables}
+        self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
+        self._count = sql.update(self._numbers).where(self._numbers.c.name == "event")
+        self._statements: dict[Hashable, Any] = {}
         self._engine: sql.Engine | None = None
 
     @contextmanager
     def writing(self) -> Iterator[Entries]:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
         with self._told(), self._link("READ COMMITTED", alone=True) as link:
-            link.execute(sql.select(self._numbers).where(self._numbers.c.name == "event").with_for_update())
-            yield Entries(link, self._numbers, self._tables, self._kinds)
+            before = link.scalar(self._asked("turn", self._last.with_for_update))
+            entries = Entries(link, self._tables, self._kinds, self._asked, int(before or 0))
+            yield entries
+            if entries.last != before:
+                link.execute(self._count, {"value": entries.last})
 
     @contextmanager
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
         with self._told(), self._link("REPEATABLE READ", alone=False) as link:
-            yield Entries(link, self._numbers, self._tables, self._kinds)
+            yield Entries(link, self._tables, self._kinds, self._asked, int(link.scalar(self._last) or 0))
+
+    def _asked(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
+        """Statement of a key, made once: to build one costs more than to run it."""
+        if key not in self._statements:
+            self._statements[key] = made()
+        return self._statements[key]
+
+    def erase(self, *, anew: bool) -> None:
+        """Take what was blanked out of SQLite's files, written `anew` or not; PostgreSQL vacuums by itself.
+
+        Raises:
+          InputError: another process reads the log for longer than `BUSY_S`; what was blanked stands in a file yet.
+        """
+        engine = self._engine or self._opened()
+        if engine.dialect.name != "sqlite":
+            return
+        with self._told(), engine.connect() as link:
+            if not erased(link.connection.dbapi_connection, anew=anew):
+                rule = "a log must have no other reader while texts are erased"
+                raise self._refused(rule, "end the other processes and forget again")
 
     def close(self) -> None:
         """Let go of files and connections; the next use opens them again."""
@@ -152,10 +155,6 @@ class Database:
             raise self._refused(rule, "check the path; `ask` makes it")
         engine = sql.create_engine(self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True)
 
-        def prepared(link: Any, _: object) -> None:  # noqa: ANN401 - of the driver
-            link.isolation_level = None  # the driver begins nothing by itself
-            _in_wal(link)
-
         def begun(link: sql.Connection) -> None:
             link.exec_driver_sql("BEGIN IMMEDIATE" if link.get_execution_options().get("alone") else "BEGIN")
 
@@ -186,75 +185,78 @@ class Entries:
     """The rows within one transaction, as mappings by column, JSON unpacked."""
 
     def __init__(
-        self, link: sql.Connection, numbers: sql.Table, tables: Mapping[str, sql.Table], kinds: Mapping[str, set[str]]
+        self,
+        link: sql.Connection,
+        tables: Mapping[str, sql.Table],
+        kinds: Mapping[str, set[str]],
+        asked: Callable[[Hashable, Callable[[], Any]], Any],
+        last: int,
     ) -> None:
-        """Take what `Database` gives."""
-        self._link, self._numbers, self._tables, self._kinds = link, numbers, tables, kinds
-
-    @property
-    def last(self) -> int:
-        """Number of the last event, 0 before the first; there is no gap below it."""
-        return int(self._link.scalar(sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")) or 0)
+        """Take what `Database` gives; `last` is the number of the last event, 0 before the first, without a gap."""
+        self._link, self._tables, self._kinds, self._asked, self.last = link, tables, kinds, asked, last
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, and give it back."""
-        number = self.last + 1
-        self._link.execute(sql.update(self._numbers).where(self._numbers.c.name == "event").values(value=number))
-        self._link.execute(sql.insert(self._tables[table]).values(seq=number, **self._packed(table, row)))
-        return number
+        insert = self._asked(("add", table), lambda: sql.insert(self._tables[table]))
+        self._link.execute(insert, {"seq": self.last + 1, **packed(row, self._kinds[table])})
+        self.last += 1
+        return self.last
 
     def keep(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a value over the one of the same key."""
-        into, values = self._tables[table], self._packed(table, row)
+        into, values = self._tables[table], packed(row, self._kinds[table])
         key = next(iter(into.primary_key.columns))
-        if not self._link.execute(sql.update(into).where(key == row[key.name]).values(values)).rowcount:
-            self._link.execute(sql.insert(into).values(values))
+        over = self._asked(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
+        if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
+            self._link.execute(self._asked(("add", table), lambda: sql.insert(into)), values)
+
+    def drop(self, table: str, key: object) -> None:
+        """Take away the value of a key, where there is one."""
+        of = self._tables[table]
+        self._link.execute(sql.delete(of).where(next(iter(of.primary_key.columns)) == key))
+
+    def blank(self, table: str, row: Mapping[str, Any], **values: object) -> None:
+        """Write over columns of an event: only to take texts out of it."""
+        of = self._tables[table]
+        self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(packed(values, self._kinds[table])))
 
     def one(self, table: str, **where: object) -> dict[str, Any] | None:
         """The latest row that has these values, None where there is none."""
-        return next(self._rows(table, where, 0, 1), None)
+        return next(self._rows(table, where, 0, 1, None), None)
 
-    def rows(self, table: str, *, after: int = 0, most: int | None = None, **where: object) -> Iterator[dict[str, Any]]:
+    def rows(
+        self, table: str, *, after: int = 0, most: int | None = None, before: str | None = None, **where: object
+    ) -> Iterator[dict[str, Any]]:
         """Rows that have these values, in order of their numbers from one after `after` on; or the latest, last first.
 
         Args:
-          most: so many of the latest, instead of all.
+          most: so many of the latest, instead of all. before: only those whose time `at` is before it.
         """
-        return self._rows(table, where, after, most)
+        return self._rows(table, where, after, most, before)
 
-    def _rows(self, table: str, where: Mapping[str, object], after: int, most: int | None) -> Iterator[dict[str, Any]]:
+    def _rows(
+        self, table: str, where: Mapping[str, object], after: int, most: int | None, before: str | None
+    ) -> Iterator[dict[str, Any]]:
         of = self._tables[table]
-        query = sql.select(of).where(*(of.c[name] == value for name, value in where.items()))
-        if "seq" in of.c:
-            query = query.where(of.c.seq > after).order_by(of.c.seq if most is None else of.c.seq.desc())
-        for row in self._link.execute(query.limit(most)).mappings():
-            yield {key: json.loads(value) if key in self._kinds[table] else value for key, value in row.items()}
+
+        def made() -> Any:  # noqa: ANN401 - a statement
+            query = sql.select(of).where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
+            query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
+            if "seq" in of.c:
+                query = query.where(of.c.seq > sql.bindparam("after"))
+                query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
+            return query if most is None else query.limit(sql.bindparam("most"))
+
+        query = self._asked(("rows", table, *where, before is None, most is None), made)
+        values = {f"the_{name}": value for name, value in where.items()}
+        for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
+            yield unpacked(row, self._kinds[table])
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
         """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
         of = self._tables[table]
         query = sql.select(of.c[column]).where(of.c.seq > after, *(of.c[name] == at for name, at in where.items()))
         return list(self._link.scalars(query.order_by(of.c.seq.desc()).limit(most)))
-
-    def _packed(self, table: str, row: Mapping[str, Any]) -> dict[str, Any]:
-        def plain(value: Any) -> str:  # noqa: ANN401 - any JSON value
-            return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-        return {key: plain(value) if key in self._kinds[table] else value for key, value in row.items()}
-
-
-def _in_wal(link: Any) -> None:  # noqa: ANN401 - of the driver
-    """WAL mode; a fresh file that several switch to it at once answers `locked` without waiting, so ask again."""
-    until = monotonic() + BUSY_S
-    while True:
-        try:
-            link.execute("PRAGMA journal_mode=WAL")
-        except OperationalError as error:
-            if "locked" not in str(error) or monotonic() > until:
-                raise
-            sleep(0.01)
-        else:
-            return
 
 
 def shown_url(place: str | Path) -> str:

@@ -1,0 +1,123 @@
+"""What the audit log adds to a live question: a learned signal with its audit row, and the other rows of a request.
+
+A signal is one transaction: the change, the row's new version, the latest version over the one before. Times are of the
+wall on this machine's disk, each commit synchronised to it; the log grows from empty to the number of requests.
+
+    python experiments/bench_audit.py [folder]            2,000 requests
+    python experiments/bench_audit.py [folder] --quick    200, in a few seconds
+"""
+
+from __future__ import annotations
+
+import argparse
+import sqlite3
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from raglab._explain import Check
+from raglab.lab.audit_log import AuditLog
+from raglab.lab.explained import explain
+from raglab.policy import Policy
+
+AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row may take
+KEYS: list[tuple[str, str, dict[str, str]]] = [
+    (field, "broker_contract", {}) for field in ("insurer_name", "limit", "expiry_date", "excess:date")
+]
+SIGNALS = ("explicit_yes", "implicit_ok", "implicit_ok", "failure", "explicit_no")
+CHECKS = [Check("similarity", "S2.6", 0.9, 0.7, 0.2, True, "top-1 similarity 0.9 is at or above") for _ in range(12)]
+
+
+class Clock:
+    """Seconds by step."""
+
+    def __init__(self) -> None:
+        self.spent: dict[str, list[float]] = {}
+
+    def __call__(self, name: str, step: Callable[..., object], *given: Any, **more: Any) -> Any:  # noqa: ANN401
+        """Run a step, and give what it gives."""
+        start = time.perf_counter()
+        made = step(*given, **more)
+        self.spent.setdefault(name, []).append(time.perf_counter() - start)
+        return made
+
+
+def played(log: AuditLog, requests: int) -> dict[str, list[float]]:
+    """Seconds of each step of each request."""
+    policy, now, clock = Policy.from_mapping(), datetime(2026, 1, 5, tzinfo=UTC), Clock()
+    rng = np.random.default_rng(0)
+    for number in range(requests):
+        now += timedelta(minutes=3)
+        request, key = f"r{number}", KEYS[number % len(KEYS)]
+        conditions = {"page_1_kind": "coversheet" if rng.random() < 0.2 else "body"}
+        asked = {"session": f"s{number % 20}", "policy": policy, "fingerprint": "f", "models": {}, "now": now}
+        about = {"conditions": conditions, "now": now}
+        clock("opened", log.opened, request, f"who is insurer {number}?", **asked)
+        row = clock("met", log.met, request, key, now=now)
+        clock("applied", log.applied, request, row=row, value="1", gate="apply", kind="page_scope", **about)
+        clock("signal", log.signal, request, key, "1", str(rng.choice(SIGNALS)), **about)
+        clock("decided", log.decided, request, {"status": "ok", "answer": "Acme Mutual."}, CHECKS, 50.0, now=now)
+        clock("settle", log.settle, now=now)
+    return clock.spent
+
+
+def bare(folder: Path, commits: int = 200) -> list[float]:
+    """Seconds of commits of one small row, synchronised to the same disk, without anything of ours."""
+    link, seconds = sqlite3.connect(folder / "bare.sqlite"), []
+    link.execute("PRAGMA journal_mode=WAL")
+    link.execute("CREATE TABLE t (x)")
+    for number in range(commits):
+        start = time.perf_counter()
+        link.execute("INSERT INTO t VALUES (?)", (number,))
+        link.commit()
+        seconds.append(time.perf_counter() - start)
+    link.close()
+    return seconds
+
+
+def line(name: str, seconds: list[float], asked: float | None = None) -> None:
+    """Print a line of the table, and whether it is within what is asked."""
+    ms = 1e3 * np.array(seconds)
+    median, late = np.median(ms), np.quantile(ms, 0.95)
+    told = "" if asked is None else f"   asked median < {asked:g} ms: {'met' if median < asked else 'MISSED'}"
+    print(f"{name:<34}median {median:8.2f} ms   P95 {late:8.2f} ms{told}")
+
+
+def main() -> int:
+    """Print the table; 1 where the rows are not those of the log."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", nargs="?", help="on the disk that is measured; a temporary one where not given")
+    parser.add_argument("--quick", action="store_true", help="few requests")
+    stated = parser.parse_args()
+    requests = 200 if stated.quick else 2000
+    with tempfile.TemporaryDirectory(dir=stated.folder) as folder:
+        log = AuditLog(Path(folder) / "audit.sqlite")
+        spent = played(log, requests)
+        print(f"{requests} requests over {len(KEYS)} defaults, SQLite in WAL mode")
+        for name, ms in spent.items():
+            line(f"{name}, a transaction", ms, AT_MOST if name == "signal" else None)
+        line("(a bare commit on this disk)", bare(Path(folder)))
+        start = time.perf_counter()
+        same = log.rebuild() == log.rows()
+        print(f"{'rebuild all rows':<34}       {1e3 * (time.perf_counter() - start):8.0f} ms   equal: {same}")
+        chosen = np.random.default_rng(1).choice(requests, 50, replace=False).tolist()
+        seconds = []
+        for number in chosen:
+            start = time.perf_counter()
+            explain(f"r{number}", log)
+            seconds.append(time.perf_counter() - start)
+        line("explain a request", seconds)
+        size = (Path(folder) / "audit.sqlite").stat().st_size
+        print(f"{'a request on disk':<34}       {size / requests / 1024:8.1f} kB")
+        log.close()
+    return int(not same)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Train the classifier of page 1 (body or cover sheet) on the bundled documents, and state how well it does.
+
+    python experiments/page_kind.py            # writes raglab/answering/page_kind.json, same input, same bytes
+    python experiments/page_kind.py --out FILE
+
+The label is `page_1_kind` of a document's front matter. Accuracy is leave-one-document-out: the classifier that judges
+a document has not seen it (its scaling included).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab._binomial import clopper_pearson
+from raglab.answering.page_kind import FEATURES, features
+from raglab.store.corpus import load_corpus
+from raglab.values import Chunk
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "raglab" / "answering" / "page_kind.json"
+PENALTY = 1.0  # inverse strength of the squared penalty, scikit-learn's C; not tuned
+DIGITS = 10
+
+
+def first_pages(folder: Path) -> list[tuple[str, bool, list[Chunk]]]:
+    """Of every document: source, whether page 1 is labelled a cover sheet, chunks of page 1."""
+    chunks = [chunk for chunk in load_corpus(folder).chunks if chunk.page == 1]
+    documents = [(source, list(group)) for source, group in groupby(chunks, lambda chunk: chunk.source)]
+    return [(source, group[0].tags["page_1_kind"] == "coversheet", group) for source, group in documents]
+
+
+def fitted(x: NDArray[np.float64], y: NDArray[np.bool_]) -> dict[str, Any]:
+    """Mean, scale and weight of each feature, and the intercept, of a logistic regression on scaled features."""
+    from sklearn.linear_model import LogisticRegression
+
+    mean, scale = x.mean(axis=0), x.std(axis=0)
+    scale = np.where(scale > 0.0, scale, 1.0)
+    model = LogisticRegression(C=PENALTY, solver="newton-cholesky", tol=1e-12, max_iter=1000)
+    model.fit((x - mean) / scale, y)
+    rows = zip(FEATURES, mean, scale, model.coef_[0], strict=True)
+    shown = {
+        name: {"mean": round(float(m), DIGITS), "scale": round(float(s), DIGITS), "weight": round(float(w), DIGITS)}
+        for name, m, s, w in rows
+    }
+    return {"features": shown, "intercept": round(float(model.intercept_[0]), DIGITS)}
+
+
+def says_cover(model: dict[str, Any], x: NDArray[np.float64]) -> bool:
+    """Whether a fitted model takes a page with these features for a cover sheet."""
+    rows = [model["features"][name] for name in FEATURES]
+    margin = model["intercept"] + sum(
+        row["weight"] * (v - row["mean"]) / row["scale"] for row, v in zip(rows, x, strict=True)
+    )
+    return bool(margin > 0.0)
+
+
+def left_out(x: NDArray[np.float64], y: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Whether each document is judged right by the classifier trained on all others, [N]."""
+    rest = [np.arange(len(y)) != n for n in range(len(y))]
+    return np.array([says_cover(fitted(x[keep], y[keep]), x[n]) == y[n] for n, keep in enumerate(rest)])
+
+
+def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]]) -> dict[str, Any]:
+    """The coefficients with what they were measured to do."""
+    x = np.array([features(chunks) for _, _, chunks in pages])
+    y = np.array([cover for _, cover, _ in pages])
+    right = left_out(x, y)
+    low, high = clopper_pearson(int(right.sum()), len(right))
+    measured = {
+        "documents": len(y),
+        "coversheets": int(y.sum()),
+        "left_out_right": int(right.sum()),
+        "interval_95": [round(float(low), 4), round(float(high), 4)],
+    }
+    return {"trained_by": "experiments/page_kind.py", **measured, **fitted(x, y)}
+
+
+def main() -> None:
+    """Train, write the coefficients, print what they do."""
+    parser = argparse.ArgumentParser(description="Train the classifier of page 1 on the bundled documents.")
+    parser.add_argument("--source", type=Path, default=ROOT / "datasets" / "broker")
+    parser.add_argument("--out", type=Path, default=OUT)
+    given = parser.parse_args()
+    pages = first_pages(given.source)
+    model = trained(pages)
+    given.out.write_text(json.dumps(model, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    low, high = model["interval_95"]
+    k, n = model["left_out_right"], model["documents"]
+    print(f"leave-one-document-out accuracy {k / n:.3f} ({k}/{n}; 95 % {low:.3f} to {high:.3f})")
+    for name, row in model["features"].items():
+        print(f"  {name:18} weight {row['weight']:+.3f} per {row['scale']:.3f}")
+    x = np.array([features(chunks) for _, _, chunks in pages])
+    y = np.array([cover for _, cover, _ in pages])
+    for (source, cover, _), right in zip(pages, left_out(x, y), strict=True):
+        if not right:
+            print(f"  wrong: {source}, labelled {'coversheet' if cover else 'body'}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,210 @@
+"""The table of contents of a document, and the pages that it names for a field.
+
+Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
+names is a label, and the chunks say which page carries it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import NamedTuple
+
+from raglab.answering._contents_terms import TERMS
+from raglab.evidence import content_words
+from raglab.sentences import pieces
+from raglab.values import Chunk
+
+LEAST_ENTRIES = 3
+_LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
+_LABELS = rf"{_LABEL}(?:\s?[–-]\s?{_LABEL})?"
+_RANGE = re.compile(rf"^({_LABEL})(?:\s?[–-]\s?({_LABEL}))?$", re.IGNORECASE)
+_PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b", re.IGNORECASE)
+_ITEM = re.compile(
+    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$", re.IGNORECASE
+)
+_INTRO = re.compile(
+    r"(?:\bcontents\b[^:.]{0,40}|\bwhere to (?:look|find)[^:.]{0,60}|\bin this (?:document|booklet)\b[^:.]{0,20}"
+    r"|\bsommaire\b[^:.]{0,20}|\btable des (?:articles|matières)\b[^:.]{0,20}|\bdans l['’]ordre\b)\s?:\s*",
+    re.IGNORECASE,
+)
+_RUN_IN = re.compile(
+    rf"(?P<title>[^·]{{2,90}}?)\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
+    r"[\s.,;:—–]*(?:(?:and|et)\s)?",
+    re.IGNORECASE,
+)
+_DOTTED_LAST = re.compile(rf"^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?", re.IGNORECASE)
+_DOTTED_FIRST = re.compile(rf"^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$", re.IGNORECASE)
+
+
+class Entry(NamedTuple):
+    """One line of a table of contents: title, printed label, and the page's position, None where none carries it."""
+
+    title: str
+    label: str
+    page: int | None
+
+
+def contents(chunks: Sequence[Chunk]) -> tuple[Entry, ...]:
+    r"""Entries of a document's first table of contents in their order; none where there is none.
+
+    Read are tables with a column of pages, lists (`Cover — page 2`), lines with middle dots (`Parties 1 · Cover 2`) and
+    run-in sentences (`Parties, page 1.`, `parties (p. 1)`), in English and French. A range of pages makes an entry a
+    page. Fewer than three entries, or labels that go down, are no table of contents.
+
+    Args:
+      chunks: of one document, in its order.
+
+    Raises:
+      ValueError: chunks of several documents.
+
+    Source: rule S5.10.
+
+    Example:
+      >>> chunk = Chunk("a#1", "A\nContents: Parties 1 · Cover 2 · Claims 3", "a.md", 1, "1")
+      >>> contents([chunk])[0]
+      Entry(title='Parties', label='1', page=1)
+    """
+    sources = {chunk.source for chunk in chunks}
+    if len(sources) > 1:
+        msg = f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
+        raise ValueError(msg)
+    where = _positions(chunks)
+    for chunk in chunks:
+        for found in _candidates(chunk.text):
+            single = [(title, label) for title, labels in found for label in _each(labels)]
+            if len(single) >= LEAST_ENTRIES and _goes_up([label for _, label in single]):
+                return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+    return ()
+
+
+def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "") -> tuple[int, ...]:
+    """Positions of the pages that the table of contents names for a field, best first; none where none fits.
+
+    A title fits by the field's lists of terms, strong ones first; a word of `about` in a title counts as much as a
+    strong term. Ties keep the order of the table of contents.
+
+    Args:
+      field: one of `raglab.answering.fields.FIELDS`; of another only `about` can name a page.
+      chunks: of one document. about: words of the question that narrow it.
+
+    Raises:
+      ValueError: chunks of several documents.
+
+    Source: rule S5.9, case 12.
+    """
+    wanted = set(content_words(about))
+    scored: dict[int, float] = {}
+    for entry in contents(chunks):
+        score = _fit(entry.title, field) + len(wanted & set(content_words(entry.title)))
+        if entry.page is not None and score > 0:
+            scored[entry.page] = max(score, scored.get(entry.page, 0.0))
+    return tuple(sorted(scored, key=lambda page: -scored[page]))
+
+
+def scope(chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = "") -> tuple[Chunk, ...]:
+    """Chunks within a page scope, in the order in which they should be read; none where the scope holds none.
+
+    Args:
+      chunks: of one document or, but for `toc`, of several.
+      value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position, `1`, `2`, ….
+      field, about: as in `contents_pages`; `toc` needs one of them.
+
+    Raises:
+      ValueError: a value that is no scope, or `toc` with neither field nor about.
+
+    Source: rule S5.10.
+    """
+    if value == "document":
+        return tuple(chunks)
+    if value == "toc":
+        if not field and not about:
+            msg = "the scope toc needs a field to look up; pass field= or about=, or take contents_pages."
+            raise ValueError(msg)
+        pages = contents_pages(field, chunks, about)
+        return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
+    if not value.isdecimal() or int(value) < 1:
+        msg = f"a page scope must be document, toc or a page from 1, got {value!r}; name one of these."
+        raise ValueError(msg)
+    return tuple(chunk for chunk in chunks if chunk.page == int(value))
+
+
+def _fit(title: str, field: str) -> float:
+    """Strength of a title for a field: 2 for a strong term, 1 for a weak one, half a point where it stands first."""
+    best = 0.0
+    for strength, terms in zip((2.0, 1.0), TERMS.get(field, ()), strict=False):
+        match = terms.search(title)
+        if match:
+            best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
+    return best
+
+
+def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
+    """Page by printed label, its first where two carry one; without any labels a label is the position."""
+    paged = [chunk for chunk in chunks if chunk.page is not None]
+    if not any(chunk.page_label for chunk in paged):
+        return {str(chunk.page): chunk.page for chunk in paged if chunk.page is not None}
+    found: dict[str, int] = {}
+    for chunk in paged:
+        if chunk.page_label and chunk.page is not None:
+            found.setdefault(chunk.page_label.lower(), chunk.page)
+    return found
+
+
+def _candidates(text: str) -> Iterator[list[tuple[str, str]]]:
+    """Possible tables of contents of a passage as (title, labels), one for each way to write them."""
+    parts = pieces(text)
+    for is_row, rows in groupby(parts, lambda piece: piece.kind == "row"):
+        if is_row:
+            held = [(piece.cells, piece.heads) for piece in rows]
+            if held[0][1] and _PAGE_HEAD.search(held[0][1][-1]):
+                yield [(" ".join(filter(None, cells[:-1])), cells[-1]) for cells, _ in held if _RANGE.match(cells[-1])]
+    prose = [piece.text for piece in parts if piece.kind == "prose"]
+    items = [match for match in map(_ITEM.match, prose) if match]
+    if not any(_INTRO.search(line) for line in prose if _RUN_IN.search(line)):
+        yield [(match["title"].strip(), match["labels"]) for match in items]
+    for line in prose:
+        if line.count("·") >= LEAST_ENTRIES - 1:
+            yield _dotted(line)
+    joined = " ".join(prose)
+    intro = _INTRO.search(joined)
+    if intro:
+        yield _run_in(joined[intro.end() :])
+
+
+def _dotted(line: str) -> list[tuple[str, str]]:
+    """Entries between middle dots; the labels stand all behind the titles or all before them."""
+    intro = _INTRO.search(line)
+    parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
+    for form in (_DOTTED_FIRST, _DOTTED_LAST):
+        found = [match for match in map(form.match, parts) if match]
+        if len(found) == len(parts):
+            return [(match["title"].strip(), match["labels"]) for match in found]
+    return []
+
+
+def _run_in(text: str) -> list[tuple[str, str]]:
+    """Entries that follow each other without a gap from the text's start."""
+    found = []
+    at = 0
+    while match := _RUN_IN.match(text, at):
+        found.append((match["title"].strip(" ,;:—–"), match["a"] or match["b"]))
+        at = match.end()
+    return found
+
+
+def _each(labels: str) -> list[str]:
+    """Single labels of a range: `6–7` is 6 and 7."""
+    match = _RANGE.match(labels.strip())
+    if match is None:
+        return []
+    first, last = match[1], match[2]
+    if not last or not (first.isdecimal() and last.isdecimal()) or not int(first) < int(last) <= int(first) + 20:
+        return [first]
+    return [str(n) for n in range(int(first), int(last) + 1)]
+
+
+def _goes_up(labels: Sequence[str]) -> bool:
+    numbers = [int(label) for label in labels if label.isdecimal()]
+    return all(a <= b for a, b in pairwise(numbers))

@@ -1,0 +1,766 @@
+"""Ask once, learn the default: the loop in `ask`, end to end on the bundled documents (rules S5.1 to S5.10)."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raglab
+from generators import Fixed
+from raglab.answering.fields import Extracted
+from raglab.answering.parse import Read, Vocabulary, parse
+from raglab.default_learner import asks
+from raglab.lab import _asking_reading, index
+from raglab.lab._asking_words import Meant, meant, options_of
+from raglab.lab.explained import explain
+from raglab.lab.live import Lab, build_index
+from raglab.lab.response import KEYS, Response
+from raglab.lab.session import ask, reply
+from raglab.store.corpus import load_corpus
+from raglab.store.policies import Policy
+from raglab.store.requests import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
+from raglab.values import Corpus
+from test_build import SMALL, PairEncoder, WordEncoder
+
+BROKER = Path(__file__).parents[1] / "datasets" / "broker"
+FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer
+ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's
+COVER = "acme-premier-home-schedule-2024.md"  # page 1 is a cover sheet
+RENEWAL = "acme-premier-home-endorsement-2025.md"
+WORDING = "meridian-cargoshield-contract-2025.md"
+ROLES = "northmark-fleetguard-schedule-2024.md"
+FILES = (FRENCH, ENGLISH, COVER, RENEWAL, WORDING, ROLES)
+START = datetime(2026, 1, 5, 9, tzinfo=UTC)
+QUI, WHO = "Qui est l'assureur ?", "Who is the insurer?"
+OPEN: dict[str, Any] = {
+    "l2": {"enabled": False},
+    "similarity": {"enabled": False},
+    "gap": {"enabled": False},
+    "confidence": {"enabled": False},
+    "patterns": {"deny": [r"\bweather\b"]},
+}
+ASKING: dict[str, Any] = {
+    "gap": {"enabled": True, "min_gap": 4.0},
+    "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
+}
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Return the folder of an index over some of the bundled documents, with the encoder of words."""
+    words = WordEncoder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index, "load_encoder", lambda _: words)
+        patch.setattr(index, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(index, "identifier_of", lambda name: "words" if name is None else name)
+        folder = tmp_path_factory.mktemp("broker") / "index"
+        chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in FILES)
+        build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
+        yield folder
+
+
+@pytest.fixture
+def opened(tmp_path: Path, indexed: Path) -> Callable[..., Lab]:
+    """Return what opens a system of its own that clarifies."""
+    shutil.copytree(indexed, tmp_path / "index")
+
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+        stated = Policy.from_mapping(OPEN | (policy or {}))
+        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "clarify": True, **more})
+
+    return make
+
+
+def logged(lab: Lab, table: str, **where: Any) -> list[dict[str, Any]]:
+    """Rows of the audit log."""
+    assert lab.audit is not None
+    with lab.audit.log.reading() as log:
+        return list(log.rows(table, **where))
+
+
+def voted(lab: Lab, votes: float, refused: int, *, field: str = "insurer_name", value: str = "1") -> None:
+    """Give the row of schedules whole and half votes for a value, and rejections of it that name no other."""
+    assert lab.audit is not None
+    whole = int(votes + refused)
+    signals = ["explicit_yes"] * whole + ["implicit_ok"] * round(2 * (votes + refused - whole))
+    for number, signal in enumerate([*signals, *["explicit_no"] * refused]):
+        request = f"before-{number}"
+        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": {}}
+        lab.audit.opened(request, WHO, now=START - timedelta(days=9), **about)
+        key: tuple[str, str, dict[str, str]] = (field, "schedule", {})
+        lab.audit.signal(request, key, value, signal, conditions={"page_1_kind": "body"}, now=START - timedelta(days=9))
+
+
+class TestTheArticle:
+    """Rule S5.9: the cases of the clarification article."""
+
+    def test_case_1_in_french(self, opened: Callable[..., Lab]) -> None:
+        """The first time the user is asked, says yes, is answered from page 1, and the default has its first vote."""
+        lab = opened()
+        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="one", session="ann", now=START)
+        assert (asked["status"], asked["answer"], asked["sources"]) == ("ambiguous", None, [])
+        assert "page 1" in asked["clarification"]["question_to_user"]
+        assert asked["clarification"]["question_to_user"].startswith("Je ")
+        assert asked["clarification"]["proposed_default"] == "1"
+        assert [one["id"] for one in asked["options"]] == list(range(1, len(asked["options"]) + 1))
+        assert asked["options"][0] == {"id": 1, "value": "1", "text": "page 1"}
+        assert asked["options"][-1]["value"] == "other"
+        said = reply("one", "Oui", lab=lab, now=START + timedelta(minutes=1))
+        assert (said["status"], said["request_id"], said["sources"]) == ("ok", "one", [f"{FRENCH}#1"])
+        assert "Vauban Assurances SA" in said["answer"]
+        assert (said["clarification"], said["default_applied"], said["route"]) == (None, None, "extract")
+        assert [row["session"] for row in logged(lab, REQUESTS)] == ["ann"]
+        (clarified,) = logged(lab, CLARIFICATIONS)
+        assert (clarified["target_field"], clarified["proposed"], clarified["gate"]) == ("insurer_name", "1", "ask")
+        assert clarified["gain"] > clarified["cost"]
+        assert [row["reply"] for row in logged(lab, REPLIES)] == ["Oui"]
+        assert [(row["kind"], row["signal"]) for row in logged(lab, CHANGES)] == [
+            ("met", ""),
+            ("signal", "explicit_yes"),
+        ]
+        assert [row["status"] for row in logged(lab, DECISIONS)] == ["ambiguous", "ok"]
+        assert logged(lab, APPLICATIONS) == []
+        assert lab.audit is not None
+        (row,) = lab.audit.rows()
+        assert (row.target_field, row.doctype, row.candidate_votes) == ("insurer_name", "schedule", {"1": 1.0})
+        assert row.strata["page_1_kind"].keys() == {"body"}
+        assert lab.audit.rebuild() == (row,)
+
+    def test_case_2_in_english(self, opened: Callable[..., Lab]) -> None:
+        """9.5 votes from 12 requests are 0.79: the default is applied in silence and named."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        assert lab.audit is not None
+        (row,) = lab.audit.rows()
+        assert (row.candidate_votes, row.sample_size, round(row.confidence, 2)) == ({"1": 9.5}, 12, 0.79)
+        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="two", session="ann", now=START)
+        assert (said["status"], said["clarification"], said["sources"]) == ("ok", None, [f"{ENGLISH}#1"])
+        assert "Castellan Specialty" in said["answer"]
+        named = {"field": "insurer_name", "value": "1", "row_id": row.row_id, "version": row.version}
+        assert said["default_applied"] == named | {"confidence": row.confidence, "gate": "ask_occasionally"}
+        assert any("by the learned default for schedule" in text for text in said["warnings"])
+        (applied,) = logged(lab, APPLICATIONS)
+        assert (applied["value"], applied["version"], applied["confidence"]) == ("1", row.version, row.confidence)
+        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(minutes=5))
+        (later,) = lab.audit.rows()
+        assert later.candidate_votes == {"1": 10.0}
+        assert "implicit_ok" in {one["signal"] for one in logged(lab, CHANGES, request_id="two")}
+
+    def test_case_12(self, opened: Callable[..., Lab]) -> None:
+        """On a cover sheet the silent default fails, the table of contents is asked for, and read."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        asked = ask(WHO, lab=lab, documents=[COVER], request_id="twelve", now=START)
+        assert asked["status"] == "ambiguous"
+        assert asked["clarification"]["proposed_default"] == "toc"
+        text = asked["clarification"]["question_to_user"]
+        assert text.startswith("Page 1 did not name")
+        assert "table of contents" in text
+        assert "1" not in [one["value"] for one in asked["options"]]
+        said = reply("twelve", "try TOC", lab=lab, now=START)
+        assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#2"])
+        assert "Acme Assurance plc" in said["answer"]
+        signals = [one["signal"] for one in logged(lab, CHANGES, request_id="twelve") if one["kind"] == "signal"]
+        assert signals == ["failure", "explicit_yes"]
+        (clarified,) = logged(lab, CLARIFICATIONS)
+        assert clarified["tried"] == ["1"]
+        assert [row["value"] for row in logged(lab, APPLICATIONS)] == ["1"]
+
+    def test_the_row_splits_by_the_kind_of_page_1(self, opened: Callable[..., Lab]) -> None:
+        """After enough such cases a row of its own knows the table of contents for cover sheets, another page 1."""
+        lab = opened()
+        voted(lab, 14.0, 0)
+        assert lab.audit is not None
+        for number in range(40):
+            at = START + timedelta(days=number)
+            asked = ask(WHO, lab=lab, documents=[COVER], request_id=f"cover-{number}", now=at)
+            if asked["clarification"] is not None:
+                reply(f"cover-{number}", "toc", lab=lab, now=at + timedelta(minutes=1))
+            if len(lab.audit.rows()) > 1:
+                break
+        conditions = [row.sub_conditions for row in lab.audit.rows()]
+        assert {"page_1_kind": "coversheet"} in conditions, conditions
+        assert {"page_1_kind": "body"} in conditions
+        body = ask(WHO, lab=lab, documents=[ENGLISH], request_id="body", now=START + timedelta(days=50))
+        assert body["default_applied"]["value"] == "1"
+        cover = ask(WHO, lab=lab, documents=[COVER], request_id="cover", now=START + timedelta(days=50))
+        assert cover["sources"] == [f"{COVER}#2"] or cover["clarification"]["proposed_default"] == "toc"
+        assert lab.audit.rebuild() == lab.audit.rows()
+
+
+class TestFailures:
+    """Rule S5.1: each of the five, asked about once and settled by a reply."""
+
+    CASES = (
+        ("field_type", "What is the excess?", (COVER,), "storm", ("300", "400", "500", "£")),
+        ("implicit_entity", "the policyholder", (ROLES,), "loss payee", ()),
+        ("date_scope", "What is the excess for escape of water?", (COVER, RENEWAL), "old schedule", ()),
+        ("intent", "the warranty section", (WORDING,), "summarise", ()),
+        ("page_scope", WHO, (ENGLISH,), "document", ("Castellan",)),
+    )
+
+    @pytest.mark.parametrize(("kind", "question", "documents", "value", "words"), CASES, ids=[one[0] for one in CASES])
+    def test_asked_once_and_answered(
+        self,
+        opened: Callable[..., Lab],
+        kind: str,
+        question: str,
+        documents: tuple[str, ...],
+        value: str,
+        words: tuple[str, ...],
+    ) -> None:
+        """The user names another value than the proposed one: it gains what that one loses, and is answered from."""
+        lab = opened()
+        asked = ask(question, lab=lab, documents=documents, request_id="q", now=START)
+        assert asked["status"] == "ambiguous", asked
+        assert asked["clarification"]["audit"]["kind"] == kind
+        assert len(asked["options"]) >= 2
+        proposed = asked["clarification"]["proposed_default"]
+        assert proposed != value
+        assert value in asked["clarification"]["candidate_values"]
+        said = reply("q", value, lab=lab, now=START)
+        assert said["status"] in {"ok", "refuse"}
+        assert (said["clarification"], said["request_id"]) == (None, "q")
+        assert not words or any(word in said["answer"] for word in words)
+        assert lab.audit is not None
+        (row,) = lab.audit.rows()
+        assert row.candidate_votes[value] == 1.0
+        assert row.candidate_votes[proposed] == -1.0
+        assert explain("q", lab.audit).rebuilt
+
+    def test_a_version_scopes_the_answer(self, opened: Callable[..., Lab]) -> None:
+        """The old schedule and the renewal answer the same question apart."""
+        question, documents = "What is the excess for escape of water?", [COVER, RENEWAL]
+        sources = {}
+        for value in ("old schedule", "renewal"):
+            lab = opened()
+            ask(question, lab=lab, documents=documents, request_id=value, now=START)
+            sources[value] = reply(value, value, lab=lab, now=START)["sources"]
+        assert {one.split("#")[0] for one in sources["old schedule"]} == {COVER}
+        assert {one.split("#")[0] for one in sources["renewal"]} == {RENEWAL}
+
+    def test_afterwards_it_is_silent(self, opened: Callable[..., Lab]) -> None:
+        """What was asked once is not asked of the next document of the kind."""
+        lab = opened()
+        ask("What is the excess?", lab=lab, documents=[COVER], request_id="a", now=START)
+        reply("a", "storm", lab=lab, now=START)
+        reply_of = ask("What is the excess?", lab=lab, documents=[COVER], request_id="b", now=START + timedelta(days=1))
+        if reply_of["clarification"] is not None:  # a vote against the other halves the confidence
+            reply("b", "storm", lab=lab, now=START + timedelta(days=1))
+        third = ask("What is the excess?", lab=lab, documents=[COVER], request_id="c", now=START + timedelta(days=2))
+        assert third["default_applied"]["value"] == "storm"
+
+
+class TestReplies:
+    """What a reply means, and what it does."""
+
+    def test_no_tries_what_is_left_and_says_so(self, opened: Callable[..., Lab]) -> None:
+        """A page that is declined is not read; the others are, and the value loses a vote."""
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        said = reply("q", "non", lab=lab, now=START)
+        assert said["status"] == "ok"
+        assert any("page 1 was declined" in text for text in said["warnings"])
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": -1.0}
+
+    def test_a_page_that_finds_nothing_is_no_second_question(self, opened: Callable[..., Lab]) -> None:
+        """What is left is tried by itself and named; the page's failure is noted."""
+        lab = opened()
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        said = reply("q", "page 3", lab=lab, now=START)
+        assert (said["status"], said["clarification"]) == ("ok", None)
+        assert any("insurer_name was not found in page 3" in text for text in said["warnings"])
+        signals = [one["signal"] for one in logged(lab, CHANGES, request_id="q") if one["kind"] == "signal"]
+        assert signals == ["explicit_no", "failure"]
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": -1.0, "3": 1.0}
+
+    def test_a_silent_default_is_corrected(self, opened: Callable[..., Lab]) -> None:
+        """A value takes its place, under the same id, with a second decision; silence then says nothing."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        first = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        assert first["default_applied"] is not None
+        again = reply("q", "the whole document", lab=lab, now=START + timedelta(minutes=1))
+        assert (again["status"], again["request_id"], again["default_applied"]) == ("ok", "q", None)
+        assert [row["status"] for row in logged(lab, DECISIONS, request_id="q")] == ["ok", "ok"]
+        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(hours=1))
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": 8.5, "document": 1.0}
+
+    def test_a_silent_default_is_confirmed(self, opened: Callable[..., Lab]) -> None:
+        """Yes is a whole vote, and no half one follows."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        reply("q", "yes", lab=lab, now=START)
+        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(hours=1))
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": 10.5}
+
+    def test_silence_of_a_day_is_acceptance_whoever_asks_next(self, opened: Callable[..., Lab]) -> None:
+        """After 24 hours any request settles it, not before."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        ask("Is theft covered?", lab=lab, session="bob", now=START + timedelta(hours=23))
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": 9.5}
+        ask("Is flood covered?", lab=lab, session="bob", now=START + timedelta(hours=25))
+        assert lab.audit.rows()[0].candidate_votes == {"1": 10.0}
+
+    def test_a_correction_after_a_day_is_too_late(self, opened: Callable[..., Lab]) -> None:
+        """Also where nobody has asked anything since."""
+        lab = opened()
+        voted(lab, 9.5, 1)
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", session="ann", now=START)
+        with pytest.raises(ValueError, match="within 24 hours, and 'q' was settled"):
+            reply("q", "page 3", lab=lab, now=START + timedelta(hours=25))
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": 10.0}
+
+    def test_what_cannot_be_replied_to(self, opened: Callable[..., Lab]) -> None:
+        """Unknown, settled, replied already, never asked: each says so."""
+        lab = opened()
+        with pytest.raises(ValueError, match="nobody"):
+            reply("nobody", "yes", lab=lab)
+        ask("Is theft covered?", lab=lab, request_id="plain", now=START)
+        with pytest.raises(ValueError, match="asked about or filled in, got 'plain'"):
+            reply("plain", "yes", lab=lab)
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        for wrong in ("", "x" * 201, "other", "perhaps"):
+            with pytest.raises(ValueError, match="reply must"):
+                reply("q", wrong, lab=lab)
+        reply("q", "yes", lab=lab, now=START)
+        with pytest.raises(ValueError, match="one reply, and 'q' had 'yes'"):
+            reply("q", "no", lab=lab)
+        silent = ask(WHO, lab=lab, documents=[ENGLISH], request_id="s", session="ann", now=START)
+        assert silent["default_applied"] is not None
+        ask("Is theft covered?", lab=lab, session="ann", now=START + timedelta(minutes=5))
+        with pytest.raises(ValueError, match="was settled at"):
+            reply("s", "no", lab=lab)
+        with pytest.raises(ValueError, match="clarify=True"):
+            reply("q", "yes", lab=opened(clarify=False))
+        other = opened({"confidence": {"enabled": True}})
+        ask(WHO, lab=opened(), documents=[COVER], request_id="p")
+        with pytest.raises(ValueError, match="policy_id that asked"):
+            reply("p", "yes", lab=other)
+
+    def test_a_log_without_texts_needs_the_question_again(
+        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The same question completes it, another is refused."""
+        monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "hash")
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        with pytest.raises(ValueError, match="give the question again"):
+            reply("q", "oui", lab=lab)
+        with pytest.raises(ValueError, match="must be the one that was asked"):
+            reply("q", "oui", lab=lab, question=WHO)
+        assert reply("q", "oui", lab=lab, question=QUI)["sources"] == [f"{FRENCH}#1"]
+
+    def test_a_number_names_an_option_where_no_page_is_meant(self, opened: Callable[..., Lab]) -> None:
+        """The second of the values is the second option."""
+        lab = opened()
+        asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+        reply("q", " 2 ", lab=lab, now=START)
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes[asked["options"][1]["value"]] == 1.0
+
+    def test_the_figure_stands_before_a_row_of_several(self, opened: Callable[..., Lab]) -> None:
+        """An old and a new figure in one row: the answer says which was read."""
+        asks = "What is the escape of water excess from the 2025 renewal?"
+        said = ask(asks, lab=opened(), documents=[RENEWAL], now=START)
+        assert (said["answer"], said["status"]) == ("£500: Escape of water excess; £350; £500", "ok")
+
+    def test_words_of_a_reply(self) -> None:
+        """Yes, no, values, pages and other words, in both languages."""
+        offered = ("1", "toc", "document")
+        for text, value in (
+            ("Yes.", "1"),
+            ("oui", "1"),
+            ("toc", "toc"),
+            ("Non, la table des matières", "toc"),
+            ("no, page 4", "4"),
+            ("p. 4", "4"),
+            ("tout le document", "document"),
+            ("yes please", "1"),
+            ("try page 2", "2"),
+            ("Try the table of contents", "toc"),
+            ("cherchez dans le sommaire", "toc"),
+            ("sur la page 3", "3"),
+        ):
+            assert meant(text, offered, "1", "page_scope") == Meant(value, learned=True), text
+        assert meant("NON", offered, "1", "page_scope").value is None
+        assert meant("no thanks", offered, "1", "page_scope").value is None
+        assert meant("Aggregate limit", ("aggregate_limit",), None, "field_type").value == "aggregate_limit"
+        assert meant("the one for jewellery", ("aggregate_limit",), None, "field_type").learned is False
+        with pytest.raises(ValueError, match="yes must agree to something"):
+            meant("yes", ("a", "b"), None, "field_type")
+
+    def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., Lab]) -> None:
+        """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
+        lab = opened(arm="bandit")
+        ask("the warranty section", lab=lab, documents=[WORDING], request_id="a", now=START)
+        reply("a", "yes", lab=lab, now=START)
+        silent = ask("the warranty section", lab=lab, documents=[WORDING], request_id="b", now=START)
+        assert (silent["default_applied"]["value"], silent["arm"]) == ("cite", "hybrid")
+        again = reply("b", "summarise it", lab=lab, now=START)
+        assert (again["request_id"], again["arm"], again["default_applied"]) == ("b", "hybrid", None)
+        assert lab.online is not None
+        assert list(lab.online.frame()["request_id"]) == ["a", "b", "b~reply"]
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"cite": 0.0, "summarise": 1.0}
+
+    def test_nothing_found_anywhere_is_a_refusal(
+        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the user's page and all that is left find nothing, the reason names what was read."""
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        monkeypatch.setattr(_asking_reading, "extract", lambda *_, **__: Extracted(None, "", -1, None, 0.0))
+        said = reply("q", "page 2", lab=lab, now=START)
+        assert (said["status"], said["answer"]) == ("refuse", lab.policy.refusal_message)
+        assert (
+            said["refusal_reason"]
+            == "insurer_name was not found in page 2 or the table of contents or the whole document"
+        )
+        assert lab.audit is not None
+        assert explain("q", lab.audit).rebuilt
+        plain = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
+        assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
+        assert any("insurer_name was not found in" in text for text in plain["warnings"])
+
+    def test_own_words_narrow_the_question(self, opened: Callable[..., Lab]) -> None:
+        """What is none of the values is searched for, and is a vote for none of them."""
+        lab = opened()
+        asked = ask("What is the excess?", lab=lab, documents=[COVER], request_id="q", now=START)
+        said = reply("q", "the one for lost keys", lab=lab, now=START)
+        assert any("none of the values on offer" in text for text in said["warnings"])
+        assert lab.audit is not None
+        proposed = asked["clarification"]["proposed_default"]
+        assert lab.audit.rows()[0].candidate_votes == {proposed: -1.0, "other": 1.0}
+
+    def test_options_always_end_with_other(self) -> None:
+        """One value makes two options (rule S0.2)."""
+        assert [one["value"] for one in options_of(("toc",), "en", "page_scope")] == ["toc", "other"]
+
+
+class TestGates:
+    """What is refused is refused first, and what is read is judged."""
+
+    def test_a_denied_question_is_not_asked_about(self, opened: Callable[..., Lab]) -> None:
+        """The domain gate goes before any clarification."""
+        lab = opened()
+        said = ask("Who is the insurer of the weather?", lab=lab, documents=[ENGLISH], now=START)
+        assert said["refusal_reason"] == "out of domain: a deny pattern matches"
+        assert logged(lab, CLARIFICATIONS) == []
+        assert [row["status"] for row in logged(lab, DECISIONS)] == ["refuse"]
+
+    def test_a_read_answer_meets_the_gates_on_answers(self, opened: Callable[..., Lab]) -> None:
+        """Confidence of the extraction below the policy's is a refusal with the usual reason."""
+        lab = opened({"generation": {"min_generation_confidence": 0.99}})
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        said = reply("q", "oui", lab=lab, now=START)
+        assert (said["status"], said["refused"], said["sources"]) == ("refuse", True, [])
+        assert "is below min_generation_confidence 0.99" in said["refusal_reason"]
+        assert {check.gate for check in said.seen.checks} == {"domain", "field", "generation", "support", "hygiene"}
+
+    def test_a_question_whose_values_all_answer_alike_is_not_asked(self, opened: Callable[..., Lab]) -> None:
+        """A question that can change nothing is worth nothing."""
+        lab = opened()
+        said = ask(WHO, lab=lab, documents=[ROLES], request_id="q", now=START)
+        assert (said["status"], said["clarification"], said["default_applied"]) == ("ok", None, None)
+        assert any("nothing was asked" in text for text in said["warnings"])
+
+    def test_a_dear_question_is_not_asked(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """Where a question costs more than it can save, the first value is taken."""
+        monkeypatch.setenv("RAGLAB_CLARIFY_QUESTION_COST", "11")
+        assert ask(QUI, lab=opened(), documents=[FRENCH], now=START)["status"] == "ok"
+
+    def test_a_document_there_is_none_of(self, opened: Callable[..., Lab]) -> None:
+        """An error as ever, and a query without a decision."""
+        lab = opened()
+        with pytest.raises(ValueError, match="must name documents of the corpus"):
+            ask(WHO, lab=lab, documents=["boat.md"], request_id="q", now=START)
+        assert len(logged(lab, REQUESTS)) == 1
+        assert logged(lab, DECISIONS) == []
+
+
+class TestAudit:
+    """Every question is logged, and nothing is changed by it."""
+
+    def test_with_and_without_the_log_the_response_is_the_same(self, opened: Callable[..., Lab]) -> None:
+        """Byte for byte, for answers, refusals and options."""
+        questions = [
+            (WHO, [ENGLISH]),
+            ("Who is the insurer?", None),
+            ("weather", None),
+            ("What is covered?", None),
+            (" ", None),
+        ]
+        for policy in ({}, ASKING):
+            one, two = opened(policy, clarify=False), opened(policy, clarify=False, audit=False)
+            assert one.audit is not None
+            assert (two.audit, two.clarifier) == (None, None)
+            for question, documents in questions:
+                said = [ask(question, lab=lab, documents=documents, request_id="r").json() for lab in (one, two)]
+                assert said[0] == said[1]
+
+    def test_every_question_has_its_row_also_from_the_cache(self, opened: Callable[..., Lab]) -> None:
+        """A cached answer is a decision too; an id used twice is two requests."""
+        lab = opened(clarify=False, cache=True)
+        for _ in range(2):
+            ask("Is theft covered?", lab=lab, request_id="r", now=START)
+        assert len(logged(lab, REQUESTS)) == len(logged(lab, DECISIONS)) == 2
+        assert logged(lab, REQUESTS)[0]["request_id"] == "r"
+        one, two = ({**row, "seq": 0, "request_id": "", "ms": 0, "checks": 0} for row in logged(lab, DECISIONS))
+        assert one == two
+
+    def test_where_it_clarifies_an_id_is_taken_once(self, opened: Callable[..., Lab]) -> None:
+        """A reply must know which request it is to."""
+        lab = opened()
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+        with pytest.raises(ValueError, match="must be new, got 'r'"):
+            ask(WHO, lab=lab, documents=[ENGLISH], request_id="r", now=START)
+
+    def test_clarifying_needs_the_log(self, opened: Callable[..., Lab]) -> None:
+        """What was learned would be lost."""
+        with pytest.raises(ValueError, match="need the audit log"):
+            opened(audit=False)
+
+    def test_a_time_without_a_zone(self, opened: Callable[..., Lab]) -> None:
+        """Is refused before anything is logged."""
+        lab = opened()
+        with pytest.raises(ValueError, match="must have a time zone"):
+            ask(WHO, lab=lab, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
+        assert logged(lab, REQUESTS) == []
+
+    def test_a_killed_reply_can_be_given_again(
+        self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The vote was taken and is not taken twice."""
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        with monkeypatch.context() as patch:
+            patch.setattr(type(lab.audit), "replied", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                reply("q", "oui", lab=lab, now=START)
+        assert reply("q", "oui", lab=lab, now=START)["status"] == "ok"
+        assert lab.audit is not None
+        assert lab.audit.rows()[0].candidate_votes == {"1": 1.0}
+
+    def test_a_reply_in_another_process(self, opened: Callable[..., Lab], tmp_path: Path) -> None:
+        """All that it needs is in the folder."""
+        ask(QUI, lab=opened(), documents=[FRENCH], request_id="q", now=START)
+        second = opened()
+        assert reply("q", "oui", lab=second, now=START)["sources"] == [f"{FRENCH}#1"]
+        assert (tmp_path / "index" / "audit.sqlite").is_file()
+
+    def test_explain_reads_what_happened(self, opened: Callable[..., Lab], tmp_path: Path) -> None:
+        """A clarified, a silent and a plain request are rebuilt from the log."""
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="a", now=START)
+        reply("a", "oui", lab=lab, now=START)
+        ask(WHO, lab=lab, documents=[ENGLISH], request_id="b", now=START + timedelta(days=1))
+        ask("Is theft covered?", lab=lab, request_id="c", now=START + timedelta(days=2))
+        assert lab.audit is not None
+        for request in "abc":
+            rebuilt = explain(request, lab.audit)
+            assert rebuilt.rebuilt, rebuilt.differences
+        told = str(raglab.explain("a", lab=lab))
+        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain("a", lab.audit))
+        assert "oui" in told
+        with pytest.raises(ValueError, match="a log or a lab, got neither"):
+            raglab.explain("a")
+
+
+class TestDocuments:
+    """Rule S5.10: which document, the same loop one layer up."""
+
+    PREMIUM = "What is the premium of Acme Premier Home?"
+
+    def test_documents_are_values(self, opened: Callable[..., Lab]) -> None:
+        """Where two documents state it differently the user is asked which, and the next question is not asked."""
+        lab = opened()
+        asked = ask(self.PREMIUM, lab=lab, request_id="a", now=START)
+        assert asked["clarification"]["target_field"] == "premium:document"
+        assert set(asked["clarification"]["candidate_values"]) == {COVER, RENEWAL}
+        said = reply("a", COVER.removesuffix(".md"), lab=lab, now=START)
+        assert (said["status"], [one.split("#")[0] for one in said["sources"]]) == ("ok", [COVER])
+        other = reply_or(ask(self.PREMIUM, lab=lab, request_id="b", now=START), COVER, lab)
+        assert [one.split("#")[0] for one in other["sources"]] == [COVER]
+        silent = ask(self.PREMIUM, lab=lab, request_id="c", now=START)
+        assert silent["default_applied"]["value"] == COVER
+        assert silent["sources"] == said["sources"]
+
+    def test_a_date_says_which(self, opened: Callable[..., Lab]) -> None:
+        """Nothing is asked where the question names a year, or no product."""
+        lab = opened()
+        for question in ("What was the premium of Acme Premier Home in 2024?", "What is the premium?"):
+            assert ask(question, lab=lab, now=START)["clarification"] is None
+
+
+def reply_or(said: Response, value: str, lab: Lab) -> Response:
+    """Response to a reply where one is asked for."""
+    return said if said["clarification"] is None else reply(said["request_id"], value, lab=lab, now=START)
+
+
+def _killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
+class TestOptions:
+    """Rule S3.5: choices among the resolver's options as learned defaults."""
+
+    QUESTION = "What is covered?"
+
+    def test_off_they_teach_nothing(self, opened: Callable[..., Lab]) -> None:
+        """Options are as they were, however often one is chosen."""
+        lab = opened(ASKING)
+        first = ask(self.QUESTION, lab=lab, request_id="a", now=START)
+        assert first["status"] == "ambiguous"
+        assert "value" not in first["options"][0]
+        ask(self.QUESTION, lab=lab, selected_option=2, request_id="b", now=START)
+        again = ask(self.QUESTION, lab=lab, request_id="c", now=START)
+        assert dict(again) | {"request_id": "a"} == dict(first)
+        assert lab.audit is not None
+        assert lab.audit.rows() == ()
+
+    def test_on_a_choice_settles_the_next(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """The chosen option answers in silence, named, and a reply undoes it."""
+        monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
+        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        lab = lab.replace(lab.policy.replace("support.enabled", False))
+        first = ask(self.QUESTION, lab=lab, request_id="a", now=START)
+        chosen = ask(self.QUESTION, lab=lab, selected_option=2, request_id="b", now=START)
+        assert (first["status"], chosen["status"]) == ("ambiguous", "ok")
+        silent = ask(self.QUESTION, lab=lab, request_id="c", now=START)
+        assert (silent["status"], silent["sources"]) == ("ok", chosen["sources"])
+        assert silent["default_applied"]["field"].startswith("options:")
+        assert [row["kind"] for row in logged(lab, APPLICATIONS)] == ["options"]
+        undone = reply("c", "1", lab=lab, now=START)
+        assert set(undone["sources"]) == set(first["options"][0]["sources"])
+        assert lab.audit is not None
+        votes = lab.audit.rows()[0].candidate_votes
+        assert sorted(votes.values()) == [0.0, 1.0]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [{}, ASKING], ids=["open", "asking"])
+def test_a_week_is_rebuilt_from_the_log(
+    opened: Callable[..., Lab], policy: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty requests of several users, replied to in every way or not at all: each decision follows from the log."""
+    monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
+    lab, rng = opened(policy, cache=True), np.random.default_rng(7)
+    assert lab.audit is not None
+    questions = (
+        WHO,
+        QUI,
+        "What is the excess?",
+        "the policyholder",
+        "the warranty section",
+        "What is covered?",
+        "weather",
+    )
+    replies = ("yes", "no", "toc", "page 2", "storm", "the one for keys", "old schedule", "document")
+    kinds: set[tuple[Any, ...]] = set()
+    for number in range(50):
+        at = START + timedelta(hours=3.3 * number)
+        question, files = (
+            str(rng.choice(questions)),
+            [[], [FILES[int(rng.integers(len(FILES)))]]][int(rng.integers(4) > 0)],
+        )
+        chosen = 1 if question == "What is covered?" and rng.random() < 0.5 else None
+        about: dict[str, Any] = {"session": f"user-{rng.integers(3)}", "request_id": f"q{number}", "now": at}
+        said = ask(question, lab=lab, documents=files, selected_option=chosen, **about)
+        kinds.add((said["status"], said["clarification"] is not None, said["default_applied"] is not None))
+        if (said["clarification"] or said["default_applied"]) and rng.random() < 0.7:
+            with contextlib.suppress(ValueError):
+                kinds.add(("reply", reply(f"q{number}", str(rng.choice(replies)), lab=lab, now=at)["status"]))
+    assert len(kinds) >= 6, kinds
+    for number in range(50):
+        told = explain(f"q{number}", lab.audit)
+        assert told.rebuilt, (number, told.differences)
+    assert lab.audit.rebuild() == lab.audit.rows()
+
+
+def test_a_schedule_and_no_coin(opened: Callable[..., Lab]) -> None:
+    """Between the thresholds each fifth request of a row is asked about (rule S5.5)."""
+    lab = opened()
+    voted(lab, 9.5, 1, field="excess", value="storm")
+    assert lab.audit is not None
+    seen = []
+    for number in range(10):
+        row = lab.audit.rows("excess")[0]
+        expected = asks(row, lab.audit.learner)
+        at = START + timedelta(minutes=number)
+        said = ask("What is the excess?", lab=lab, documents=[COVER], request_id=f"q{number}", now=at)
+        assert (said["clarification"] is not None) == expected
+        assert (said["default_applied"] is not None) != expected
+        seen.append(expected)
+    assert seen == [False, False, False, False, True] * 2
+
+
+def test_a_refresh_that_can_change_nothing_is_left_out(opened: Callable[..., Lab]) -> None:
+    """Where the schedule asks but all values answer alike, the default is applied all the same."""
+    lab = opened()
+    voted(lab, 9.5, 1)
+    for number in range(5):
+        said = ask(WHO, lab=lab, documents=[ROLES], request_id=f"q{number}", now=START + timedelta(minutes=number))
+        assert said["default_applied"] is not None
+
+
+def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[..., Lab]) -> None:
+    """Rule S0.3 holds for what is asked and what is read; both are JSON, and a notebook shows the question's words."""
+    lab = opened()
+    asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+    said = reply("q", "oui", lab=lab, now=START)
+    for one in (asked, said):
+        assert isinstance(one, Response)
+        assert tuple(json.loads(one.json())) == KEYS
+    page = asked._repr_html_()
+    assert "tout le document" in page
+    assert "question_to_user" not in page
+
+
+class Reader:
+    """A parser of one's own that names what it could not do."""
+
+    name = "reader-1"
+
+    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> Read:
+        """What the rules read, and a reason."""
+        return Read(parse(question, vocabulary, documents=documents), self.name, "the server did not reply")
+
+
+def test_a_parser_of_ones_own(opened: Callable[..., Lab]) -> None:
+    """It reads the question, the log names it, and what it could not do is a warning."""
+    lab = opened(parser=Reader())
+    said = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+    assert said["clarification"]["target_field"] == "insurer_name"
+    assert "the server did not reply" in said["warnings"]
+    assert logged(lab, REQUESTS)[0]["models"]["parser"] == "reader-1"
+    assert reply("q", "oui", lab=lab, now=START)["status"] == "ok"
+
+
+def test_texts_older_than_the_setting_are_blanked_on_opening(
+    opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RAGLAB_AUDIT_KEEP_DAYS: what was asked before is gone from the log, its decision stays."""
+    ask(QUI, lab=opened(), documents=[FRENCH], request_id="old", now=START)  # long ago by the clock
+    monkeypatch.setenv("RAGLAB_AUDIT_KEEP_DAYS", "1")
+    lab = opened()
+    assert [row["question"] for row in logged(lab, REQUESTS)] == [None]
+    assert [row["status"] for row in logged(lab, DECISIONS)] == ["ambiguous"]
+    assert raglab.explain("old", lab=lab).rebuilt

@@ -1,0 +1,422 @@
+"""Simulation of clarification: by head, against the rows of the learner one by one, same bits, curves, splits, CLI."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from raglab._asked_sim import BASELINES, Asked, Priced, asked
+from raglab._asked_table import MEASURES, Silence, confidence_paths, cost_of, silence, simulate
+from raglab._users import BLOCK, World, blocks, crowd, world
+from raglab.cli import app
+from raglab.default_learner import (
+    ClarificationDefault,
+    Learner,
+    asks,
+    due,
+    init,
+    looked,
+    lookup,
+    met,
+    split,
+    stratify,
+    suggest,
+    update,
+)
+from raglab.lab.clarify_plots import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
+
+COVER = {"insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}}
+TASTES = {"limit/contract": {"event": 0.5, "year": 0.3, "peril": 0.2}, "page/schedule": {"1": 0.9, "toc": 0.1}}
+BEGUN = datetime(2026, 1, 5, tzinfo=UTC)
+
+
+def cover(**more: Any) -> World:
+    """World of case 12: on cover sheets the first page names no insurer."""
+    return world(COVER, column="page_1_kind", **({"mix": {"body": 0.6, "coversheet": 0.4}, "detects": 1.0} | more))
+
+
+def tastes(**more: Any) -> World:
+    """World of two contexts in which users differ."""
+    return world(TASTES, **({"noise": [0.05, 0.1], "drift": 0.02} | more))
+
+
+def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed: int = 0) -> Asked:
+    """The loop of the simulation over rows of the learner, one user after the other."""
+    crowded = crowd(made, users, requests, seed, 0)
+    columns = [*made.columns, *(f"zz{number:02}" for number in range(made.noise_columns))]
+    out = np.zeros((4, users, requests), dtype=bool)
+    split_at = np.full(crowded.topic.shape, -1)
+    for user in range(users):
+        rows: dict[tuple[str, str], ClarificationDefault] = {}
+        for t in range(requests):
+            slot = int(crowded.slot[t, user])
+            context = int(crowded.topic[user, slot])
+            out[:, user, t], found = _step(made, learner, crowded, rows, made.contexts[context], columns, user, t)
+            if found:
+                split_at[user, slot] = t + 1
+    never = np.full_like(split_at, -1)
+    return Asked(*out, crowded.slot.T, crowded.topic, split_at, never)
+
+
+def _step(
+    made: World, learner: Learner, crowded: Any, rows: dict[Any, Any], name: str, columns: list[str], user: int, t: int
+) -> tuple[tuple[bool, bool, bool, bool], bool]:
+    """One request: what was asked, wrong, unanswered, unnoticed; and whether its row was split."""
+    now = BEGUN + timedelta(days=t / made.per_day)
+    conditions = {column: str(level) for column, level in zip(columns, crowded.level[t, user], strict=True)}
+    candidates = made.values[made.contexts.index(name)]  # noqa: PD011 - of a world
+    wanted = candidates[crowded.wanted[t, user]]
+    own = [row for (context, _), row in rows.items() if context == name]
+    row = lookup(own, name, "any", conditions) or init(name, "any", now=now)
+    best = suggest(row, candidates, learner).value
+    learned = row.candidate_votes.get(best, 0.0) > 0.0
+    empty = best != wanted and bool(crowded.detect[t, user])
+    ask = empty or not learned or asks(row, learner)
+    row, found = met(row, now=now), False
+    about = {"conditions": {} if row.sub_conditions else conditions, "learner": learner, "now": now}
+    if empty and learned:
+        row = update(row, best, "failure", **about)
+        if not row.sub_conditions and (name, "split") not in rows and due(row, learner):
+            evidence = stratify(row, learner)
+            if evidence is not None:
+                found = True
+                for part in split(row, evidence, now=now, learner=learner):
+                    rows[name, json.dumps(part.sub_conditions)] = part
+            row = looked(row, evidence)
+    if empty:
+        best = suggest(row, [value for value in candidates if value != best], learner).value
+    right = best == wanted
+    wrong = not ask and not right
+    notices, names = bool(crowded.notice[t, user]), bool(crowded.name[t, user])
+    if (ask and not right) or (wrong and notices):
+        row = update(row, best, "explicit_no", wanted if names or wrong else None, **about)
+    else:
+        row = update(row, best, "explicit_yes" if ask else "implicit_ok", **about)
+    rows[name, json.dumps(row.sub_conditions) if row.sub_conditions else ""] = row
+    if found:
+        rows[name, "split"] = init("split", "any", now=now)
+    return (ask, wrong, ask and not right and not names, wrong and not notices), found
+
+
+@pytest.mark.parametrize(
+    ("made", "learner"),
+    [
+        (tastes(), Learner()),
+        (tastes(names=0.5, detects=0.3), Learner("posterior")),
+        (tastes(notices=1.0), Learner("posterior", half_life_days=4.0, every=3)),
+        (tastes(notices=1.0), Learner(half_life_days=2.0, ask_below=0.4, apply_above=0.7)),
+        (cover(noise_columns=3), Learner()),
+        (cover(noise_columns=2, noise_levels=3), Learner("posterior", alpha=0.2)),
+        (cover(noise=0.1, detects=0.8), Learner("posterior", half_life_days=20.0, alpha=0.2)),
+        (cover(), Learner("posterior", stratify=False)),
+    ],
+)
+def test_simulation_equals_the_rows_one_by_one(made: World, learner: Learner) -> None:
+    """Every question, error and split is that of `update`, `asks`, `suggest`, `stratify` and `split`.
+
+    But for values that tie: rows take the one that was voted on first, arrays the first candidate. None tie here.
+    """
+    sizes = {"users": 7, "requests": 80, "seed": 2}
+    fast, plain = asked(made, learner, **sizes), one_by_one(made, learner, **sizes)
+    for name in ("question", "error", "unanswered", "unnoticed", "slot", "split"):
+        assert np.array_equal(getattr(fast, name), getattr(plain, name)), name
+    if made.columns and learner.stratify:
+        assert (fast.split >= 0).any()
+
+
+def test_one_user_by_head() -> None:
+    """vote_share asks at the first request, then at every fifth for ever; a first candidate that is wrong is named."""
+    found = asked(world({"a": {"x": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    assert np.flatnonzero(found.question[0]).tolist() == [0, 4, 9, 14, 19]
+    other = asked(world({"a": {"x": 0.0, "y": 1.0}}), Learner(), users=1, requests=20, seed=0)
+    assert other.question.tolist() == found.question.tolist()
+    assert not other.error.any()
+    assert not other.unanswered.any()
+
+
+def test_who_names_nothing_is_not_answered() -> None:
+    """With two candidates and users who only say no, the wrong first one is asked about again and again."""
+    found = asked(world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), Learner(), users=3, requests=9, seed=0)
+    assert found.unanswered.all()
+    assert cost_of(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
+
+
+def test_baselines_by_head() -> None:
+    """Always asking never errs, never asking errs until it was corrected, the oracle errs on noise alone."""
+    made = world({"a": {"x": 0.0, "y": 1.0}}, notices=1.0)
+    by = {name: asked(made, name, users=4, requests=10, seed=1) for name in BASELINES}
+    assert by["always_ask"].question.all()
+    assert not by["always_ask"].error.any()
+    assert not by["never_ask"].question.any()
+    assert by["never_ask"].error.tolist() == [[True] + [False] * 9] * 4
+    assert not (by["oracle"].question | by["oracle"].error).any()
+    noisy = asked(made._replace(noise=np.array([0.09])), "oracle", users=400, requests=50, seed=1)
+    assert not noisy.question.any()
+    assert noisy.error.mean() == pytest.approx(0.09, abs=0.01)
+    assert asked(made._replace(noise=np.array([0.11])), "oracle", users=4, requests=10, seed=1).question.all()
+
+
+def test_the_oracle_knows_what_a_question_costs() -> None:
+    """A stray that comes back empty is asked about by its likeliest other value; an unanswered question costs two."""
+    base = {"a": {"x": 1.0, "y": 0.0}}
+    told = asked(world(base, noise=0.3, detects=1.0, names=0.0), "oracle", users=50, requests=40, seed=0)
+    assert told.question.mean() == pytest.approx(0.3, abs=0.05)
+    assert not (told.unanswered | told.error).any()
+    for names, questions in ((1.0, 1.0), (0.0, 0.0)):  # 0.105 * 10 = 1.05, against 1 or 1 + 0.105
+        found = asked(world(base, noise=0.105, names=names), "oracle", users=5, requests=10, seed=0)
+        assert found.question.mean() == questions
+
+
+def test_a_priced_learner_asks_only_what_is_worth_it() -> None:
+    """Ten for an error against one for a question: from nine tenths of the evidence on, nothing is asked."""
+    made = world({"a": {"x": 1.0, "y": 0.0}})
+    plain, priced = (asked(made, one, users=1, requests=200, seed=0) for one in (Learner(), Priced(Learner())))
+    assert plain.question.sum() == 41
+    assert np.flatnonzero(priced.question[0]).tolist() == [0, 4, 9]  # 3 yes, 8 silences: 8 / 9 … 9.5 / 10.5 > 0.9
+    free = asked(made, Priced(Learner()), users=1, requests=200, seed=0, question_cost=0.0)
+    assert np.array_equal(free.question, plain.question)
+
+
+def test_users_meet_what_the_world_says() -> None:
+    """Traffic, true values, noise, columns and replies have their shares; a stray request wants another value."""
+    made = tastes(traffic=[3.0, 1.0], drift=0.0, notices=0.25, detects=0.125, names=0.75, noise_columns=2)
+    met_ = crowd(made, BLOCK, 200, 0, 0)
+    assert (met_.slot == 0).mean() == pytest.approx(0.75, abs=0.01)
+    first = met_.slot == 0
+    assert np.bincount(met_.own[first], minlength=3) / first.sum() == pytest.approx([0.5, 0.3, 0.2], abs=0.05)
+    assert (met_.wanted != met_.own)[first].mean() == pytest.approx(0.05, abs=0.005)
+    assert (met_.wanted != met_.own)[~first].mean() == pytest.approx(0.1, abs=0.005)
+    assert met_.wanted[~first].max() == 1
+    shares = [part.mean() for part in (met_.notice, met_.detect, met_.name)]
+    assert shares == pytest.approx([0.25, 0.125, 0.75], abs=0.01)
+    assert met_.level.shape == (200, BLOCK, 2)
+    assert met_.level.mean() == pytest.approx(0.5, abs=0.01)
+    by_user = [np.ptp(met_.own[first[:, user], user]) for user in range(BLOCK)]
+    assert max(by_user) == 0
+
+
+def test_drift_draws_true_values_anew() -> None:
+    """With certain drift every request draws anew; half of the draws of two equal values differ from the last."""
+    made = world({"a": {"x": 0.5, "y": 0.5}}, drift=1.0)
+    own = crowd(made, 300, 100, 0, 0).own
+    assert (own[1:] != own[:-1]).mean() == pytest.approx(0.5, abs=0.01)
+
+
+def test_a_user_has_so_many_contexts() -> None:
+    """Without replacement, the frequent ones more often."""
+    made = world({str(number): {"x": 1.0} for number in range(10)}, traffic=[91.0, *[1.0] * 9], at_once=3)
+    topic = crowd(made, BLOCK, 2, 0, 0).topic
+    assert topic.shape == (BLOCK, 3)
+    assert all(len(set(row)) == 3 for row in topic.tolist())
+    assert (topic == 0).any(axis=1).mean() > 0.95
+
+
+@pytest.mark.slow
+def test_same_bits_for_any_workers_users_and_company() -> None:
+    """Two processes, more users and other policies beside change nothing."""
+    made, sizes = tastes(), {"requests": 20, "seed": 5}
+    one = asked(made, Learner(), users=BLOCK + 70, **sizes)
+    two = asked(made, Learner(), users=BLOCK + 70, n_jobs=2, **sizes)
+    assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
+    fewer = asked(made, Learner(), users=BLOCK, **sizes)
+    assert np.array_equal(fewer.question, one.question[:BLOCK])
+    assert blocks(BLOCK + 70) == [BLOCK, 70]
+    alone = simulate(made, {"a": Learner()}, users=30, **sizes)
+    beside = simulate(made, {"b": "always_ask", "a": Learner()}, users=30, **sizes)
+    pd.testing.assert_frame_equal(alone, beside[beside["policy"] == "a"].reset_index(drop=True))
+
+
+def test_table_of_a_simulation() -> None:
+    """A row a policy and bucket; rates add up to what was asked; intervals hold their rate; silence ends unknown."""
+    made, sizes = tastes(), {"users": 60, "requests": 35, "seed": 2}
+    table = simulate(made, {"learner": Learner(), "oracle": "oracle"}, buckets=4, **sizes)
+    found = asked(made, Learner(), **sizes)
+    best = asked(made, "oracle", **sizes)
+    rows = table[table["policy"] == "learner"]
+    size = rows["last"] - rows["first"] + 1
+    assert rows["last"].tolist() == [9, 18, 26, 35]
+    for measure, part in (("questions", found.question), ("errors", found.error), ("unanswered", found.unanswered)):
+        assert (rows[measure] * size).sum() * 60 / 100 == pytest.approx(part.sum())
+    lost = cost_of(found, 1.0, 10.0) - cost_of(best, 1.0, 10.0)
+    assert rows["regret"].iloc[-1] == pytest.approx(lost.sum(axis=1).mean())
+    for measure in MEASURES:
+        known = rows[rows[measure].notna()]
+        assert ((known[f"{measure}_low"] <= known[measure]) & (known[measure] <= known[f"{measure}_high"])).all()
+    assert rows["silent"].isna().tolist() == [False, False, False, True]
+    assert (table.loc[table["policy"] == "oracle", "regret"] == 0.0).all()
+
+
+def test_silence_by_head() -> None:
+    """Last question of a row, NaN where too few requests came after it, 0 where it never asked."""
+    question = np.array([[True, False, True, False, False, False]])
+    none = np.zeros_like(question)
+    slot = np.array([[0, 1, 0, 0, 0, 1]], np.int16)
+    topic = np.array([[0, 1, 2]])
+    found = Asked(question, none, none, none, slot, topic, topic, topic)
+    one = silence(found, quiet=2)
+    assert one.requests.tolist() == [[4, 2, 0]]
+    assert one.after[0, :2].tolist() == [2.0, 0.0]
+    assert np.isnan(one.after[0, 2])
+    assert np.isnan(silence(found, quiet=3).after[0, 0])
+
+
+def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
+    """It leaves 0.85 with the first silence, 0.60 with the fifth, ends at a half; with the gate it asks for ever."""
+    paths = confidence_paths({"vote_share": Learner(), "posterior": Learner("posterior")}, 1000)
+    by = {key: part.set_index("request") for key, part in paths.groupby(["learner", "gated"])}
+    silent = by["vote_share", False]["confidence"]
+    assert silent[1] == 1.0
+    assert silent[2] == 0.75
+    assert silent.index[silent < 0.60][0] == 6  # one yes, five silences: 3.5 of 6
+    assert silent[1000] == pytest.approx(0.5, abs=1e-3)
+    gated = by["vote_share", True]
+    assert gated.index[gated["question"]].tolist() == [1, *range(5, 1001, 5)]
+    assert gated["confidence"].iloc[-1] == pytest.approx(0.6, abs=1e-3)
+    bound = by["posterior", True]
+    assert bound.index[bound["question"]].tolist() == [1, 2, 3, 5, 10]
+    assert bound["confidence"].iloc[-1] > 0.99
+    assert (np.diff(by["posterior", False]["confidence"]) > 0.0).all()
+
+
+@pytest.mark.slow
+def test_the_cover_sheet_is_found_and_noise_is_not() -> None:
+    """Case 12: every row is split by the true column among 20 of noise; without it under 5 in 100 are split."""
+    made = cover(noise_columns=20)
+    found = asked(made, Learner("posterior"), users=300, requests=120, seed=0)
+    assert (found.column == 0).mean() > 0.99
+    hidden = made._replace(columns=(), levels=made.levels[..., :0])
+    false = asked(hidden, Learner("posterior"), users=300, requests=120, seed=0)
+    assert (false.split >= 0).mean() < 0.05
+    assert found.question[:, 100:].mean() < 0.05 < false.question[:, 100:].mean()
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"noise": 1.5}, "noise must be in"),
+        ({"drift": -0.1}, "drift must be in"),
+        ({"traffic": [0.0, 0.0]}, "shares of traffic"),
+        ({"at_once": -1}, "at_once must be a whole number"),
+        ({"per_day": 0.0}, "per_day must be > 0"),
+        ({"notices": float("nan")}, "notices must be in"),
+    ],
+)
+def test_a_world_that_breaks_a_rule_is_refused(change: dict[str, Any], said: str) -> None:
+    """The message says rule, value and remedy."""
+    with pytest.raises(ValueError, match=said):
+        tastes(**change)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"policies": {"a": "sometimes"}}, "a policy must be"),
+        ({"policies": {}}, "policies must be at least one"),
+        ({"policies": {"a": Learner("votes")}}, "rule must be one of"),
+        ({"users": 0}, "users must be a whole number"),
+        ({"requests": 0}, "requests must be a whole number"),
+        ({"seed": -1}, "seed must be a whole number"),
+        ({"error_cost": -1.0}, "error_cost must be >= 0"),
+        ({"buckets": 0}, "buckets must be a whole number"),
+        ({"level": 1.0}, "level must be in"),
+    ],
+)
+def test_a_simulation_that_breaks_a_rule_is_refused(given: dict[str, Any], said: str) -> None:
+    """The message says rule, value and remedy."""
+    with pytest.raises(ValueError, match=said):
+        simulate(tastes(), **({"policies": {"a": Learner()}, "users": 2, "requests": 3} | given))
+    with pytest.raises(ValueError, match="at least one context"):
+        world({})
+
+
+@pytest.mark.slow
+def test_displays_draw_what_was_found() -> None:
+    """Titles, units and legends are there, and a frame gives every number."""
+    made, sizes = tastes(), {"users": 20, "requests": 40, "seed": 0}
+    table = simulate(made, {"published": Learner(), "oracle": "oracle"}, **sizes)
+    curves = ClarifyDisplay.from_simulation(table, name="tastes")
+    assert [on.get_title(loc="left") for on in curves.axes_][:2] == ["questions", "silent errors"]
+    assert curves.axes_[1].get_yscale() == "symlog"
+    assert all("(" in on.get_ylabel() and "count" in on.get_xlabel() for on in curves.axes_)
+    assert [line.get_label() for line in curves.lines_] == ["published", "oracle"]
+    pd.testing.assert_frame_equal(curves.to_frame(), table)
+    assert "<img" in curves._repr_html_()
+    rows = {"published": silence(asked(made, Learner(), **sizes))}
+    shown = SilenceDisplay.from_silence(rows)
+    assert shown.to_frame()["share"].is_monotonic_increasing
+    assert "% silent in the end" in shown.ax_.get_legend_handles_labels()[1][0]
+    paths = ConfidenceDisplay.from_paths(confidence_paths({"vote_share": Learner()}, 30))
+    assert "ends at" in paths.axes_[0].get_legend_handles_labels()[1][0]
+    assert "vote_share" in paths._repr_html_()
+    splits = SplitDisplay.from_found({"page_1_kind": np.array([10.0, 20.0, np.nan])})
+    assert splits.ax_.get_legend_handles_labels()[1] == ["page_1_kind: 2 of 3, median 15 requests"]
+    assert "never" not in repr(splits)
+    for display in (shown, splits, paths, curves):
+        assert type(display).__name__ in repr(display)
+
+
+def test_displays_refuse_what_is_empty() -> None:
+    """Nothing is drawn of nothing."""
+    with pytest.raises(ValueError, match="table must hold"):
+        ClarifyDisplay.from_simulation(pd.DataFrame())
+    with pytest.raises(ValueError, match="rows must hold"):
+        SilenceDisplay.from_silence({"a": Silence(np.zeros((1, 1), np.int64), np.full((1, 1), np.nan))})
+    with pytest.raises(ValueError, match="found must hold"):
+        SplitDisplay.from_found({})
+    with pytest.raises(ValueError, match="paths must hold"):
+        ConfidenceDisplay.from_paths(pd.DataFrame())
+
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+SMALL = ["--users", "40", "--requests", "30"]
+
+
+@pytest.mark.slow
+def test_command_prints_rates_and_writes_curves(tmp_path: Path) -> None:
+    """A table for people, JSON for programs, CSV or PNG beside."""
+    found = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--out", str(tmp_path / "rows.csv")])
+    assert found.exit_code == 0, found.output
+    assert "never_ask" in found.output
+    assert len(pd.read_csv(tmp_path / "rows.csv")) == 5 * 20
+    told = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--json", "-o", str(tmp_path / "curves.png")])
+    rows = json.loads(told.stdout)["policies"]
+    assert [row["policy"] for row in rows] == ["published", "posterior", "always_ask", "never_ask", "oracle"]
+    assert (tmp_path / "curves.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_command_runs_where_no_data_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Case 12 needs no files; the bundled documents are asked for by name where they are not there."""
+    monkeypatch.chdir(tmp_path)
+    found = CliRunner().invoke(app, ["clarify-sim", "--world", "cover", *SMALL])
+    assert found.exit_code == 0, found.output
+    missing = CliRunner().invoke(app, ["clarify-sim", *SMALL])
+    assert missing.exit_code == 1
+    assert "take world cover" in missing.output
+
+
+@pytest.mark.slow
+def test_command_refuses_a_world_without_data() -> None:
+    """ClariQ is not bundled; a threshold order that cannot be is refused."""
+    found = CliRunner().invoke(app, ["clarify-sim", "--world", "clariq"])
+    assert found.exit_code == 1
+    assert "needs the path" in found.output
+    found = CliRunner().invoke(app, ["clarify-sim", str(BROKER), *SMALL, "--ask-below", "0.9"])
+    assert found.exit_code == 1
+    assert "in this order" in found.output
+
+
+@pytest.mark.slow
+def test_command_tunes() -> None:
+    """With trials a study runs first; what it found is a row and lines for a `.env`, and its notes are told."""
+    given = [str(BROKER), *SMALL, "--tune", "2", "--seeds", "2", "--json"]
+    told = json.loads(CliRunner().invoke(app, ["clarify-sim", *given]).stdout)
+    assert "tuned" in [row["policy"] for row in told["policies"]]
+    assert told["env"].startswith("RAGLAB_CLARIFY_RULE=")
+    assert any("the rates flatter" in note for note in told["told"])

@@ -1,0 +1,106 @@
+"""The commands `explain` and `audit`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from raglab._explain import Check
+from raglab.cli import app
+from raglab.lab.audit_log import AuditLog
+from raglab.policy import Policy
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with the log of two requests."""
+    monkeypatch.chdir(tmp_path)
+    log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
+    key = ("insurer_name", "contract", {})
+    for request, status in (("r1", "ok"), ("r2", "refuse")):
+        log.opened(request, "who is the insurer?", policy=Policy.from_mapping(), fingerprint="f", models={}, now=START)
+        log.met(request, key)
+        log.signal(request, key, "1", "explicit_yes", conditions={})
+        value = 0.9 if status == "ok" else 0.5
+        check = Check("similarity", "S2.6", value, 0.7, value - 0.7, status == "ok", "top-1 similarity")
+        reason = None if status == "ok" else "top-1 similarity"
+        log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check])
+    log.close()
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    """Result of a command."""
+    return CliRunner().invoke(app, list(words))
+
+
+def test_explain(folder: Path) -> None:
+    """Prints what happened, for people or as JSON."""
+    said = run("explain", "r2", "--log", str(folder))
+    assert said.exit_code == 0, said.output
+    assert "decided anew  refuse by similarity" in said.output
+    told = json.loads(run("explain", "r1", "--log", str(folder / "audit.sqlite"), "--json").output)
+    assert (told["rebuilt"], told["request"]["question"]) == (True, "who is the insurer?")
+
+
+def test_explain_a_log_that_was_edited(folder: Path) -> None:
+    """Ends with 1, and says where."""
+    with sqlite3.connect(folder / "audit.sqlite") as link:
+        link.execute("UPDATE decisions SET status = 'ok'")
+    link.close()
+    said = run("explain", "r2", "--log", str(folder))
+    assert said.exit_code == 1
+    assert "status ok is recorded, the checks give refuse by similarity" in said.output
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("explain", "r9", "--log", "."), "request_id must be that of a request in the log, got 'r9'"),
+        (("explain", "r1"), "RAGLAB_AUDIT_LOG: it must name the audit log"),
+        (("explain", "r1", "--log", "none.sqlite"), "a log must be there"),
+        (("audit", "--log", ".", "--forget", "yesterday"), "--forget must be a day such as 2026-01-31"),
+        (("audit", "--log", ".", "--forget", "2026-01-31T01:00+02:00"), "--forget must be a day such as 2026-01-31"),
+        (("audit", "--log", ".", "--forget", "old"), "forget needs a moment"),
+    ],
+)
+def test_what_is_refused(folder: Path, words: tuple[str, ...], told: str) -> None:
+    """One line, exit code 1."""
+    said = run(*words)
+    assert folder.is_dir()
+    assert said.exit_code == 1
+    assert told in said.output
+    assert "Traceback" not in said.output
+
+
+def test_audit(folder: Path) -> None:
+    """Counts by day and the default table; export and forgetting on demand."""
+    said = run("audit", "--log", str(folder), "--export", str(folder / "out"))
+    assert said.exit_code == 0, said.output
+    assert (folder / "out" / "query_log.parquet").is_file()
+    assert "2026-03-02" in said.output
+    told = json.loads(run("audit", "--log", str(folder), "--forget", "2026-03-03", "--json").output)
+    assert told["forgotten"] == 2
+    (day,) = told["days"]
+    assert {name: day[name] for name in ("requests", "ok", "refuse", "confirmed")} == {
+        "requests": 2,
+        "ok": 1,
+        "refuse": 1,
+        "confirmed": 2,
+    }
+    (row,) = told["defaults"]
+    assert (row["votes"], row["gate"], row["requests"]) == ("1 2", "apply", 2)
+    assert b"who is the insurer" not in (folder / "audit.sqlite").read_bytes()
+
+
+def test_audit_of_an_empty_log(tmp_path: Path) -> None:
+    """Says that there is nothing."""
+    AuditLog(tmp_path / "audit.sqlite").rows()
+    assert "no request so far" in run("audit", "--log", str(tmp_path)).output

@@ -1,0 +1,511 @@
+"""Ask once, learn the default: the published arithmetic, the posterior beside it, gate, lookup and what is refused."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from raglab._defaults import arrays, place
+from raglab._votes import aged, confidence, no_votes, top, voted, votes_of
+from raglab.default_learner import (
+    OTHER,
+    RULES,
+    SIGNALS,
+    ClarificationDefault,
+    ClarificationRequest,
+    Counts,
+    Learner,
+    asks,
+    gate,
+    init,
+    lookup,
+    met,
+    shares,
+    suggest,
+    update,
+    worth_asking,
+)
+
+NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
+NAMES = ("1", "toc", "document", "7")
+POSTERIOR = Learner(rule="posterior")
+
+Event = tuple[str, str, str | None]
+
+
+def row(**given: Any) -> ClarificationDefault:
+    """Row of the insurer, fresh but for what is given."""
+    fresh = {"candidate_votes": {}, "confidence": 0.0, "sample_size": 0, "last_refreshed": NOW}
+    return ClarificationDefault(target_field="insurer_name", doctype="broker_contract", **(fresh | given))
+
+
+def learned(events: list[Event], **given: Any) -> ClarificationDefault:
+    """Fresh row after these signals."""
+    made = row()
+    for value, signal, corrected_to in events:
+        made = update(made, value, signal, corrected_to, now=NOW, **given)  # type: ignore[arg-type]
+    return made
+
+
+def drawn(rng: np.random.Generator, size: int) -> list[Event]:
+    """Random signals on four values; a rejection names another value in half of the cases."""
+    events = []
+    for _ in range(size):
+        value, other = rng.choice(4, size=2, replace=False)
+        signal = SIGNALS[rng.integers(4)]
+        names = NAMES[other] if signal == "explicit_no" and rng.random() < 0.5 else None
+        events.append((NAMES[value], signal, names))
+    return events
+
+
+def published(events: list[Event]) -> tuple[dict[str, float], float, int]:
+    """Votes, confidence and sample size as the article's code finds them, and +1 for the value that the user named."""
+    votes: dict[str, float] = {}
+    confidence_new, n_new = 0.0, 0
+    for value, signal, corrected_to in events:
+        if signal == "explicit_yes":
+            votes[value] = votes.get(value, 0) + 1.0
+        elif signal == "explicit_no":
+            votes[value] = votes.get(value, 0) - 1.0
+            if corrected_to is not None:
+                votes[corrected_to] = votes.get(corrected_to, 0) + 1.0
+        elif signal == "implicit_ok":
+            votes[value] = votes.get(value, 0) + 0.5
+        n_new += 1
+        top_vote = max(votes.values()) if votes else 0.0
+        confidence_new = max(0.0, top_vote) / n_new
+    return votes, confidence_new, n_new
+
+
+@pytest.mark.slow
+def test_the_published_arithmetic_to_the_bit() -> None:
+    """10,000 random sequences of up to 16 signals give the article's votes, their order, confidence and sample size."""
+    rng = np.random.default_rng(6)
+    confidences = set()
+    for _ in range(10_000):
+        events = drawn(rng, int(rng.integers(1, 17)))
+        made = learned(events)
+        assert (list(made.candidate_votes.items()), made.confidence, made.sample_size) == (
+            list(published(events)[0].items()),
+            *published(events)[1:],
+        )
+        confidences.add(made.confidence)
+    assert len(confidences) > 80
+
+
+def test_three_signals_by_hand() -> None:
+    """A yes, a silent success and a rejection in favour of the table of contents: 0.5 and 1 votes of 3."""
+    made = learned([("1", "explicit_yes", None), ("1", "implicit_ok", None), ("1", "explicit_no", "toc")])
+    assert made.candidate_votes == {"1": 0.5, "toc": 1.0}
+    assert (made.confidence, made.sample_size, made.version) == (1.0 / 3.0, 3, 3)
+    assert made.counts == {"1": Counts(1.0, 1.0, 1.0, corrected=1.0), "toc": Counts(named=1.0)}
+
+
+def test_a_failure_is_no_vote_but_a_signal() -> None:
+    """It lowers the published confidence by its place in the sample, adds no value, and leaves the posterior alone."""
+    events: list[Event] = [("1", "explicit_yes", None)]
+    both = [learned([*events, ("2", "failure", None)], rule=rule) for rule in RULES]
+    assert [made.candidate_votes for made in both] == [{"1": 1.0}, {"1": 1.0}]
+    assert both[0].confidence == 0.5
+    assert both[1].confidence == learned(events, rule="posterior").confidence
+    assert both[0].counts["2"] == Counts(failed=1.0)
+
+
+def test_case_2_of_the_article() -> None:
+    """9.5 votes of 12 are 0.79, between the thresholds: applied silently but on every fifth request of the row."""
+    made = learned([("1", "explicit_yes", None)] * 7 + [("1", "implicit_ok", None)] * 5)
+    assert made.candidate_votes == {"1": 9.5}
+    assert made.confidence == 9.5 / 12
+    assert gate(made) == "ask_occasionally"
+    asked = []
+    for _ in range(12):
+        asked.append(asks(made, Learner()))
+        made = met(made, now=NOW)
+    assert [number for number, one in enumerate(asked, 1) if one] == [5, 10]
+    assert made.requests == 12
+
+
+def silent(rule: str, successes: int) -> list[float]:
+    """Confidence after one yes and 0, 1, … silent successes."""
+    made = learned([("1", "explicit_yes", None)], rule=rule)
+    found = [made.confidence]
+    for _ in range(successes):
+        made = update(made, "1", "implicit_ok", rule=rule, now=NOW)  # type: ignore[arg-type]
+        found.append(made.confidence)
+    return found
+
+
+def test_the_published_rule_sinks_while_it_is_right_and_silent() -> None:
+    """After one yes, k silent successes leave (1 + k/2) / (1 + k): below 0.85 at once, below 0.60 from the fifth."""
+    found = silent("vote_share", 200)
+    assert found == [(1 + 0.5 * k) / (1 + k) for k in range(201)]
+    assert [gate(row(confidence=one)) for one in found[:6]] == ["apply", *["ask_occasionally"] * 4, "ask"]
+    assert all(one > later > 0.5 for one, later in itertools.pairwise(found))
+    assert found[200] - 0.5 < 0.003
+
+
+@pytest.mark.parametrize("yes", [1, 3, 10, 100])
+def test_no_number_of_yeses_keeps_it_above_its_threshold(yes: int) -> None:
+    """Y yeses hold 0.85 for at most 3/7 as many silent successes: (y + k/2) / (y + k) > 0.85 means k < 3 y / 7."""
+    made = learned([("1", "explicit_yes", None)] * yes)
+    count = 0
+    while gate(made) == "apply":
+        made, count = update(made, "1", "implicit_ok", now=NOW), count + 1
+    assert count - 1 == (3 * yes - 1) // 7
+
+
+def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
+    """From 0.2 ** (1 / 2) after one yes, past 0.60 after 3 silent successes and past 0.85 after 16, and never back."""
+    found = silent("posterior", 200)
+    np.testing.assert_allclose(found, [0.2 ** (1 / (2 + 0.5 * k)) for k in range(201)], rtol=1e-12)
+    assert all(one < later for one, later in itertools.pairwise(found))
+    assert [next(k for k, one in enumerate(found) if one > bar) for bar in (0.60, 0.85)] == [3, 16]
+
+
+def test_how_many_yeses_the_posterior_wants() -> None:
+    """From a flat prior: 3 to leave ask, 9 to be silent."""
+    found = [learned([("1", "explicit_yes", None)] * yes, rule="posterior").confidence for yes in range(12)]
+    assert found[0] == 0.0
+    assert [gate(row(confidence=one)) for one in found] == ["ask"] * 3 + ["ask_occasionally"] * 6 + ["apply"] * 3
+
+
+def asked_when_right(learner: Learner, requests: int = 400) -> list[int]:
+    """Numbers of the requests that are asked, of a default that is always right and always agreed to."""
+    made, asked = row(), []
+    for number in range(1, requests + 1):
+        signal: Any = "explicit_yes" if asks(made, learner) else "implicit_ok"
+        asked += [number] * (signal == "explicit_yes")
+        made = update(met(made, now=NOW), "1", signal, now=NOW, learner=learner)
+    return asked
+
+
+def test_what_a_default_that_is_right_still_costs() -> None:
+    """The published rule asks about every fifth request for ever; the posterior five times in all, or once."""
+    published_ = asked_when_right(Learner())
+    assert len([number for number in published_ if number <= 100]) == 21
+    assert len([number for number in published_ if number > 300]) == 20
+    assert asked_when_right(POSTERIOR) == [1, 2, 3, 5, 10]
+    assert asked_when_right(POSTERIOR._replace(level=0.5)) == [1, 5]
+    assert asked_when_right(POSTERIOR._replace(prior_yes=9.0)) == [1]
+
+
+def test_a_strong_prior_asks_once() -> None:
+    """With nine votes of prior one yes is enough, and one rejection takes it back."""
+    learner = POSTERIOR._replace(prior_yes=9.0)
+    made = learned([("1", "explicit_yes", None)], learner=learner)
+    assert gate(made) == "apply"
+    assert gate(update(made, "1", "explicit_no", now=NOW, learner=learner)) == "ask_occasionally"
+
+
+def test_one_correction_counts_once_against_a_value() -> None:
+    """Rejected with another named: one event against it, as a rejection without a name is."""
+    start: list[Event] = [("1", "explicit_yes", None)] * 6
+    named, plain = (
+        learned([*start, ("1", "explicit_no", other)], rule="posterior").confidence for other in ("toc", None)
+    )
+    assert named == plain < learned(start, rule="posterior").confidence
+    twice = learned([*start, ("1", "explicit_no", None), ("toc", "explicit_yes", None)], rule="posterior").confidence
+    assert twice < named
+
+
+events_of = st.lists(
+    st.tuples(st.integers(0, 3), st.integers(0, 3), st.integers(-1, 3)).map(
+        lambda each: (
+            NAMES[each[0]],
+            SIGNALS[each[1]],
+            NAMES[each[2]] if SIGNALS[each[1]] == "explicit_no" and each[2] not in {-1, each[0]} else None,
+        )
+    ),
+    min_size=1,
+    max_size=30,
+)
+
+
+@settings(deadline=None, derandomize=True, max_examples=60)
+@given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 3.0]))
+def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: float) -> None:
+    """The arrays of a batch give the same counts, votes and confidence as the rows, with and without forgetting."""
+    learner = Learner(rule=rule, half_life_days=half_life)
+    made, order = row(), list(dict.fromkeys(one for value, signal, named in events for one in (value, named) if one))
+    votes = no_votes(len(order), (2,))
+    for day, (value, signal, named) in enumerate(events):
+        made = update(made, value, signal, named, now=NOW + timedelta(days=day), learner=learner)  # type: ignore[arg-type]
+        if half_life and day:
+            votes = aged(votes, 0.5 ** (1 / half_life))
+        at = (order.index(value), SIGNALS.index(signal), -1 if named is None else order.index(named))
+        votes = voted(votes, at[0], [at[1], -1], [at[2], -1])
+    lead = int(top(votes, learner)[0])
+    order_kept = list(made.candidate_votes) == [name for name in order if name in made.candidate_votes]
+    counts = {name: Counts(*each) for name, each in zip(order, votes.counts[0].tolist(), strict=True) if any(each)}
+    assert made.counts == counts
+    assert made.candidate_votes == {
+        name: vote
+        for name, vote in zip(order, votes_of(votes)[0].tolist(), strict=True)
+        if name in made.candidate_votes
+    }
+    if order_kept or rule == "vote_share":  # else ties may fall to another value
+        assert made.confidence == pytest.approx(float(confidence(votes, learner)[0]), rel=1e-12)
+    if order_kept and lead >= 0:
+        assert place(made)[int(top(arrays(made), learner))] == order[lead]
+    assert not votes.counts[1].any()
+    assert votes.n[1] == 0.0
+
+
+def test_a_thousand_users_at_once_are_a_thousand_users() -> None:
+    """One = a cell of many, over both rules, with pairs found once for all."""
+    rng = np.random.default_rng(7)
+    votes = no_votes(3, (1000,))
+    for _ in range(30):
+        value = rng.integers(3, size=1000)
+        signal = rng.integers(-1, 4, size=1000)
+        votes = voted(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
+    for rule in RULES:
+        learner = Learner(rule=rule)
+        alone = [confidence(type(votes)(votes.counts[at], votes.n[at]), learner) for at in range(1000)]
+        np.testing.assert_array_equal(confidence(votes, learner), alone)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(events_of, st.randoms(use_true_random=False))
+def test_the_order_of_signals_does_not_matter(events: list[Event], chance: Any) -> None:
+    """Counts, votes and the published confidence are the same after any order."""
+    mixed = list(events)
+    chance.shuffle(mixed)
+    one, other = learned(events), learned(mixed)
+    assert (one.counts, one.candidate_votes, one.confidence) == (other.counts, other.candidate_votes, other.confidence)
+
+
+@settings(deadline=None, derandomize=True, max_examples=40)
+@given(events_of, st.sampled_from(RULES), st.sampled_from([0.0, 2.5]))
+def test_a_row_survives_json_and_its_update(events: list[Event], rule: Any, half_life: float) -> None:
+    """It reads back equal, order of votes included, and a further update changes nothing of it."""
+    learner = Learner(rule=rule, half_life_days=half_life)
+    made = learned(events, learner=learner, conditions={"page_1_kind": "body"})
+    text = made.model_dump_json()
+    back = ClarificationDefault.model_validate_json(text)
+    assert back == made
+    assert list(back.candidate_votes) == list(made.candidate_votes)
+    later = NOW + timedelta(days=9)
+    update(made, "1", "explicit_no", "9", now=later, learner=learner, conditions={"page_1_kind": "coversheet"})
+    met(made, now=later)
+    assert made.model_dump_json() == text
+
+
+def test_forgetting_halves() -> None:
+    """A yes of a half-life ago is half a yes beside a new rejection; the sample keeps its size."""
+    learner = Learner(half_life_days=30.0)
+    made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
+    made = update(made, "toc", "explicit_yes", now=NOW + timedelta(days=30), learner=learner)
+    assert made.candidate_votes == {"1": 0.5, "toc": 1.0}
+    assert (made.confidence, made.sample_size, made.remembered) == (1.0 / 1.5, 2, 1.5)
+
+
+@pytest.mark.parametrize("half_life", [0.0, 30.0])
+def test_a_clock_that_goes_backwards(half_life: float) -> None:
+    """Nothing ages, the signal counts whole, and the row keeps the later time."""
+    learner = Learner(half_life_days=half_life)
+    made = update(row(), "1", "explicit_yes", now=NOW, learner=learner)
+    made = update(made, "1", "explicit_yes", now=NOW - timedelta(days=400), learner=learner)
+    assert (made.candidate_votes, made.last_refreshed) == ({"1": 2.0}, NOW)
+
+
+def test_a_request_that_meets_a_row_is_no_signal() -> None:
+    """Counter and version go on; votes and time stay."""
+    made = met(row(), now=NOW + timedelta(days=1))
+    assert (made.requests, made.version, made.sample_size, made.last_refreshed) == (1, 1, 0, NOW)
+
+
+@pytest.mark.parametrize(
+    ("confidence_", "verdict"),
+    [(0.0, "ask"), (0.5999, "ask"), (0.60, "ask_occasionally"), (0.85, "ask_occasionally"), (0.8501, "apply")],
+)
+def test_the_gate_on_its_thresholds(confidence_: float, verdict: str) -> None:
+    """Both thresholds themselves ask occasionally."""
+    assert gate(row(confidence=confidence_)) == verdict
+
+
+def test_the_gate_takes_no_nan() -> None:
+    """A confidence that is missing passes nothing."""
+    with pytest.raises(ValueError, match="confidence must be a number"):
+        gate(row().model_copy(update={"confidence": float("nan")}))
+    with pytest.raises(ValueError, match="ask_below and apply_above"):
+        gate(row(), ask_below=0.9)
+
+
+@pytest.mark.parametrize(
+    ("given_", "rule"),
+    [
+        ({"value": ""}, "value must be a text of 1 to 200"),
+        ({"value": " "}, "value must be a text of 1 to 200"),
+        ({"value": "x" * 201}, "got 201 characters"),
+        ({"value": 1}, "value must be a text"),
+        ({"signal": "maybe"}, "signal must be one of explicit_yes"),
+        ({"signal": "explicit_yes", "corrected_to": "toc"}, "corrected_to must come with explicit_no"),
+        ({"signal": "explicit_no", "corrected_to": "1"}, "corrected_to must be another value"),
+        ({"signal": "explicit_no", "corrected_to": ""}, "corrected_to must be a text"),
+        ({"rule": "majority"}, "rule must be one of vote_share, posterior"),
+        ({"learner": Learner(every=0)}, "every must be a whole number >= 1"),
+        ({"learner": Learner(every=float("nan"))}, "every must be a whole number >= 1, got nan"),  # type: ignore[arg-type]
+        ({"learner": Learner(first_look=float("inf"))}, "first_look must be a whole number"),  # type: ignore[arg-type]
+        ({"learner": Learner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
+        ({"learner": Learner(half_life_days=-1.0)}, "half_life_days must be >= 0"),
+        ({"learner": Learner(half_life_days=float("nan"))}, "half_life_days must be >= 0"),
+        ({"learner": Learner(level=1.0)}, "level must be in"),
+        ({"learner": Learner(prior_no=0.0)}, "prior_no must be > 0"),
+        ({"learner": Learner(alpha=0.0)}, "alpha must be in"),
+        ({"now": NOW.replace(tzinfo=None)}, "now must have a time zone"),
+        ({"conditions": {"page_1_kind": "x" * 201}}, "the value of page_1_kind must be"),
+        ({"conditions": {"": "body"}}, "a column must be"),
+    ],
+)
+def test_what_is_no_vote_is_refused(given_: dict[str, Any], rule: str) -> None:
+    """With the rule, what came, and what to do."""
+    told = {"value": "1", "signal": "explicit_yes", "now": NOW} | given_
+    with pytest.raises(ValueError, match=rule):
+        update(row(), **told)
+
+
+def test_conditions_of_another_row_are_refused() -> None:
+    """A row of coversheets learns nothing from a body; its own condition is not counted by condition."""
+    made = row(sub_conditions={"page_1_kind": "coversheet"})
+    with pytest.raises(ValueError, match="page_1_kind must be 'coversheet' for this row, got 'body'"):
+        update(made, "1", "failure", now=NOW, conditions={"page_1_kind": "body"})
+    made = update(made, "1", "failure", now=NOW, conditions={"page_1_kind": "coversheet", "language": "fr"})
+    assert list(made.strata) == ["language"]
+
+
+def test_rows_are_checked_at_the_door() -> None:
+    """Naive times, unknown keys, and votes that are not those of the counts are refused; votes alone are enough."""
+    made = row(candidate_votes={"1": 9.5, "2": -1.0}, confidence=0.79, sample_size=12)
+    assert made.counts == {"1": Counts(yes=9.5), "2": Counts(no=1.0)}
+    assert update(made, "1", "implicit_ok", now=NOW).confidence == 10.0 / 13
+    for wrong in (
+        {"last_refreshed": datetime(2026, 1, 5)},  # noqa: DTZ001 - naive is the point
+        {"confidence": 1.5},
+        {"confidence": float("nan")},
+        {"votes": {}},
+        {"candidate_votes": {"1": 2.0}, "counts": {"1": (1.0, 0, 0, 0, 0, 0)}},
+        {"candidate_votes": {"1": float("inf")}},
+        {"remembered": 2.0},
+    ):
+        with pytest.raises(ValidationError):
+            row(**wrong)
+    with pytest.raises(ValidationError, match="frozen"):
+        made.confidence = 1.0  # type: ignore[misc]
+    with pytest.raises(ValueError, match="now must have a time zone"):
+        init("insurer_name", "contract", now=NOW.replace(tzinfo=None))
+
+
+def test_a_row_is_named_by_field_doctype_and_conditions() -> None:
+    """Not by their order, nor by what it learned."""
+    one = row(sub_conditions={"a": "1", "b": "2"})
+    assert one.row_id == row(sub_conditions={"b": "2", "a": "1"}, version=7).row_id
+    assert len({one.row_id, row().row_id, row(sub_conditions={"a": "1"}).row_id}) == 3
+    assert len(one.row_id) == 12
+
+
+def test_the_band_narrows_and_holds_the_confidence() -> None:
+    """Flat at first, 0.1 to 0.9; around 0.85 after ten yeses."""
+    np.testing.assert_allclose(row().band, (0.1, 0.9), rtol=1e-12)
+    low, high = learned([("1", "explicit_yes", None)] * 10).band
+    np.testing.assert_allclose((low, high), (0.1 ** (1 / 11), 0.9 ** (1 / 11)), rtol=1e-12)
+
+
+def test_the_most_specific_row_is_found() -> None:
+    """Most conditions first, then the text of them; none of another field, doctype or condition."""
+    rows = [
+        row(),
+        row(sub_conditions={"page_1_kind": "coversheet"}),
+        row(sub_conditions={"language": "fr"}),
+        row(sub_conditions={"language": "fr", "page_1_kind": "coversheet"}),
+        row(sub_conditions={"language": "fr"}, version=3),
+    ]
+
+    def found(**conditions: str) -> int | None:
+        one = lookup(rows, "insurer_name", "broker_contract", conditions)
+        return None if one is None else next(at for at, other in enumerate(rows) if other is one)
+
+    assert (found(), found(page_1_kind="body"), found(page_1_kind="coversheet")) == (0, 0, 1)
+    assert (found(language="fr", page_1_kind="body"), found(language="fr", page_1_kind="coversheet")) == (4, 3)
+    assert (
+        lookup(rows[1:3], "insurer_name", "broker_contract", {"language": "fr", "page_1_kind": "coversheet"}) is rows[2]
+    )
+    assert lookup(rows, "insurer_name", "invoice", {}) is None
+    assert lookup(rows[1:], "insurer_name", "broker_contract", {}) is None
+    assert lookup([], "insurer_name", "broker_contract", {}) is None
+
+
+def test_what_is_proposed() -> None:
+    """The first candidate without a vote above 0, else the one that leads; ties by the order of the candidates."""
+    assert suggest(None, ("1", "toc")).value == "1"
+    assert suggest(row(), ("toc", "1")).value == "toc"
+    made = learned([("toc", "explicit_yes", None), ("1", "explicit_yes", None), ("7", "explicit_no", None)])
+    assert suggest(made, ("1", "toc")).value == "1"
+    assert suggest(made, ("document", "toc")) == ("toc", "It leads: votes for it 1, signals 3.")
+    assert suggest(made, ("document", "7")).value == "document"
+    with pytest.raises(ValueError, match="candidates must be at least one"):
+        suggest(made, ())
+
+
+def test_the_posterior_proposes_what_its_confidence_is_about() -> None:
+    """Five for and three against a value, three for another: fewer votes, yet the more probable one."""
+    events: list[Event] = [("1", "explicit_yes", None)] * 5 + [("1", "explicit_no", None)] * 3
+    made = learned(events + [("toc", "explicit_yes", None)] * 3, rule="posterior")
+    assert made.candidate_votes == {"1": 2.0, "toc": 3.0}
+    assert suggest(made, ("1", "toc")).value == "toc"
+    assert suggest(made, ("1", "toc"), POSTERIOR).value == place(made)[int(top(arrays(made), POSTERIOR))] == "1"
+
+
+def test_shares_of_candidates() -> None:
+    """Equal without votes; three yeses and the prior of one make 4 of 6 beside two others."""
+    assert shares(None, ("1", "toc")) == {"1": 0.5, "toc": 0.5}
+    made = learned([("1", "explicit_yes", None)] * 3)
+    assert shares(made, ("1", "toc", "document")) == {"1": 4 / 6, "toc": 1 / 6, "document": 1 / 6}
+
+
+def test_when_a_question_is_worth_it() -> None:
+    """A gain of 10 · (1 − 0.75) = 2.5 against its cost; values of one outcome need no question between them."""
+    parts = {"1": 0.5, "2": 0.25, "toc": 0.25}
+    assert worth_asking(parts, question_cost=1.0, error_cost=10.0) == (5.0, 1.0, True)
+    assert worth_asking(parts, question_cost=2.5, error_cost=10.0, outcomes=["a", "a", "b"]) == (2.5, 2.5, False)
+    assert worth_asking(parts, question_cost=0.0, error_cost=10.0, outcomes="aaa").asks is False
+    assert worth_asking([0.5], question_cost=1.0, error_cost=10.0).gain == 5.0
+
+
+@pytest.mark.parametrize(
+    ("given_", "rule"),
+    [
+        ({"shares": []}, "shares must be"),
+        ({"shares": [0.9, 0.2]}, "shares must be"),
+        ({"shares": [float("nan")]}, "shares must be"),
+        ({"error_cost": -1.0}, "error_cost must be >= 0"),
+        ({"question_cost": float("inf")}, "question_cost must be >= 0"),
+        ({"outcomes": ["a"]}, "outcomes must be one for each share"),
+    ],
+)
+def test_what_is_no_worth_is_refused(given_: dict[str, Any], rule: str) -> None:
+    """With the rule and what came."""
+    with pytest.raises(ValueError, match=rule):
+        worth_asking(**({"shares": [0.5, 0.5], "question_cost": 1.0, "error_cost": 10.0} | given_))
+
+
+def test_arrays_refuse_what_is_no_place() -> None:
+    """A value beyond the last, an unknown signal, a name without a rejection, or the rejected value itself."""
+    for value, signal, named in ((2, 0, -1), (-1, 0, -1), (0, 4, -1), (0, 1, 2), (0, 0, 1), (0, 1, 0)):
+        with pytest.raises(ValueError, match="must"):
+            voted(no_votes(2), value, signal, named)
+
+
+def test_a_request_holds_one_question() -> None:
+    """It is frozen, reads back from JSON, and needs a field and a question."""
+    asked = ClarificationRequest(target_field="insurer_name", question_to_user="Page 1?", candidate_values=["1", OTHER])
+    assert ClarificationRequest.model_validate_json(asked.model_dump_json()) == asked
+    with pytest.raises(ValidationError):
+        ClarificationRequest(target_field="insurer_name", question_to_user="", candidate_values=[])
