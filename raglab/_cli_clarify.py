@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from raglab.default_learner import Learner
 
-NAMES = ("questions", "errors", "cost", "regret")
+NAMES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
 IMAGES = (".png",)
 
 
@@ -75,7 +75,8 @@ def clarify_sim(
             typer.echo(json.dumps({"told": told, "env": env, "policies": records(rows)}, ensure_ascii=False))
             return
         told += [
-            "questions, errors (silent) and cost per 100 requests; regret: cost of a user above the oracle's.",
+            "questions, errors (silent), unanswered and cost: per 100 requests.",
+            "regret: cost of a user above the oracle's.",
             "early, late: questions per 100 in the first and in the last tenth of the requests.",
             "Brackets: 95 % intervals over users, who meet the same under every policy.",
         ]
@@ -133,7 +134,7 @@ def _whole(table: pd.DataFrame) -> pd.DataFrame:
     for policy, part in table.groupby("policy", sort=False):
         size = part["last"] - part["first"] + 1
         row: dict[str, Any] = {"policy": policy}
-        row |= {name: float((part[name] * size).sum() / size.sum()) for name in ("questions", "errors", "cost")}
+        row |= {name: float((part[name] * size).sum() / size.sum()) for name in NAMES}
         tenth = part["last"] <= part["last"].max() / 10
         early = part[tenth] if tenth.any() else part.head(1)
         late = part[part["first"] > 0.9 * part["last"].max()]
@@ -146,7 +147,7 @@ def _whole(table: pd.DataFrame) -> pd.DataFrame:
 
 def _readable(rows: pd.DataFrame) -> pd.DataFrame:
     """Table with regret and its interval in one column."""
-    shown = rows[["policy", "questions", "errors", "cost", "early", "late"]].round(2)
+    shown = rows[["policy", *NAMES, "early", "late"]].round(2)
     ends = zip(*(rows[f"regret{end}"] for end in ("", "_low", "_high")), strict=True)
     return shown.assign(regret=[f"{one:.1f} ({low:.1f} to {high:.1f})" for one, low, high in ends])
 

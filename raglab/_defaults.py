@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from hashlib import sha256
 from math import isclose
 from typing import Any, Self
 
 import numpy as np
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
+from raglab._learner import refuse
 from raglab._votes import N_COUNTS, Counts, Learner, Votes, for_and_against, quantile, top, votes_of
 
 LONGEST = 200  # characters of a value, a column or a condition
 OTHER = "other"
 CLOSE = 1e-6  # votes that forgetting may round off
 
-__all__ = ["OTHER", "ClarificationDefault", "ClarificationRequest", "Counts", "Learner", "arrays", "canonical", "place"]
+__all__ = [
+    "OTHER",
+    "ClarificationDefault",
+    "ClarificationRequest",
+    "Counts",
+    "Learner",
+    "arrays",
+    "canonical",
+    "instant",
+    "place",
+]
 
 
 class ClarificationRequest(BaseModel):
@@ -39,9 +51,9 @@ class ClarificationDefault(BaseModel):
     """What was learned about one kind of question: a row of the default table (rule S5.3).
 
     candidate_votes: votes by value, in the order of the first vote. confidence: in the value that leads, in [0, 1].
-    sample_size: signals. last_refreshed: of the last signal, with a time zone. requests: that met the row. counts: by
-    value. strata: column -> its value -> candidate value -> counts; they do not age. looks: tests for a split so far.
-    remembered: signals, as far as they are not forgotten.
+    sample_size: signals. last_refreshed: of the last signal; without a zone it is UTC. requests: that met the row.
+    counts: by value. strata: column -> its value -> candidate value -> counts; they do not age. looks: tests for a
+    split so far. remembered: signals, as far as they are not forgotten.
 
     A row may come with votes alone; they are then read as acceptances and, below 0, as rejections.
     """
@@ -54,7 +66,7 @@ class ClarificationDefault(BaseModel):
     candidate_votes: dict[str, FiniteFloat]
     confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
     sample_size: int = Field(ge=0)
-    last_refreshed: AwareDatetime
+    last_refreshed: datetime
     version: int = Field(default=0, ge=0)
     requests: int = Field(default=0, ge=0)
     counts: dict[str, Counts] = Field(default_factory=dict)
@@ -107,6 +119,17 @@ class ClarificationDefault(BaseModel):
         tail = (1.0 - learner.level) / 2.0
         low, high = (float(quantile(right, wrong, learner, share)) for share in (tail, 1.0 - tail))
         return low, high
+
+
+def instant(now: datetime) -> datetime:
+    """A moment that can be compared; one without a zone is UTC.
+
+    Raises:
+      ValueError: no datetime.
+    """
+    if not isinstance(now, datetime):
+        refuse("now must be a datetime", repr(now), "use datetime.now(UTC)")
+    return now if now.utcoffset() is not None else now.replace(tzinfo=UTC)
 
 
 def place(default: ClarificationDefault, *more: str) -> list[str]:

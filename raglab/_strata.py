@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab._defaults import ClarificationDefault, Counts, arrays, place
+from raglab._defaults import ClarificationDefault, Counts, arrays, instant, place
 from raglab._learner import refuse
 from raglab._votes import N_COUNTS, Learner, Votes, checked, confidence, top, votes_of
 
@@ -131,13 +131,12 @@ def split(
       learner: whose rule gives the confidence of the new rows.
 
     Raises:
-      ValueError: a naive `now`, or a column that the row has no counts of.
+      ValueError: `now` is no datetime, or a column that the row has no counts of.
     """
     rule = checked(Learner() if learner is None else learner)
     if found.column not in default.strata:
         refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
-    if now.tzinfo is None:
-        refuse("now must have a time zone", now.isoformat(), "use datetime.now(UTC)")
+    instant(now)
     left = default.remembered / default.sample_size if default.sample_size else 1.0
     return tuple(
         _part(default, found.column, value, by, left, now, rule) for value, by in default.strata[found.column].items()

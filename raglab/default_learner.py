@@ -15,7 +15,16 @@ from typing import Literal
 
 from raglab._asked_sim import Priced, asked
 from raglab._asked_table import confidence_paths, silence, simulate
-from raglab._defaults import LONGEST, OTHER, ClarificationDefault, ClarificationRequest, arrays, canonical, place
+from raglab._defaults import (
+    LONGEST,
+    OTHER,
+    ClarificationDefault,
+    ClarificationRequest,
+    arrays,
+    canonical,
+    instant,
+    place,
+)
 from raglab._learner import refuse
 from raglab._strata import Split, due, looked, split, stratify
 from raglab._users import World, world
@@ -84,7 +93,7 @@ def init(
       doctype: '' where it is not known. sub_conditions: by column; one without a value is left out.
 
     Raises:
-      ValueError: an empty or too long name, or a naive `now`.
+      ValueError: an empty or too long name, or `now` is no datetime.
 
     Example:
       >>> from datetime import UTC, datetime
@@ -92,6 +101,7 @@ def init(
       >>> row.row_id, gate(row)
       ('b1400641e69f', 'ask')
     """
+    instant(now)
     return ClarificationDefault(
         target_field=_named("target_field", target_field),
         doctype=_named("doctype", doctype) if doctype else "",
@@ -99,7 +109,7 @@ def init(
         candidate_votes={},
         confidence=0.0,
         sample_size=0,
-        last_refreshed=_aware(now),
+        last_refreshed=now,
     )
 
 
@@ -126,7 +136,7 @@ def update(
 
     Raises:
       ValueError: an unknown signal or rule, an empty or too long value, a correction without explicit_no or to the
-        same value, a naive `now`, or conditions that are not those of the row.
+        same value, `now` is no datetime, or conditions that are not those of the row.
 
     Source: rule S5.4.
 
@@ -141,12 +151,12 @@ def update(
     settings = checked(Learner(rule=rule) if learner is None else learner)
     named = _checked_vote(value, signal, corrected_to)
     seen = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
-    later = max(_aware(now), default.last_refreshed)
+    later = max(default.last_refreshed, now, key=instant)
     fresh = () if signal == "failure" else (value, *named)
     names = place(default, *fresh, value)
     votes = arrays(default, names)
     if settings.half_life_days > 0.0:
-        days = (later - default.last_refreshed).total_seconds() / DAY
+        days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
         votes = aged(votes, 0.5 ** (days / settings.half_life_days))
     other = names.index(named[0]) if named else -1
     votes = voted(votes, names.index(value), SIGNALS.index(signal), other)
@@ -196,7 +206,7 @@ def gate(default: ClarificationDefault, *, ask_below: float = 0.60, apply_above:
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
     """New row that one more request met. It is no signal: votes do not age, and `last_refreshed` stays."""
-    _aware(now)
+    instant(now)
     return default.model_copy(update={"requests": default.requests + 1, "version": default.version + 1})
 
 
@@ -270,9 +280,3 @@ def _named(what: str, text: str) -> str:
         came = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
         refuse(f"{what} must be a text of 1 to {LONGEST} characters", came, "name it in short")
     return text
-
-
-def _aware(now: datetime) -> datetime:
-    if now.tzinfo is None or now.utcoffset() is None:
-        refuse("now must have a time zone", now.isoformat(), "use datetime.now(UTC)")
-    return now

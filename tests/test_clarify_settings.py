@@ -64,7 +64,7 @@ def test_the_log_of_an_index(tmp_path: Path) -> None:
         ("CLARIFY", "EVERY", "0", "RAGLAB_CLARIFY_EVERY: it must be greater than or equal to 1, got '0'"),
         ("CLARIFY", "LEVEL", "1", "RAGLAB_CLARIFY_LEVEL: it must be less than 1"),
         ("CLARIFY", "ASK_BELOW", "nan", "RAGLAB_CLARIFY_ASK_BELOW"),
-        ("CLARIFY", "ASK_BELOW", "0.9", "ask_below must be at most apply_above, 0.85"),
+        ("CLARIFY", "ASK_BELOW", "0.9", "RAGLAB_CLARIFY_*: ASK_BELOW 0.9 must be at most APPLY_ABOVE 0.85"),
         ("CLARIFY", "TRESHOLD", "1", "RAGLAB_CLARIFY_TRESHOLD: a variable must be one of RAGLAB_CLARIFY_APPLY_ABOVE"),
         ("AUDIT", "QUERY", "all", "RAGLAB_AUDIT_QUERY: it must be 'text', 'hash' or 'none'"),
         ("AUDIT", "KEEP_DAYS", "-1", "RAGLAB_AUDIT_KEEP_DAYS: it must be greater than or equal to 0"),

@@ -158,6 +158,7 @@ SIBLINGS = {
     ("_testing", "metrics"),
     ("robustness", "metrics"),
     ("default_learner", "_learner"),  # its `refuse`
+    ("_defaults", "_learner"),
     ("_votes", "_learner"),
     ("_strata", "_learner"),
     ("_worth", "_learner"),

@@ -60,7 +60,7 @@ class ClarifySettings(Stated):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.ask_below > self.apply_above:
-            msg = f"ask_below must be at most apply_above, {self.apply_above:g}"
+            msg = f"ASK_BELOW {self.ask_below:g} must be at most APPLY_ABOVE {self.apply_above:g}"
             raise ValueError(msg)
         return self
 

@@ -82,8 +82,9 @@ class Stated(BaseSettings):
             return cls(_env_file=env_file)  # type: ignore[call-arg]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = cls.variable(str(first["loc"][0])) if first["loc"] else str(cls.model_config["env_prefix"])
-            came = None if name == cls.variable("log") else shown(stated.get(name))
+            prefix = str(cls.model_config["env_prefix"])
+            name = cls.variable(str(first["loc"][0])) if first["loc"] else f"{prefix}*"  # of several variables together
+            came = None if name == cls.variable("log") or not first["loc"] else shown(stated.get(name))
             rule = first["msg"].replace("Input should be", "it must be").removeprefix("Value error, ")
             raise input_error(Where(name), rule, "correct or unset it", came) from None
 
