@@ -22,16 +22,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab._answers import answer_recall, exact_match, normalised, token_f1
-from raglab.answering._expected import named
-from raglab.answering._reading import lines, read_question
-from raglab.answering.extract import Extractive, fit_confidence, short_answer
+from raglab.answering.extractive import Extractive, fit_confidence, lines, named, read_question, short_answer
 from raglab.calibration import ece_interval, judged
-from raglab.lab.build import build_trace
+from raglab.live.trace_building import build_trace
 from raglab.metrics import auroc, auroc_interval, clopper_pearson
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import load_cases
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.traces import Trace
+from raglab.text import answer_recall, exact_match, normalised, token_f1
 from raglab.values import Case, Chunk, Generation
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"

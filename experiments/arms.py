@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 import raglab
-from raglab.decisions import Decisions
-from raglab.lab.space import always_answer
+from raglab.decision.decisions import Decisions
+from raglab.lab.search_space import always_answer
 from raglab.values import Status, each
 
 ARMS = ("hybrid", "iterative", "graph", "table")

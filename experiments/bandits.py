@@ -16,14 +16,12 @@ import numpy as np
 import pandas as pd
 
 import raglab
-from raglab._worlds import Table
-from raglab.bandit import POLICIES, Bandit
-from raglab.lab.bandit_study import tune_bandit
-from raglab.lab.ranking import ndcg_by_case
+from raglab.bandit import POLICIES, Bandit, Table
+from raglab.lab.bandit_study import baselines, simulated, tune_bandit
 from raglab.lab.reward_audit import audit_rewards
-from raglab.lab.simulated import baselines, simulated
-from raglab.lab.space import always_answer
-from raglab.lab.traffic import router, table
+from raglab.lab.search_space import always_answer
+from raglab.lab.slices import ndcg_by_case
+from raglab.live.arms import router, table
 
 BUNDLED = Path("datasets/broker/policy.yaml")
 TUNED = Path("out/broker/tuned.yaml")

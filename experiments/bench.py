@@ -29,12 +29,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import replay
-from raglab._tables import Evidence, tables
-from raglab.chain import outcome
-from raglab.policy import Policy, thresholds
-from raglab.store.policies import Policy as StoredPolicy
+from raglab.decision.chain import outcome
+from raglab.decision.measurement import Evidence, tables
+from raglab.policy import PolicyData, thresholds
+from raglab.store.loaders import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
-from raglab.values import Case, Chunk, Hits, Trace
+from raglab.values import Case, Chunk, Hits, TraceData
 
 WORDS = ["premium", "excess", "claim", "theft", "flood", "driver", "cover", "roof", "rental", "audit"]
 ENTITIES = ("Alba", "Borea", "Cirrus", "Dorado", "Etna", "Fjord")
@@ -149,20 +149,20 @@ def synthetic_cases(hits: Hits, chunks: Sequence[Chunk], rng: np.random.Generato
     return tuple(cases)
 
 
-def synthetic_trace(sizes: Sizes, seed: int = 7) -> Trace:
+def synthetic_trace(sizes: Sizes, seed: int = 7) -> TraceData:
     """Trace in which every gate and rule decides some case."""
     rng = np.random.default_rng(seed)
     chunks = synthetic_chunks(sizes.chunks, rng)
     hits = synthetic_hits(sizes, rng)
-    return Trace(
+    return TraceData(
         synthetic_cases(hits, chunks, rng), chunks, ("hybrid",), hits, meta={"fingerprint": f"synthetic-{seed}"}
     )
 
 
-def random_policies(n: int, seed: int = 8) -> list[Policy]:
+def random_policies(n: int, seed: int = 8) -> list[PolicyData]:
     """Policies with every continuous threshold at random, all gates and rules on, one structure."""
     rng = np.random.default_rng(seed)
-    base = Policy.from_mapping({"patterns": PATTERNS})
+    base = PolicyData.from_mapping({"patterns": PATTERNS})
     ranges = {
         "l2.max_l2": (0.5, 1.2),
         "l2.soft_max_l2": (0.5, 1.3),
@@ -215,7 +215,7 @@ def of_case(found: Any, row: int) -> Any:  # noqa: ANN401 - evidence or a part o
     return type(found)(**one)
 
 
-def one_by_one(found: Evidence, policies: Sequence[Policy], rows: Sequence[int], repeats: int) -> float:
+def one_by_one(found: Evidence, policies: Sequence[PolicyData], rows: Sequence[int], repeats: int) -> float:
     """Decisions a second of the chain on one case and one policy at a time."""
     limits = [thresholds([policy]) for policy in policies]
     cases = [of_case(found, row) for row in rows]
@@ -248,7 +248,7 @@ def line(what: str, value: str, target: str = "", *, met: bool | None = None) ->
     print(f"{what:<58}{value:>18}  {target:<22}{mark}", flush=True)
 
 
-def rates(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> float:
+def rates(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, engine: str) -> float:
     """Decisions a second of a sweep whose tables are ready."""
     replay.tally(trace, policies[:2], engine=engine)
     return len(trace) * len(policies) / seconds(lambda: replay.tally(trace, policies, engine=engine), sizes.repeats)
@@ -258,11 +258,11 @@ def _first(values: Any, n: int) -> Any:  # noqa: ANN401 - hits
     return type(values)(*(field[:n] for field in values))
 
 
-def linearity(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: str) -> None:
+def linearity(trace: TraceData, policies: Sequence[PolicyData], sizes: Sizes, engine: str) -> None:
     """Print the time of one decision at three sizes, of cases and of policies."""
     for part in (0.25, 0.5, 1.0):
         n = int(part * len(trace))
-        fewer = Trace(trace.cases[:n], trace.chunks, trace.arms, _first(trace.hits, n), meta=trace.meta)
+        fewer = TraceData(trace.cases[:n], trace.chunks, trace.arms, _first(trace.hits, n), meta=trace.meta)
         speed = rates(fewer, policies, sizes, engine)
         line(f"{engine}: {n:,} cases x {len(policies):,} policies", f"{1e9 / speed:,.1f} ns/decision")
     for part in (0.25, 0.5, 1.0):
@@ -271,7 +271,7 @@ def linearity(trace: Trace, policies: Sequence[Policy], sizes: Sizes, engine: st
         line(f"{engine}: {len(trace):,} cases x {n:,} policies", f"{1e9 / speed:,.1f} ns/decision")
 
 
-def study(trace: Trace, trials: int, cases: int) -> float:
+def study(trace: TraceData, trials: int, cases: int) -> float:
     """Processor milliseconds a configuration of a whole study: Optuna, replay, line search, MLflow.
 
     All thresholds and switches, four objectives, both constraints, on the first cases of the trace.
@@ -284,7 +284,7 @@ def study(trace: Trace, trials: int, cases: int) -> float:
     meta = {"fingerprint": "synthetic", "corpus": "synthetic"}
     stored = StoredTrace(trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits, meta)
     some = stored.subset(range(min(cases, len(trace))))
-    start = Policy.from_mapping({"patterns": PATTERNS})
+    start = PolicyData.from_mapping({"patterns": PATTERNS})
     with tempfile.TemporaryDirectory() as folder:
         began = time.process_time()
         track(

@@ -21,10 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from raglab._explain import Check
-from raglab.lab.audit_log import AuditLog
-from raglab.lab.explained import explain
-from raglab.policy import Policy
+from raglab.audit.explanation import explain
+from raglab.audit.log import AuditLog
+from raglab.decision.decisions import Check
+from raglab.policy import PolicyData
 
 AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row may take
 KEYS: list[tuple[str, str, dict[str, str]]] = [
@@ -50,7 +50,7 @@ class Clock:
 
 def played(log: AuditLog, requests: int) -> dict[str, list[float]]:
     """Seconds of each step of each request."""
-    policy, now, clock = Policy.from_mapping(), datetime(2026, 1, 5, tzinfo=UTC), Clock()
+    policy, now, clock = PolicyData.from_mapping(), datetime(2026, 1, 5, tzinfo=UTC), Clock()
     rng = np.random.default_rng(0)
     for number in range(requests):
         now += timedelta(minutes=3)

@@ -28,8 +28,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from raglab.bandit import Bandit
-from raglab.replay import Bernoulli, Table, run
+from raglab.bandit import Bandit, Bernoulli, Table
+from raglab.bandit.simulation import run
 
 MEANS = (0.7, 0.6, 0.5, 0.4)
 FEATURES = 8

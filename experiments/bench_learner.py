@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from raglab._votes import RULES, SIGNALS, Learner, aged, confidence, no_votes, voted
-from raglab.default_learner import init, update
+from raglab.default_learner import RULES, SIGNALS, Learner, init, update
+from raglab.default_learner.votes import aged, confidence, no_votes, voted
 
 VALUES = 4
 KINDS = (0.3, 0.1, 0.5, 0.1)  # shares of the signals

@@ -16,14 +16,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.candidates import counted, grid, nearest
-from raglab.lab.certificate import Certified, certify_policy
-from raglab.lab.check import check_policy
-from raglab.lab.fuse import CHAIN, FUSED, compare_gates, fuse
-from raglab.lab.space import published
+from raglab.lab.certification import Certified, certify_policy, check_policy, counted, grid, nearest
+from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
+from raglab.lab.search_space import published
 from raglab.metrics import TARGETS, upper_bound
 from raglab.replay import sweep
-from raglab.store.policies import Policy
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 
 DELTA = 0.1

@@ -15,19 +15,25 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from raglab._asked_sim import BASELINES, Policy, Priced, asked
-from raglab._asked_table import confidence_paths, silence
-from raglab._users import World, world
 from raglab.answering.contents import scope
 from raglab.answering.fields import FIELDS, extract
-from raglab.default_learner import Learner, simulate
-from raglab.lab._canvas import png
-from raglab.lab._clarified import HUNDRED, compared, paired, rates_of, summary
-from raglab.lab.clarify_plots import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
-from raglab.lab.clarify_study import PUBLISHED, ClarifyStudy, tune_clarification
+from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
+from raglab.default_learner.simulation import BASELINES, Policy
+from raglab.lab.clarify_study import (
+    HUNDRED,
+    PUBLISHED,
+    ClarifyStudy,
+    compared,
+    paired,
+    rates_of,
+    summary,
+    tune_clarification,
+)
 from raglab.lab.clarify_worlds import SCOPES, broker, clariq, cover, read_fields, scope_of, sharc
+from raglab.lab.report.canvas import png
+from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
-from raglab.store.corpus import load_corpus
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")

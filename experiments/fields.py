@@ -20,11 +20,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from raglab._binomial import clopper_pearson
 from raglab.answering.contents import scope
 from raglab.answering.fields import FIELDS, extract
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import load_cases
+from raglab.metrics import clopper_pearson
+from raglab.store.loaders import load_cases, load_corpus
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab._binomial import clopper_pearson
-from raglab.answering.page_kind import FEATURES, features
-from raglab.store.corpus import load_corpus
+from raglab.answering.contents import FEATURES, features
+from raglab.metrics import clopper_pearson
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]

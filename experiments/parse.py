@@ -18,11 +18,12 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from raglab._binomial import clopper_pearson
-from raglab.answering._asked_words import FAMILY
-from raglab.answering._parsed import LEAST, SLOTS
-from raglab.answering.parse import Failure, Vocabulary, failures, parse, vocabulary_of
-from raglab.store.corpus import load_corpus
+from raglab.answering.question_gaps import failures
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_terms import FAMILY
+from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, vocabulary_of
+from raglab.metrics import clopper_pearson
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"

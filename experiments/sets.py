@@ -18,8 +18,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from raglab.store.corpus import save_corpus
-from raglab.store.qa import load_cases, save_cases
+from raglab.store.loaders import load_cases, save_cases, save_corpus
 from raglab.values import Case, Chunk, Corpus
 
 SPLITS = ("tune", "certify", "report")

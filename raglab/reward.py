@@ -1,4 +1,4 @@
-"""Reward of a retrieval strategy: components as they were measured, weighted only when they are read.
+"""Reward of a strategy.
 
 A log holds components, never rewards: any weights re-score it exactly, with the bits they would have given live.
 """

@@ -1,4 +1,4 @@
-"""Values that every other module speaks in: cases, chunks, the trace and its axes.
+"""Case, Chunk, Hits, Trace: what all others speak in.
 
 Axis letters, used everywhere: `Q` cases, `A` arms, `D` refinement depths, `K` hits, `G` groups,
 `P` policies. `[...]` is any leading batch. Arrays of the algebra are float64; a missing
@@ -209,7 +209,7 @@ class Latency(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
-class Trace:
+class TraceData:
     """Everything retrieval measured for a set of cases, stored once and replayed ever after.
 
     cases: [Q]. chunks: those that occur among the hits, in corpus order. arms: names of the retrieval strategies, [A].

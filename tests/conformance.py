@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from raglab import resolver
-from raglab.decisions import Decisions
-from raglab.policy import Policy
+from raglab.decision.decisions import Decisions
+from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.values import Case, Chunk, Hits, Status, Trace
+from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 NO_PAGE = "n/a"
 
@@ -71,9 +71,9 @@ def _reason(said: Decisions, kind: str, stage: str) -> str:
     return "No relevant documents found"
 
 
-def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> Policy:
+def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> PolicyData:
     gate, rules = case["gate"], case["ambiguity"]
-    return Policy.from_mapping(
+    return PolicyData.from_mapping(
         {
             "chosen": {"final_k": gate["final_k"], "order": "l2"},
             "l2": {"max_l2": gate["max_l2"], "soft_max_l2": gate["soft_max_l2"]},
@@ -102,7 +102,7 @@ def _policy(case: Mapping[str, Any], patterns: Mapping[str, Any]) -> Policy:
     )
 
 
-def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> Trace:
+def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> TraceData:
     chunks = tuple(
         Chunk(
             chunk_id=str(place),
@@ -127,7 +127,7 @@ def _trace(case: Mapping[str, Any], hits: list[Mapping[str, Any]]) -> Trace:
     sig_sim = row([case["signature_similarity"].get(text, np.nan) for text in texts])
     ranks = np.array([*range(len(hits)), *([-1] * (width - len(hits)))], dtype=np.int32).reshape(1, 1, 1, -1)
     nothing = np.full((1, 1, 1, width), np.nan)
-    return Trace(
+    return TraceData(
         cases=(Case(case["id"], case["query"], "ok"),),
         chunks=chunks,
         arms=("hybrid",),

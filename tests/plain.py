@@ -6,9 +6,9 @@ from itertools import pairwise
 from math import exp
 from typing import Any, NamedTuple
 
-from raglab.evidence import matches
-from raglab.policy import Policy
-from raglab.values import Chunk, Trace
+from raglab.patterns import matches
+from raglab.policy import PolicyData
+from raglab.values import Chunk, TraceData
 
 
 class Said(NamedTuple):
@@ -46,7 +46,7 @@ class One(NamedTuple):
         return self.chunk.source.rsplit("/", 1)[-1], page
 
 
-def say(trace: Trace, policy: Policy, row: int, arm: int = 0) -> Said:
+def say(trace: TraceData, policy: PolicyData, row: int, arm: int = 0) -> Said:
     """Decide one case."""
     query, patterns = trace.cases[row].query, policy.patterns
     if not query.strip():
@@ -70,7 +70,7 @@ def say(trace: Trace, policy: Policy, row: int, arm: int = 0) -> Said:
     return said
 
 
-def hits_of(trace: Trace, policy: Policy, row: int, arm: int, depth: int) -> list[One]:
+def hits_of(trace: TraceData, policy: PolicyData, row: int, arm: int, depth: int) -> list[One]:
     """Hits of a case, by l2."""
     seen, at, aliases = trace.hits, (row, arm, depth), policy.patterns.entities
     out = []
@@ -91,7 +91,7 @@ def hits_of(trace: Trace, policy: Policy, row: int, arm: int, depth: int) -> lis
     return out
 
 
-def confidence(policy: Policy, hits: list[One]) -> float:
+def confidence(policy: PolicyData, hits: list[One]) -> float:
     """Confidence of rule S2.8."""
     if not hits:
         return 0.0
@@ -110,7 +110,7 @@ def confidence(policy: Policy, hits: list[One]) -> float:
     return 100.0 * max(finals)
 
 
-def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: C901, PLR0911 - a return a gate
+def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901, PLR0911 - a return a gate
     """Gates from L2 to confidence on one depth's hits."""
     if not hits:
         return Said("refuse", "no_hits")
@@ -146,7 +146,7 @@ def at_depth(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  
     return said
 
 
-def fused(policy: Policy, hits: list[One]) -> float:
+def fused(policy: PolicyData, hits: list[One]) -> float:
     """Probability of rule S2.14, of three of its signals."""
     pure = policy.replace("confidence.blend", 1.0)
     gap = abs(hits[1].l2 - hits[0].l2) if len(hits) > 1 else float("nan")
@@ -169,17 +169,17 @@ def on_line(value: float, x: tuple[float, ...], y: tuple[float, ...]) -> float:
     return y[-1]
 
 
-def entities_of(policy: Policy, query: str) -> list[str]:
+def entities_of(policy: PolicyData, query: str) -> list[str]:
     """Entities that a query names."""
     return [name for name, patterns in policy.patterns.entities.items() if any(matches(p, query) for p in patterns)]
 
 
-def in_order(policy: Policy, hits: list[One]) -> list[One]:
+def in_order(policy: PolicyData, hits: list[One]) -> list[One]:
     """Hits in the order in which they are chosen."""
     return sorted(hits, key=lambda hit: hit.rank if policy.chosen.order == "rank" else hit.place)
 
 
-def unsure(policy: Policy, relevant: list[One]) -> bool:
+def unsure(policy: PolicyData, relevant: list[One]) -> bool:
     """Whether the gap hands over to the resolver."""
     if not policy.gap.enabled or policy.gap.min_gap is None or len(relevant) < 2:
         return False
@@ -198,7 +198,7 @@ def tags(hit: One, *, strict: bool) -> tuple[str, ...]:
     return tuple(hit.chunk.tags.get(key, "").strip().lower() for key in keys)
 
 
-def resolved(trace: Trace, policy: Policy, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
+def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
     """Rules of the resolver in their order."""
     query, rules = trace.cases[row].query, policy.resolver
     by_sign: dict[Any, list[One]] = {}
@@ -247,7 +247,7 @@ def standing(group: list[One], named: set[str]) -> tuple[int, int]:
     return -len(group[0].entities & named), -sum(bool(hit.entities & named) for hit in group)
 
 
-def filled(policy: Policy, group: list[One], hits: list[One], named: set[str]) -> list[One]:
+def filled(policy: PolicyData, group: list[One], hits: list[One], named: set[str]) -> list[One]:
     """First hits of a winner, with room made for entities they lack."""
     k = policy.chosen.final_k
     chosen = in_order(policy, group)[:k]
@@ -266,7 +266,7 @@ def filled(policy: Policy, group: list[One], hits: list[One], named: set[str]) -
     return chosen
 
 
-def asked(policy: Policy, groups: list[list[One]], stage: str) -> Said:
+def asked(policy: PolicyData, groups: list[list[One]], stage: str) -> Said:
     """Options; one that is left answers."""
     shown: list[list[One]] = []
     for group in groups[: policy.resolver.max_options]:

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from generators import Drawn, Fixed, Weighed
 from plain import Said, say
-from raglab.lab.answers import checked, record_answers
-from raglab.lab.space import full_space
-from raglab.policy import Policy
+from raglab.lab.search_space import full_space
+from raglab.live.response import checked, record_answers
+from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
@@ -28,12 +28,12 @@ GATES = {
 }
 
 
-def one(**sections: Any) -> Policy:
+def one(**sections: Any) -> PolicyData:
     """A policy that lets the hand-written trace through to generation."""
     return policy(**sections)
 
 
-def recorded(confidence: float = 0.9, text: str = "The excess is £250.", chosen: Policy | None = None) -> Trace:
+def recorded(confidence: float = 0.9, text: str = "The excess is £250.", chosen: PolicyData | None = None) -> Trace:
     """One answered question with one answer."""
     trace = trace_of((ask(), [[Hit(0.25)]]))
     return record_answers(trace, chosen or one(), Fixed(text, confidence), Full())
@@ -49,7 +49,7 @@ class Full:
         return Weighed().support(answer, passages)._replace(score=0.5, claim=answer)
 
 
-def expected(trace: Trace, chosen: Policy, row: int) -> Said:
+def expected(trace: Trace, chosen: PolicyData, row: int) -> Said:
     """What the rules say of one case, in plain Python."""
     said = say(trace, chosen, row)
     if said.status != "ok":

@@ -1,4 +1,4 @@
-"""How near an answer comes to a gold answer (raglab._answers)."""
+"""How near an answer comes to a gold answer (raglab.text)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab._answers import answer_recall, content_terms, exact_match, normalised, token_f1
+from raglab.text import answer_recall, content_terms, exact_match, normalised, token_f1
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 TEXTS = st.text("aA thé£1,.0\u00a0-'", max_size=30)

@@ -16,17 +16,17 @@ import pytest
 import raglab
 from generators import Fixed
 from raglab.answering.fields import Extracted
-from raglab.answering.parse import Read, Vocabulary, parse
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_vocabulary import Read, Vocabulary
+from raglab.audit.explanation import explain
 from raglab.default_learner import asks
-from raglab.lab import _asking_reading, index
-from raglab.lab._asking_words import Meant, meant, options_of
-from raglab.lab.explained import explain
-from raglab.lab.live import Lab, build_index
-from raglab.lab.response import KEYS, Response
-from raglab.lab.session import ask, reply
-from raglab.store.corpus import load_corpus
-from raglab.store.policies import Policy
-from raglab.store.requests import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
+from raglab.live import clarification_reading, trace_building
+from raglab.live.ask import ask, reply
+from raglab.live.clarification_requests import Meant, meant, options_of
+from raglab.live.response import KEYS, Response
+from raglab.live.system import Lab, build_index
+from raglab.store.loaders import Policy, load_corpus
+from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
 from raglab.values import Corpus
 from test_build import SMALL, PairEncoder, WordEncoder
 
@@ -58,9 +58,9 @@ def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder of an index over some of the bundled documents, with the encoder of words."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(index, "load_encoder", lambda _: words)
-        patch.setattr(index, "load_cross_encoder", lambda _: PairEncoder())
-        patch.setattr(index, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setattr(trace_building, "load_encoder", lambda _: words)
+        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
         folder = tmp_path_factory.mktemp("broker") / "index"
         chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in FILES)
         build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
@@ -427,7 +427,7 @@ class TestReplies:
         """Where the user's page and all that is left find nothing, the reason names what was read."""
         lab = opened()
         ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-        monkeypatch.setattr(_asking_reading, "extract", lambda *_, **__: Extracted(None, "", -1, None, 0.0))
+        monkeypatch.setattr(clarification_reading, "extract", lambda *_, **__: Extracted(None, "", -1, None, 0.0))
         said = reply("q", "page 2", lab=lab, now=START)
         assert (said["status"], said["answer"]) == ("refuse", lab.policy.refusal_message)
         assert (

@@ -11,8 +11,8 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from raglab.store.audit import Column, Database, Table, shown_url
-from raglab.store.choices import CHOICES, REWARDS, TABLES, THUMBS, events
+from raglab.store.database import Column, Database, Table, shown_url
+from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, events
 
 NOTES = Table(
     "notes", (Column("who", "name", unique=True), Column("said", "json"), Column("kind", "name", listed=True))
@@ -174,7 +174,7 @@ class TestUrls:
 
     def test_postgresql_takes_the_tables(self) -> None:
         """Its tables compile, every float with 64 bits; a writer locks the row of numbers."""
-        database, dialect = Database("x", TABLES), postgresql.dialect()
+        database, dialect = Database("x", CHOICE_TABLES), postgresql.dialect()
         made = {name: str(CreateTable(table).compile(dialect=dialect)) for name, table in database._tables.items()}
         assert "propensity DOUBLE PRECISION NOT NULL" in made[CHOICES]
         assert "seq BIGINT NOT NULL" in made[REWARDS]
@@ -191,7 +191,7 @@ class TestEvents:
         choice |= {"at": "", "arm": "graph", "arms": [], "mask": [], "propensity": 1.0, "propensities": []}
         choice |= {"features": {"words": 2.0}, "state_seq": 0, "seed": 0}
         reward = {"at": "", "arm": "graph", "age": 1, "components": {"margin": 0.5}, "reward": 0.5, "ms": 1.0}
-        with Database(tmp_path / "x.sqlite", TABLES).writing() as log:
+        with Database(tmp_path / "x.sqlite", CHOICE_TABLES).writing() as log:
             log.add(CHOICES, choice | {"request_id": "a", "round": 1})
             log.add(CHOICES, choice | {"request_id": "b", "round": 2})
             log.add(THUMBS, {"at": "", "request_id": "a", "age": 1, "before": None, "up": 0})

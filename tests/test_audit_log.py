@@ -21,15 +21,14 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import raglab
-from raglab._explain import Check
+from raglab.audit.default_rows import NEARLY_THE_SAME, jaccard
+from raglab.audit.explanation import explain
+from raglab.audit.log import AuditLog, read, written
+from raglab.decision.decisions import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
-from raglab.lab._settled import NEARLY_THE_SAME, jaccard
-from raglab.lab._written import read, written
-from raglab.lab.audit_log import AuditLog
-from raglab.lab.explained import explain
-from raglab.policy import Policy
-from raglab.store.audit import Database
-from raglab.store.requests import (
+from raglab.policy import PolicyData
+from raglab.store.database import Database
+from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CURRENT,
@@ -37,14 +36,14 @@ from raglab.store.requests import (
     EVENTS,
     LEARNERS,
     POLICIES,
+    REQUEST_TABLES,
     REQUESTS,
     SETTLEMENTS,
-    TABLES,
     VERSIONS,
 )
 
 ROOT = Path(raglab.__file__).parents[1]
-POLICY = Policy.from_mapping()
+POLICY = PolicyData.from_mapping()
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 KEY = ("insurer_name", "broker_contract", {})
 PLAIN: dict[str, str] = {}
@@ -171,7 +170,7 @@ class TestRequests:
         opened(log, "q", policy=other)
         assert [row["policy_id"] for row in events(log, POLICIES)] == [POLICY.policy_id, other.policy_id]
         assert [row["body"]["rule"] for row in events(log, LEARNERS)] == ["vote_share", "posterior"]
-        assert Policy.from_mapping(events(log, POLICIES)[1]["body"]) == other
+        assert PolicyData.from_mapping(events(log, POLICIES)[1]["body"]) == other
 
     @pytest.mark.parametrize(
         "said",
@@ -577,7 +576,7 @@ class TestWords:
         self, made: Callable[..., AuditLog], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """That is told, and to forget again once it has ended is the remedy, though nothing is left to blank."""
-        monkeypatch.setattr("raglab.store.audit.BUSY_S", 0.05)
+        monkeypatch.setattr("raglab.store.database.BUSY_S", 0.05)
         log, other = made(), made()
         opened(log, "r1", "open Sesame?", now=START)
         with other.log.reading() as entries:
@@ -663,12 +662,12 @@ class TestFiles:
 
     def test_postgresql_takes_the_tables(self) -> None:
         """They compile in its dialect, numbers with 64 bits."""
-        database = Database("x", TABLES)
+        database = Database("x", REQUEST_TABLES)
         made = {
             name: str(CreateTable(table).compile(dialect=postgresql.dialect()))  # type: ignore[no-untyped-call]
             for name, table in database._tables.items()
         }
-        assert set(made) == {table.name for table in TABLES}
+        assert set(made) == {table.name for table in REQUEST_TABLES}
         assert "confidence DOUBLE PRECISION NOT NULL" in made[VERSIONS]
         assert "version BIGINT NOT NULL" in made[VERSIONS]
 
@@ -680,7 +679,7 @@ class TestFiles:
 
     def test_it_imports_lightly(self) -> None:
         """A log loads neither torch nor pandas nor scipy."""
-        code = "import sys, raglab.lab.audit_log; print(*sys.modules)"
+        code = "import sys, raglab.audit.log; print(*sys.modules)"
         loaded = set(
             subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
         )
@@ -692,10 +691,10 @@ WORKER = """
 import os, random, signal, sys, time
 sys.path.insert(0, sys.argv[1])
 from datetime import UTC, datetime
-from raglab.lab.audit_log import AuditLog
-from raglab.policy import Policy
+from raglab.audit.log import AuditLog
+from raglab.policy import PolicyData
 
-KEY, POLICY = ("insurer_name", "broker_contract", {}), Policy.from_mapping()
+KEY, POLICY = ("insurer_name", "broker_contract", {}), PolicyData.from_mapping()
 log, told = sys.argv[2], os.open(sys.argv[3], os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 SIGNALS = ("explicit_yes", "implicit_ok", "failure", "explicit_no")
 

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab._indices import PULLED, beta, index, normal, student
-from raglab._learner import LINEAR, POLICIES
-from raglab.bandit import Bandit, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit import POLICIES, Bandit, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit.learner import LINEAR, PULLED, beta, index, normal, student
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEATURES = 2

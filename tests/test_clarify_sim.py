@@ -12,25 +12,30 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from raglab._asked_sim import BASELINES, Asked, Priced, asked
-from raglab._asked_table import MEASURES, Silence, confidence_paths, cost_of, silence, simulate
-from raglab._users import BLOCK, World, blocks, crowd, world
 from raglab.cli import app
 from raglab.default_learner import (
     ClarificationDefault,
     Learner,
+    Priced,
+    World,
+    asked,
     asks,
+    confidence_paths,
     due,
     init,
     looked,
     lookup,
     met,
+    silence,
+    simulate,
     split,
     stratify,
     suggest,
     update,
+    world,
 )
-from raglab.lab.clarify_plots import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
+from raglab.default_learner.simulation import BASELINES, BLOCK, MEASURES, Asked, Silence, blocks, cost_of, crowd
+from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 
 COVER = {"insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}}
 TASTES = {"limit/contract": {"event": 0.5, "year": 0.3, "peril": 0.2}, "page/schedule": {"1": 0.9, "toc": 0.1}}

@@ -11,19 +11,22 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab._users import World, world
-from raglab.default_learner import Learner
-from raglab.lab._clarified import RATES, compared, paired, rates_of, summary
-from raglab.lab.clarify_settings import ClarifySettings
+from raglab.default_learner import Learner, World, world
 from raglab.lab.clarify_study import (
     PUBLISHED_RULE,
+    RATES,
     TUNED,
     ClarifyStudy,
+    compared,
     env_of,
+    paired,
+    rates_of,
     settled,
     space_of,
+    summary,
     tune_clarification,
 )
+from raglab.live.settings import ClarifySettings
 
 SMALL: dict[str, Any] = {"trials": 15, "users": 40, "requests": 40, "seeds": 8, "users_per_seed": 10}
 

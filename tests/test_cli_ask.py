@@ -10,9 +10,8 @@ import pytest
 from typer.testing import CliRunner
 
 from raglab.cli import app
-from raglab.lab.response import KEYS
-from raglab.store.corpus import save_corpus
-from raglab.store.policies import Policy
+from raglab.live.response import KEYS
+from raglab.store.loaders import Policy, save_corpus
 from test_build import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
 
 OPEN: dict[str, Any] = {

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from raglab._explain import Check
+from raglab.audit.log import AuditLog
 from raglab.cli import app
-from raglab.lab.audit_log import AuditLog
-from raglab.policy import Policy
+from raglab.decision.decisions import Check
+from raglab.policy import PolicyData
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 
@@ -25,7 +25,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
     key = ("insurer_name", "contract", {})
     for request, status in (("r1", "ok"), ("r2", "refuse")):
-        log.opened(request, "who is the insurer?", policy=Policy.from_mapping(), fingerprint="f", models={}, now=START)
+        log.opened(
+            request, "who is the insurer?", policy=PolicyData.from_mapping(), fingerprint="f", models={}, now=START
+        )
         log.met(request, key)
         log.signal(request, key, "1", "explicit_yes", conditions={})
         value = 0.9 if status == "ok" else 0.5

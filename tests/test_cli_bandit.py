@@ -13,8 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from arms import two_arms
-from raglab._cli_bandit import simulate
-from raglab.lab.simulated import FIXED, ORACLE, ROUTER, UNIFORM
+from raglab.cli.experiments import simulate
+from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
 
 SMALL = ("--rounds", "120", "--replications", "4")
 app = typer.Typer(pretty_exceptions_enable=False)

@@ -13,11 +13,9 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from raglab import replay
-from raglab._cli_log import evaluate_log
-from raglab._worlds import Table
-from raglab.bandit import Bandit
-from raglab.lab.online import Online
+from raglab.bandit import Bandit, Table, simulation
+from raglab.cli.logs import evaluate_log
+from raglab.live.online_bandit import Online
 from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
 from raglab.reward import RewardWeights
 
@@ -140,7 +138,7 @@ def test_a_learners_log_tells_its_arms_and_which_were_open(tmp_path: Path, kind:
     mask = np.array([[True, True, False], [True, True, True]])
     known = np.array([[0.2, 0.5, 0.8], [0.4, 0.6, 0.1]])
     world = Table(tuple(ARMS), known, known, mask, np.zeros((2, 0)), (), np.full((2, 3), np.nan))
-    rounds = replay.log(Bandit("epsilon_greedy", epsilon=0.5), world, rounds=600)
+    rounds = simulation.log(Bandit("epsilon_greedy", epsilon=0.5), world, rounds=600)
     file = tmp_path / f"log.{kind}"
     rounds.to_csv(file, index=False) if kind == "csv" else rounds.to_parquet(file)
     there = mask[rounds["case"]]

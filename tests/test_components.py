@@ -8,15 +8,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.lab.components import components
-from raglab.lab.ranking import ndcg_by_case, ranking
-from raglab.lab.traffic import FEATURES, available, context, features, router, table
-from raglab.policy import Policy
+from raglab.lab.slices import ndcg_by_case, ranking
+from raglab.live.arms import FEATURES, available, components, context, features, router, table
+from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward
-from raglab.values import Latency, Trace
+from raglab.values import Latency, TraceData
 from worlds import Hit, ask, policy, trace_of
 
-ANY = Policy.from_mapping({})
+ANY = PolicyData.from_mapping({})
 EAST, NORTH = (1.0, 0.0), (0.0, 1.0)
 
 
@@ -29,7 +28,7 @@ def hits(*scores: tuple[float, float]) -> list[Hit]:
     ]
 
 
-def measured(*rows: list[Hit], vectors: Any = (EAST, NORTH), ms: float = 100.0) -> Trace:
+def measured(*rows: list[Hit], vectors: Any = (EAST, NORTH), ms: float = 100.0) -> TraceData:
     """Trace of one arm with embeddings, and 100 ms in each of two stages."""
     bare = trace_of(*((ask(), [row]) for row in rows))
     units = np.array([vectors[number % len(vectors)] for number in range(len(bare.chunks))], dtype=np.float32)

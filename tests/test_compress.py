@@ -13,12 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering._cutting import cut, put_together
-from raglab.answering.compress import compress, words_as_tokens
-from raglab.answering.extract import Extractive
-from raglab.sentences import sentences
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import load_cases
+from raglab.answering.compression import compress, cut, put_together, words_as_tokens
+from raglab.answering.extractive import Extractive
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.text import sentences
 from raglab.values import Chunk, Corpus
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -255,7 +253,7 @@ class TestAlways:
     def test_the_same_in_two_processes(self) -> None:
         """Nothing hangs on the order of hashes."""
         code = (
-            "from raglab.answering.compress import compress\nfrom raglab.values import Chunk\n"
+            "from raglab.answering.compression import compress\nfrom raglab.values import Chunk\n"
             f"text = {STORM!r} * 5\n"
             "print(compress('storm excess flood', [Chunk(str(n), text, 'a') for n in range(4)], budget=60))"
         )

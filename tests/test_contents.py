@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.contents import Entry, contents, contents_pages, scope
-from raglab.store.corpus import load_corpus
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"

@@ -14,9 +14,9 @@ from pypdf import PdfWriter
 from pypdf.constants import PageLabelStyle
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
-from raglab.store._errors import InputError
-from raglab.store._passages import merged, words
-from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
+from raglab.store.documents import merged, words
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

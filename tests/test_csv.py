@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from raglab.retrieval.table import tables_of
-from raglab.store._csv import MAX_ROWS
-from raglab.store._errors import InputError
-from raglab.store.corpus import load_corpus, save_corpus
+from raglab.retrieval.table_records import tables_of
+from raglab.store.documents import MAX_ROWS
+from raglab.store.files import InputError
+from raglab.store.loaders import load_corpus, save_corpus
 
 
 def write(path: Path, content: str | bytes) -> Path:

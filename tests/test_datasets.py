@@ -12,11 +12,11 @@ import pytest
 import yaml
 from numpy.typing import NDArray
 
-from raglab.evidence import matches, words
 from raglab.models import load_encoder
-from raglab.policy import Policy
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import load_cases
+from raglab.patterns import matches
+from raglab.policy import PolicyData
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.text import words
 from raglab.values import Case, Chunk, Corpus
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -209,16 +209,16 @@ def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
 def test_policy_loads_and_keeps_the_published_thresholds() -> None:
     """The policy file states patterns and notes alone; every threshold and switch is the published one."""
     stated = yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
-    policy = Policy.from_mapping(stated, where="datasets/broker/policy.yaml")
+    policy = PolicyData.from_mapping(stated, where="datasets/broker/policy.yaml")
     assert set(stated) == {"patterns", "notes"}
-    assert policy.manifest == Policy.from_mapping().manifest
+    assert policy.manifest == PolicyData.from_mapping().manifest
     assert policy.patterns.deny
     assert not policy.patterns.allow
 
 
 def test_policy_denies_no_question_of_the_trade_and_not_all_others() -> None:
     """The deny list meets out-of-domain questions only, and leaves some of them to the gates on evidence."""
-    deny = Policy.from_mapping(yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))).patterns.deny
+    deny = PolicyData.from_mapping(yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))).patterns.deny
     denied = {case.id for case in cases() if any(matches(pattern, case.query) for pattern in deny)}
     foreign = {case.id for case in cases() if kind_of(case) == "out_of_domain"}
     assert denied < foreign

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from raglab._defaults import arrays, place
-from raglab._votes import aged, confidence, no_votes, top, voted, votes_of
 from raglab.default_learner import (
     OTHER,
     RULES,
@@ -32,6 +30,7 @@ from raglab.default_learner import (
     update,
     worth_asking,
 )
+from raglab.default_learner.votes import aged, arrays, confidence, no_votes, place, top, voted, votes_of
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 NAMES = ("1", "toc", "document", "7")

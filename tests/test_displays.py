@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 import raglab
 from raglab import calibration, certify, metrics, replay
-from raglab.lab import _canvas as canvas
-from raglab.lab.displays import (
+from raglab.lab.report import canvas
+from raglab.lab.report.gate_displays import (
     OutcomeTableDisplay,
     ReliabilityDisplay,
     RiskCoverageDisplay,

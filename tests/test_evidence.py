@@ -1,4 +1,4 @@
-"""Pattern hits, words, masks and confidence (raglab.evidence)."""
+"""Pattern hits, words, masks and confidence (raglab.decision.evidence)."""
 
 from __future__ import annotations
 
@@ -9,20 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.evidence import (
-    BITS,
-    Patterns,
-    bit_masks,
-    confidence,
-    content_words,
-    degenerate_scores,
-    entities_in,
-    matches,
-    pattern_hits,
-    patterns_hash,
-    positions,
-    words,
-)
+from raglab.decision.evidence import bit_masks, confidence, degenerate_scores, positions
+from raglab.patterns import Patterns, entities_in, matches, pattern_hits, patterns_hash
+from raglab.text import BITS, content_words, words
 from raglab.values import Case, Chunk
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)

@@ -15,15 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
-from raglab._explain import Check
-from raglab.decisions import Decisions
+from raglab.audit.explanation import decided, explain, margins, problems
+from raglab.audit.log import AuditLog, read, written
+from raglab.decision.decisions import Check, Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
-from raglab.lab._derived import decided, margins, problems
-from raglab.lab._written import read, written
-from raglab.lab.answers import record_answers
-from raglab.lab.audit_log import AuditLog
-from raglab.lab.explained import explain
-from raglab.policy import Policy, thresholds
+from raglab.live.response import record_answers
+from raglab.policy import PolicyData, thresholds
 from raglab.replay import decide
 from raglab.values import Status
 from worlds import random_policies, random_trace
@@ -32,7 +29,7 @@ START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 DOCTYPE = "broker_contract"
 PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above")
 FAILS = Check("support", "S2.11", 0.2, 0.5, 0.2 - 0.5, False, "support of the weakest claim 0.2 is below")
-POLICY = Policy.from_mapping()
+POLICY = PolicyData.from_mapping()
 
 
 def in_log(checks: list[Check]) -> list[Check]:

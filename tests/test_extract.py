@@ -1,4 +1,4 @@
-"""The extractive generator, its confidence, and short answers (raglab.answering.extract)."""
+"""The extractive generator, its confidence, and short answers (raglab.answering.extractive)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering._expected import expected, phrases
-from raglab.answering._reading import Line, lines
-from raglab.answering._support import Scored, confidence
-from raglab.answering.extract import Extractive, fit_confidence, short_answer
-from raglab.store.corpus import load_corpus
+from raglab.answering.extractive import (
+    Extractive,
+    Line,
+    Scored,
+    confidence,
+    expected,
+    fit_confidence,
+    lines,
+    phrases,
+    short_answer,
+)
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk, Generation
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -223,7 +230,7 @@ def test_whatever_comes_the_contract_holds(question: str, texts: list[str]) -> N
 def test_two_processes_say_the_same() -> None:
     """Nothing hangs on the order in which a set is walked."""
     code = f"""
-from raglab.answering.extract import Extractive
+from raglab.answering.extractive import Extractive
 from raglab.values import Chunk
 print(Extractive().answer("storm and flood excess basis in May", [Chunk("a", {TABLE!r}, "a.md")]))
 """

@@ -10,19 +10,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.parse import (
-    KINDS,
-    Failure,
-    ParsedQuestion,
-    Slot,
-    Vocabulary,
-    applied,
-    asked,
-    failures,
-    parse,
-    vocabulary_of,
-)
-from raglab.store.corpus import load_corpus
+from raglab.answering.question_gaps import applied, failures
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, vocabulary_of
+from raglab.answering.question_wording import asked
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"

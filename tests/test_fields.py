@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from raglab.answering.contents import contents
 from raglab.answering.fields import FIELDS, NOTHING, extract
 from raglab.answering.support import support_of
-from raglab.sentences import sentences
-from raglab.store.corpus import load_corpus
+from raglab.store.loaders import load_corpus
+from raglab.text import sentences
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]

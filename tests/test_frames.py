@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.policy import Policy
+from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.store._errors import InputError
+from raglab.store.files import InputError
 from raglab.store.frames import Score, trace_from_frame
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk
@@ -20,7 +20,7 @@ from worlds import ENTITIES, random_trace
 
 NAN = float("nan")
 EXCESS, CUP = "the excess?", "who won the cup?"
-UNSURE = Policy.from_mapping({"confidence": {"enabled": False}})
+UNSURE = PolicyData.from_mapping({"confidence": {"enabled": False}})
 
 
 def frame_of(*rows: Sequence[Any], columns: str = "query hit_id score label", **more: Any) -> pd.DataFrame:
@@ -78,10 +78,10 @@ class TestByHead:
 
     def test_without_a_probability_confidence_is_zero(self) -> None:
         """A frame of cosines alone says nothing about confidence, and missing never passes."""
-        said = decide(trace_from_frame(three()), Policy.from_mapping()).frame()
+        said = decide(trace_from_frame(three()), PolicyData.from_mapping()).frame()
         assert said["stage"].tolist() == ["confidence", "l2"]
         probable = trace_from_frame(three(s_rerank=[0.8, 0.2, 0.1]))
-        assert decide(probable, Policy.from_mapping()).frame()["confidence"].tolist() == [80.0, 10.0]
+        assert decide(probable, PolicyData.from_mapping()).frame()["confidence"].tolist() == [80.0, 10.0]
 
     def test_distances(self) -> None:
         """With score l2, 0.2 is cosine 0.9, and the smallest distance ranks first."""
@@ -100,13 +100,13 @@ class TestByHead:
         assert row_of(trace, "rank") == [2, 1, 0]
         assert row_of(trace, "l2") == [0.5, 0.75, 1.0]
         assert trace.hits.n_reranked.tolist() == [[[3]]]
-        assert decide(trace, Policy.from_mapping()).frame()["confidence"].tolist() == [70.0]
+        assert decide(trace, PolicyData.from_mapping()).frame()["confidence"].tolist() == [70.0]
 
     def test_probabilities_alone(self) -> None:
         """Without distances their measurements are missing and their gate refuses."""
         trace = trace_from_frame(frame_of((EXCESS, "a", 0.9, "ok")), score="probability")
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
-        assert decide(trace, Policy.from_mapping()).frame()["stage"].tolist() == ["l2"]
+        assert decide(trace, PolicyData.from_mapping()).frame()["stage"].tolist() == ["l2"]
 
     def test_a_case_without_hits(self) -> None:
         """A row without hit_id is a case that found nothing, and is refused as such."""
@@ -144,7 +144,7 @@ class TestByHead:
         rows = [("q", name, 0.9 - n / 10, "ok") for n, name in enumerate("abc")]
         trace = trace_from_frame(frame_of(*rows, rank=[2, 0, 1]))
         assert row_of(trace, "rank") == [2, 0, 1]
-        policy = Policy.from_mapping({"chosen": {"final_k": 1}, "confidence": {"enabled": False}})
+        policy = PolicyData.from_mapping({"chosen": {"final_k": 1}, "confidence": {"enabled": False}})
         assert decide(trace, policy).frame()["sources"].tolist() == [["b#n/a"]]
 
     def test_passages_and_cases_in_full(self) -> None:

@@ -19,12 +19,12 @@ from labelled import free_policy, labelled, shuffled
 from raglab import fusion, metrics
 from raglab.cli import app
 from raglab.fusion import SIGNALS, Model, Part, contributions, fit, fused, logit, rank_knots, scaled, stacked
-from raglab.lab.fuse import boosted, compare_gates, fuse, signals_of
+from raglab.lab.gate_fitting import boosted, compare_gates, fuse, signals_of
 from raglab.metrics import COUNTS
-from raglab.policy import Policy
+from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
-from raglab.store import policies
-from raglab.values import Status, Trace
+from raglab.store import loaders
+from raglab.values import Status, TraceData
 from worlds import FUSED, Hit, ask, policy, random_policies, random_trace, trace_of
 
 NAN = float("nan")
@@ -171,14 +171,14 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
 def test_bad_parts_are_refused_with_key_and_rule(section: dict[str, Any], rule: str) -> None:
     """What stands in the file, which rule it breaks."""
     with pytest.raises(ValueError, match=rule):
-        Policy.from_mapping({"fused": section})
+        PolicyData.from_mapping({"fused": section})
 
 
 def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
     """To the last bit; parts in any order are one model and one policy_id, another knot is another."""
-    made = policies.Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
+    made = loaders.Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
     made.save(tmp_path / "p.yaml")
-    loaded = policies.Policy.load(tmp_path / "p.yaml")
+    loaded = loaders.Policy.load(tmp_path / "p.yaml")
     assert (loaded, loaded.fused_model) == (made, made.fused_model)
     turned = made.replace("fused.parts", dict(reversed(made.fused.model_dump()["parts"].items())))
     assert (turned.policy_id, turned.structure) == (made.policy_id, made.structure)
@@ -188,7 +188,7 @@ def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
 # in the chain
 
 
-def _fused_policy(**more: Any) -> Policy:
+def _fused_policy(**more: Any) -> PolicyData:
     return policy(fused={"enabled": True, "min_fused": 0.5, **FUSED, **more}, gap={"enabled": False})
 
 
@@ -278,7 +278,7 @@ SPLITS = {"tune": 240, "report": 120}
 
 
 @pytest.fixture(scope="module")
-def trace() -> Trace:
+def trace() -> TraceData:
     """Two splits on coarse signals, so that cases tie in all of them."""
     return labelled(5, SPLITS, steps=5, missing=0.05)
 
@@ -397,7 +397,7 @@ def test_the_door_fits_compares_and_writes(trace: Any, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "fitted on 240 cases" in done.stdout
     assert "on 120 cases of split report" in done.stdout
-    made = policies.Policy.load(tmp_path / "new" / "f.yaml")
+    made = loaders.Policy.load(tmp_path / "new" / "f.yaml")
     assert made == fuse(trace, FREE).policy
     told = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
     assert told["policy_id"] == made.policy_id

@@ -12,9 +12,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.retrieval._mentions import (
+from raglab.retrieval.entity_graph import (
+    SEED_SHARE,
+    EntityGraph,
+    Seed,
     Spot,
     codes_in,
+    entity_graph,
     folded,
     labels_in,
     lexicon,
@@ -22,8 +26,7 @@ from raglab.retrieval._mentions import (
     names_in,
     spotted,
 )
-from raglab.retrieval.graph import SEED_SHARE, EntityGraph, Seed, entity_graph
-from raglab.store.corpus import load_corpus
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
@@ -287,7 +290,8 @@ class TestWalk:
         """Bytes equal, whatever the hash seed; a pickled graph is the same graph."""
         query = "Which insurer covers both Brightwater and Tom Aldridge?"
         code = (
-            "import sys; from raglab.store.corpus import load_corpus; from raglab.retrieval.graph import entity_graph; "
+            "import sys; from raglab.store.loaders import load_corpus; "
+            "from raglab.retrieval.entity_graph import entity_graph; "
             "graph = entity_graph(load_corpus(sys.argv[1]).chunks); "
             "print([one.tobytes().hex() for one in graph.search([sys.argv[2]], 20)])"
         )

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from generators import Drawn, Fixed, Weighed
-from raglab.answering.extract import Extractive
-from raglab.lab.graph import NODES, Asked, State, build_graph
-from raglab.lab.live import Lab, build_index
-from raglab.lab.response import KEYS
-from raglab.lab.session import ask
-from raglab.store.policies import Policy
+from raglab.answering.extractive import Extractive
+from raglab.live.ask import ask
+from raglab.live.langgraph_chain import NODES, Asked, State, build_graph
+from raglab.live.response import KEYS
+from raglab.live.system import Lab, build_index
+from raglab.store.loaders import Policy
 from raglab.values import Chunk, Corpus, Generation
 from test_build import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 

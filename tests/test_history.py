@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import t as t_law
 
-from raglab import _history
 from raglab.bandit import (
     Bandit,
     Stats,
@@ -20,11 +19,13 @@ from raglab.bandit import (
     guarded,
     history_of,
     init,
+    persistence,
     propensities,
     update,
     warm_start,
     warm_start_helps,
 )
+from raglab.bandit.learner import outcome
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
 NAN = float("nan")
@@ -89,9 +90,9 @@ def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]]
     """Statistics of a round's arm before it; a block begins with nothing."""
     rng = np.random.default_rng(0)
     arm = np.array([place for place, _ in rounds])
-    seen = _history.outcome(np.array([reward for _, reward in rounds]), bandit)
+    seen = outcome(np.array([reward for _, reward in rounds]), bandit)
     block = np.arange(len(rounds)) // 6
-    got = _history._before(arm, seen, block, bandit)
+    got = persistence._before(arm, seen, block, bandit)
     for place, (one, reward) in enumerate(rounds):
         if place % 6 == 0:
             state = init(3, bandit=bandit)
@@ -191,7 +192,7 @@ def test_the_gain_by_head() -> None:
 def test_a_continuous_reward_is_scored_by_its_predictive() -> None:
     """mu0 0.5, kappa0 = 2 alpha0 = 2, beta0 = 0.25 alpha0: a t of two degrees about 0.5, scale² 0.25 · 3/2."""
     bandit = Bandit("thompson_nig")
-    score = _history._log_score(np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit)
+    score = persistence._log_score(np.array([0.9]), Stats(np.zeros(1), np.zeros(1), np.zeros(1)), bandit)
     assert score[0] == pytest.approx(t_law(2.0, 0.5, np.sqrt(0.25 * 1.5)).logpdf(0.9), abs=1e-12)
 
 

@@ -9,13 +9,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from raglab.lab._nested import COUNTS_OF, _centred, dealt, held_out, label_of, resampled
-from raglab.lab.goal import Goal
-from raglab.lab.honest import gains_table, honest, honest_codes, honest_table, outcomes
+from raglab.lab.nested_selection import (
+    COUNTS_OF,
+    _centred,
+    dealt,
+    gains_table,
+    held_out,
+    honest,
+    honest_codes,
+    honest_table,
+    label_of,
+    outcomes,
+    resampled,
+)
+from raglab.lab.search_space import Goal
 from raglab.lab.study import compared
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import sweep, tally
-from raglab.values import Status, Trace, each
+from raglab.values import Status, TraceData, each
 from worlds import random_policies, random_trace
 
 ANSWERED_RIGHT, REFUSED_OK, REFUSED = 1, 6, 8  # codes 6 · status + 2 · label + sources found
@@ -39,9 +50,9 @@ def _alike(rng: np.random.Generator, count: int, size: int) -> NDArray[np.int8]:
 ALIKE_PASS = 0.5 * 0.7 * 0.9 + 0.25 * 0.75 + 0.25 * 0.6 * 0.9
 
 
-def _shuffled(trace: Trace, rows: NDArray[np.intp]) -> Trace:
+def _shuffled(trace: TraceData, rows: NDArray[np.intp]) -> TraceData:
     cases = tuple(trace.cases[row] for row in rows)
-    return Trace(cases, trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows]))
+    return TraceData(cases, trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows]))
 
 
 def _bytes(found: Any) -> bytes:
@@ -122,7 +133,7 @@ def test_the_order_of_rows_is_irrelevant_and_a_seed_repeats() -> None:
     trace, policies = random_trace(8, 24), random_policies(9, 12)
     rows = np.random.default_rng(1).permutation(24)
 
-    def run(cases: Trace, seed: int) -> Any:
+    def run(cases: TraceData, seed: int) -> Any:
         return honest(cases, policies, policies[0], repeats=2, resamples=20, rng=np.random.default_rng(seed))
 
     assert _bytes(run(trace, 0)) == _bytes(run(trace, 0)) == _bytes(run(_shuffled(trace, rows), 0))

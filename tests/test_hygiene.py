@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering._insufficient import insufficiency
-from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, Cleaned, clean, visible
+from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, Cleaned, clean, insufficiency, visible
 
 KINDS = (
     *("hidden characters", "code block", "html", "script link", "heading", "label line", "placeholder line"),

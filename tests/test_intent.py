@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from raglab.intent import FLAGS, RULES, intent
-from raglab.store.qa import load_cases
+from raglab.decision.evidence import FLAGS, RULES, intent
+from raglab.store.loaders import load_cases
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
 

@@ -9,10 +9,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab._asked import rows_of
-from raglab._estimators import Settings, fit
-from raglab._intervals import _poisson, standard_error
 from raglab.off_policy import ESTIMATORS, Gain, OverlapWarning, difference, estimate, lower_bound
+from raglab.off_policy.estimators import Settings, _poisson, fit, standard_error
+from raglab.off_policy.evaluation import rows_of
 
 SMOOTH = tuple(name for name in ESTIMATORS if name != "replay")
 MEANS = np.array([0.72, 0.78, 0.83, 0.88])

@@ -7,15 +7,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import _tally
-from raglab.chain import ON_ANSWER, STAGES, STATUS_OF, narrowed, outcome
-from raglab.policy import Policy, thresholds
+from raglab import replay
+from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, narrowed, outcome
+from raglab.policy import PolicyData, thresholds
 from raglab.replay import tables_of, tally
-from raglab.values import Case, Chunk, Hits, Status, Trace
+from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 pytestmark = pytest.mark.slow
 
-kernel = pytest.importorskip("raglab._kernel", reason="numba is not installed")
+kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
 
 GRID = (0.0, 0.1, 0.25, 0.3, 0.5, 0.7)  # 0.1, 0.3 and 0.7 lose digits in float32, the others do not
 COARSE = (0.0, 0.25, 0.5, 0.75)
@@ -34,7 +34,7 @@ N_CASES = 40
 N_POLICIES = 60
 
 
-def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> Trace:
+def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> TraceData:
     """Cases whose measurements all lie on a coarse grid, some missing."""
     names = tuple(PATTERNS["entities"])
     chunks = tuple(
@@ -88,12 +88,12 @@ def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) 
         )
         for q in range(N_CASES)
     )
-    return Trace(cases, chunks, ("hybrid",), hits, meta={"fingerprint": "random"})
+    return TraceData(cases, chunks, ("hybrid",), hits, meta={"fingerprint": "random"})
 
 
-def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[Policy]:
+def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[PolicyData]:
     """Policies of one structure with thresholds on the grid, switched off or unset now and then."""
-    base = Policy.from_mapping(
+    base = PolicyData.from_mapping(
         {
             "chosen": {"final_k": int(rng.integers(1, 5)), "order": order},
             "resolver": {"strict": bool(rng.random() < 0.5), "max_options": int(rng.integers(1, 4))},
@@ -142,7 +142,7 @@ def case_of(part: Any, row: int) -> Any:
     return part[..., row : row + 1] if isinstance(part, np.ndarray) else part
 
 
-def one_at_a_time(found: Any, policies: list[Policy]) -> tuple[Any, Any]:
+def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
     """Stage and slot [P, Q] of the chain on one case and one policy at a time."""
     cases = [case_of(found, row) for row in range(N_CASES)]
     said = [
@@ -219,8 +219,8 @@ def test_a_sweep_in_parts_counts_the_whole(block: int, monkeypatch: pytest.Monke
     rng = np.random.default_rng(3)
     trace, policies = random_trace(rng, 5, COARSE), random_policies(rng, COARSE, "rank")
     whole = tally(trace, policies, engine="numba")
-    monkeypatch.setattr(_tally, "CASES", block)
-    monkeypatch.setattr(_tally, "BLOCK", 3 * block)
+    monkeypatch.setattr(replay, "CASES", block)
+    monkeypatch.setattr(replay, "BLOCK", 3 * block)
     for first, second in zip(tally(trace, policies, engine="numpy"), whole, strict=True):
         np.testing.assert_array_equal(first, second)
 

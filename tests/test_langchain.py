@@ -17,7 +17,7 @@ from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
 from raglab.lab.langchain import hits_frame, trace_from_langchain
-from raglab.policy import Policy
+from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.values import Case
 
@@ -115,7 +115,7 @@ class TestVectorStore:
         assert (one.tags, two.tags, three.tags) == ({"doc_type": "wording", "version": "2025"}, {}, {"domain": "motor"})
         assert trace.hits.l2[0, 0, 0] == pytest.approx([0.0, 2.0 - 2.0 * HALF])
         assert np.isnan(trace.hits.s_rerank).all()
-        policy = Policy.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
+        policy = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
         said = decide(trace, policy).frame()
         assert said["status"].tolist() == ["ok", "ok", "refuse"]
         assert said["sources"].tolist()[0] == ["home.md#1", "home.md#2"]
@@ -171,7 +171,7 @@ class TestVectorStore:
         """The case keeps its row, and its refusal."""
         trace = trace_from_langchain(Scored([]), CASES, distance="cosine")
         assert len(trace) == 3
-        assert decide(trace, Policy.from_mapping()).frame()["stage"].tolist() == ["no_hits"] * 3
+        assert decide(trace, PolicyData.from_mapping()).frame()["stage"].tolist() == ["no_hits"] * 3
 
     def test_a_store_without_scores(self) -> None:
         """Says what to pass instead."""
@@ -216,7 +216,7 @@ class TestRetriever:
         trace = trace_from_langchain(
             Listed(documents=list(DOCUMENTS)), CASES[:1], embeddings=Words(), probability="score"
         )
-        assert decide(trace, Policy.from_mapping()).confidence()[0] == 75.0
+        assert decide(trace, PolicyData.from_mapping()).confidence()[0] == 75.0
         assert trace.hits.n_reranked[0, 0, 0] == 2
 
     def test_a_passage_that_comes_twice(self) -> None:

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab import gates, resolver
-from raglab.chain import STAGES, outcome
+from raglab.decision.chain import STAGES, outcome
 from raglab.metrics import COUNTS
-from raglab.policy import Policy, thresholds
+from raglab.policy import PolicyData, thresholds
 from raglab.replay import decide, sweep, tables_of, tally
-from raglab.values import Hits, Status, Trace
+from raglab.values import Hits, Status, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
 NAN = np.nan
@@ -120,14 +120,14 @@ def test_a_rule_of_many_is_the_rule_of_each(cases: list[tuple[float, ...]], rule
 # the whole chain
 
 
-def _answered(trace: Trace, chosen: Policy) -> set[str]:
+def _answered(trace: TraceData, chosen: PolicyData) -> set[str]:
     return {
         case.id for case, status in zip(trace.cases, decide(trace, chosen).status, strict=True) if status == Status.ok
     }
 
 
-def _rows(trace: Trace, rows: Any) -> Trace:
-    return Trace(
+def _rows(trace: TraceData, rows: Any) -> TraceData:
+    return TraceData(
         tuple(trace.cases[row] for row in rows), trace.chunks, trace.arms, Hits(*(field[rows] for field in trace.hits))
     )
 
@@ -309,7 +309,7 @@ def test_a_measurement_that_is_missing_answers_nothing(fields: tuple[str, ...], 
     for seed in range(8):
         trace = random_trace(seed, n_cases=12)
         blank = {name: np.full_like(getattr(trace.hits, name), NAN) for name in fields}
-        missing = Trace(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**blank))
+        missing = TraceData(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**blank))
         for chosen in random_policies(seed, 3, **fixed):
             found = _answered(missing, chosen)
             assert found <= _answered(trace, chosen)
@@ -330,7 +330,7 @@ def test_disk_width_makes_no_second_case() -> None:
 
 def test_a_hostile_policy_and_query_do_not_hang() -> None:
     """Loading and deciding with an exponential pattern and a query of 100,000 characters takes under a second."""
-    hostile = Policy.from_mapping(
+    hostile = PolicyData.from_mapping(
         {"patterns": {"deny": ["(a+)+$", ["(a|a)*b", "(.*)*c"]], "entities": {"x": ["(a*)*d"]}}}
     )
     trace = trace_of((ask("a" * 100_000 + "!"), [[Hit(0.25)]]))
@@ -343,4 +343,4 @@ def test_a_hostile_policy_and_query_do_not_hang() -> None:
 def test_look_ahead_is_refused_when_the_policy_is_loaded(pattern: Any) -> None:
     """Alone or as a part of a list, the error says that the engine has no look-ahead and what to write."""
     with pytest.raises(ValueError, match="look-around is not linear-time: write a list"):
-        Policy.from_mapping({"patterns": {"deny": [pattern]}})
+        PolicyData.from_mapping({"patterns": {"deny": [pattern]}})

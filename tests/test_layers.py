@@ -1,4 +1,4 @@
-"""The architecture: imports point down, heavy libraries stand in one file each, modules stay short."""
+"""The architecture: packages import down, the algebra touches no world, a heavy library stands in one module."""
 
 from __future__ import annotations
 
@@ -14,163 +14,37 @@ import pytest
 import raglab
 
 ROOT = Path(raglab.__file__).parent
-FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")  # the lazy facade may name all
-LAYERS = (
-    {"values", "_compiled"},
-    {
-        "evidence",
-        "gates",
-        "_margins",
-        "_answer_gates",
-        "sentences",
-        "_answers",
-        "intent",
-        "resolver",
-        "_options",
-        "metrics",
-        "fusion",
-        "_binomial",
-        "_selective",
-        "_bands",
-        "_outcomes",
-        "calibration",
-        "_calibrators",
-        "_levels",
-        "_binned",
-        "_smooth",
-        "certify",
-        "_testing",
-        "robustness",
-        "reward",
-        "_largest",
-        "_propensity",
-        "_saved",
-        "_history",
-        "bandit",
-        "_bandit_kernel",
-        "_choosing",
-        "_counting",
-        "_feed",
-        "_indices",
-        "_learner",
-        "_loops",
-        "_simulate",
-        "_worlds",
-        "default_learner",
-        "_defaults",
-        "_votes",
-        "_strata",
-        "_worth",
-        "_users",
-        "_asked_rows",
-        "_asked_sim",
-        "_asked_table",
-        "off_policy",
-        "_asked",
-        "_estimators",
-        "_intervals",
-        "_logged",
-        "_overlap",
-    },
-    {"policy", "_limits", "_recorded", "_sections", "_tables", "_judge", "_places", "chain", "decisions", "_explain"},
-    {"replay", "_kernel", "_logs", "_run", "_steps", "_tally"},
-    {"models", "retrieval", "answering", "store"},
-    {"lab"},
-    {
-        "cli",
-        "_cli",
-        "_cli_ask",
-        "_cli_promises",
-        "_cli_online",
-        "_cli_log",
-        "_cli_bandit",
-        "_cli_clarify",
-        "_cli_audit",
-    },
+FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")  # the lazy facade names all
+# Layers from the ground up. A package imports lower layers and itself; inside a layer, imports form no cycle.
+LAYERS: tuple[frozenset[str], ...] = (
+    frozenset({"values", "text", "_numba"}),
+    frozenset(
+        {
+            "patterns",
+            "signals",
+            "gates",
+            "fusion",
+            "resolver",
+            "reward",
+            "bandit",
+            "default_learner",
+            "calibration",
+            "certify",
+            "robustness",
+            "metrics",
+            "off_policy",
+        }
+    ),
+    frozenset({"policy", "decision"}),
+    frozenset({"replay"}),
+    frozenset({"models", "store", "retrieval", "answering"}),
+    frozenset({"live", "audit"}),
+    frozenset({"lab"}),
+    frozenset({"cli"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
-PEERS = {2, 3}  # layers that are one subject: their modules may import each other
-FAMILIES = (
-    {
-        "bandit",
-        "_bandit_kernel",
-        "_choosing",
-        "_counting",
-        "_feed",
-        "_history",
-        "_indices",
-        "_largest",
-        "_learner",
-        "_loops",
-        "_propensity",
-        "_saved",
-        "_simulate",
-        "_worlds",
-    },
-    {"off_policy", "_asked", "_estimators", "_intervals", "_logged", "_overlap"},
-    {
-        "default_learner",
-        "_asked_rows",
-        "_asked_sim",
-        "_asked_table",
-        "_defaults",
-        "_strata",
-        "_users",
-        "_votes",
-        "_worth",
-    },
-    {
-        "cli",
-        "_cli",
-        "_cli_ask",
-        "_cli_audit",
-        "_cli_bandit",
-        "_cli_clarify",
-        "_cli_log",
-        "_cli_online",
-        "_cli_promises",
-    },
-)  # one subject in several modules: they may import each other
-SIBLINGS = {
-    ("resolver", "_options"),
-    ("_answers", "evidence"),
-    ("metrics", "_answers"),
-    ("gates", "_margins"),
-    ("gates", "_answer_gates"),
-    ("_answer_gates", "_margins"),
-    ("metrics", "_binomial"),
-    ("metrics", "_selective"),
-    ("metrics", "_bands"),
-    ("metrics", "_outcomes"),
-    ("_bands", "_binomial"),
-    ("_bands", "_selective"),
-    ("_outcomes", "_binomial"),
-    ("_outcomes", "_selective"),
-    ("calibration", "_calibrators"),
-    ("calibration", "_smooth"),
-    ("calibration", "_levels"),
-    ("calibration", "_binned"),
-    ("_binned", "_levels"),
-    ("_calibrators", "_levels"),
-    ("_smooth", "_levels"),
-    ("certify", "metrics"),
-    ("certify", "_testing"),
-    ("_testing", "metrics"),
-    ("robustness", "metrics"),
-    ("default_learner", "_learner"),  # its `refuse`
-    ("_defaults", "_learner"),
-    ("_votes", "_learner"),
-    ("_strata", "_learner"),
-    ("_worth", "_learner"),
-    ("_users", "_learner"),
-    ("_users", "_feed"),
-    ("_asked_sim", "_learner"),
-    ("_asked_table", "_learner"),
-    ("_asked_table", "_binomial"),
-    ("retrieval", "models"),
-    ("answering", "models"),
-    ("store", "models"),
-}  # may import beside itself
+ALGEBRA = frozenset().union(*LAYERS[:4])
+SHORE_PEERS = {("retrieval", "models"), ("answering", "models"), ("store", "models")}  # the only ones of their layer
 HEAVY = (
     "faiss",
     "torch",
@@ -194,11 +68,27 @@ HEAVY = (
     "prometheus_client",
 )
 SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
+WORLD = {"time", "os", "random", "tempfile", "secrets", "uuid", "socket", "subprocess", "shutil"}  # none in the algebra
+CLOCK = {"now", "today", "utcnow", "time", "perf_counter", "monotonic"}
+GENERATORS = {"default_rng", "SeedSequence"}
+BITS = {"Generator", "PCG64", "PCG64DXSM"}  # built over bits of a seed
+CHANCE = {"seed", "rng"}
 
 
 def part(path: Path) -> str:
-    """Module or folder of the package that a file belongs to."""
+    """Package, or module at the top, that a file belongs to."""
     return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def module(path: Path) -> str:
+    """Dotted name of a file."""
+    return ".".join(("raglab", *path.relative_to(ROOT).with_suffix("").parts)).removesuffix(".__init__")
+
+
+@cache
+def tree(path: Path) -> ast.Module:
+    """Syntax of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
 
 
 @cache
@@ -208,7 +98,7 @@ def imported(path: Path) -> tuple[str, ...]:
 
 
 def _imported(path: Path) -> Iterator[str]:
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -216,18 +106,72 @@ def _imported(path: Path) -> Iterator[str]:
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
+def cycles(edges: dict[str, set[str]]) -> list[list[str]]:
+    """Cycles of a graph, as what is left when all that imports nothing more is taken away."""
+    left = {name: set(there) - {name} for name, there in edges.items()}
+    while True:
+        done = {name for name, there in left.items() if not there & left.keys()}
+        if not done:
+            return [sorted(left)] if left else []
+        left = {name: there - done for name, there in left.items() if name not in done}
+
+
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path) -> None:
-    """A module imports lower layers; its own layer only inside one folder, in one subject, or for `models`."""
+    """A package imports lower layers and itself; beside itself only inside the algebra, or what `SHORE_PEERS` names."""
     here = part(path)
     assert here in LAYER, f"{here} has no layer: give it one"
-    names = list(imported(path))
+    names = imported(path)
     assert "raglab" not in names, "import the module, not the package"
     for there in {name.split(".")[1] for name in names if name.startswith("raglab.")} - {here}:
-        peers = LAYER[here] in PEERS or (here, there) in SIBLINGS or any({here, there} <= one for one in FAMILIES)
         assert there in LAYER, f"{there} has no layer: give it one"
-        assert LAYER[there] < LAYER[here] or (peers and LAYER[there] == LAYER[here]), f"{here} imports {there}"
-    assert here != "models" or not any(name.startswith("raglab") for name in names)
+        peers = LAYER[here] == LAYER[there] and (here in ALGEBRA or LAYER[here] == LAYER["live"])
+        assert LAYER[there] < LAYER[here] or peers or (here, there) in SHORE_PEERS, f"{here} imports {there}"
+
+
+def test_nothing_imports_in_a_circle() -> None:
+    """Neither modules nor packages, whether they import at the top, in a function or for types."""
+    known = {module(path) for path in FILES}
+    edges: dict[str, set[str]] = {name: set() for name in known}
+    packages: dict[str, set[str]] = {}
+    for path in FILES:
+        for name in imported(path):
+            target = name if name in known else name.rpartition(".")[0]
+            if target in known:
+                edges[module(path)].add(target)
+            if name.startswith("raglab."):
+                packages.setdefault(part(path), set()).add(name.split(".")[1])
+    assert cycles(edges) == []
+    assert cycles(packages) == []
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(path) in ALGEBRA], ids=module)
+def test_the_algebra_touches_no_world(path: Path) -> None:
+    """It opens nothing, knows no path, clock, environment or global generator; a generator needs `seed` or `rng`."""
+    names = {name.split(".")[0] for name in imported(path)}
+    assert names & WORLD == set()
+    assert {name for name in imported(path) if name.startswith("pathlib")} <= {"pathlib.PurePosixPath"}  # reads no disk
+    for node, arguments in _with_arguments(tree(path), frozenset()):
+        if not isinstance(node, ast.Call):
+            continue
+        called = node.func
+        name = called.attr if isinstance(called, ast.Attribute) else called.id if isinstance(called, ast.Name) else ""
+        assert name != "open" or isinstance(called, ast.Attribute), f"line {node.lineno} opens a file"
+        assert name not in CLOCK, f"line {node.lineno} reads a clock"
+        assert name not in GENERATORS or arguments & CHANCE, f"line {node.lineno} makes a generator of its own"
+        owner = called.value if isinstance(called, ast.Attribute) else None
+        if isinstance(owner, ast.Attribute) and owner.attr == "random":
+            assert name in {*GENERATORS, *BITS}, f"line {node.lineno} draws from a global generator"
+
+
+def _with_arguments(node: ast.AST, arguments: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:
+    """Every node with the names of the arguments of the functions around it."""
+    if isinstance(node, ast.FunctionDef | ast.Lambda):
+        held = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+        arguments |= {one.arg for one in held}
+    yield node, arguments
+    for child in ast.iter_child_nodes(node):
+        yield from _with_arguments(child, arguments)
 
 
 @pytest.mark.parametrize("library", HEAVY)
@@ -237,12 +181,6 @@ def test_a_heavy_library_stands_in_one_file(library: str) -> None:
         str(path.relative_to(ROOT)) for path in FILES if any(name.split(".")[0] == library for name in imported(path))
     }
     assert len(users) <= 1
-
-
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_module_has_one_subject(path: Path) -> None:
-    """Past 300 lines it has two."""
-    assert path.read_text(encoding="utf-8").count("\n") <= 300
 
 
 def test_the_package_imports_lightly() -> None:

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab._logged import CHUNK, read, target_array, weigh
 from raglab.off_policy import estimate, overlap
+from raglab.off_policy.logs import CHUNK, read, target_array, weigh
 
 N = 6
 LOG = pd.DataFrame({"action": [0, 1] * 3, "reward": [0.0, 1.0] * 3, "propensity": [0.5] * N})

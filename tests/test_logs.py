@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from raglab._worlds import Bernoulli, Table
-from raglab.bandit import POLICIES, Bandit
+from raglab.bandit import POLICIES, Bandit, Bernoulli, Table
+from raglab.bandit.simulation import log, run
 from raglab.off_policy import estimate
-from raglab.replay import log, run
 
 
 def world(cases: int = 6, arms: int = 3) -> Table:

@@ -11,10 +11,9 @@ from typing import Any
 
 import pytest
 
-from raglab.store._errors import InputError
-from raglab.store._mtrag import conversation_splits
-from raglab.store.corpus import hash_corpus, load_corpus, save_corpus
-from raglab.store.qa import load_cases, save_cases
+from raglab.store.benchmarks import conversation_splits
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_corpus, load_cases, load_corpus, save_cases, save_corpus
 from raglab.values import Case, Chunk, Corpus
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -12,15 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.off_policy import (
-    COLUMNS,
-    ESTIMATORS,
-    OverlapWarning,
-    difference,
-    estimate,
-    lower_bound,
-    overlap,
-)
+from raglab.off_policy import COLUMNS, ESTIMATORS, OverlapWarning, difference, estimate, lower_bound, overlap
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
 SEEDS = st.integers(0, 100_000)

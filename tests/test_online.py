@@ -18,20 +18,19 @@ from generators import Fixed
 from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
 from raglab.cli import app
-from raglab.lab import online, traffic
-from raglab.lab._folded import FEATURES, context_of
-from raglab.lab.build import build_trace
-from raglab.lab.choosing import feedback, offer
-from raglab.lab.live import Lab, build_index
-from raglab.lab.online import Online
-from raglab.lab.session import ask
+from raglab.live import arms, online_bandit
+from raglab.live.arms import feedback, offer
+from raglab.live.ask import ask
+from raglab.live.online_bandit import FEATURES, Online, context_of
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
-from raglab.store.choices import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
-from raglab.store.policies import Policy
+from raglab.store.loaders import Policy
+from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
 from test_build import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
-ROOT = Path(online.__file__).parents[2]
+ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 KNOWN = dict.fromkeys(FEATURES, 0.5)
 MEASURED = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}  # reward 0.6
@@ -160,7 +159,7 @@ class TestChoice:
 
     def test_an_arm_left_out_comes_back(self, opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch) -> None:
         """When its slow answers are older than the horizon, an arm is on offer again: it may have become faster."""
-        monkeypatch.setattr(online, "HORIZON", 4)
+        monkeypatch.setattr(online_bandit, "HORIZON", 4)
         at = opened()
         at.choose("slow", [False, True, False, False], KNOWN)
         at.update("slow", MEASURED, ms=9000.0)
@@ -175,7 +174,7 @@ class TestChoice:
         known = {name: float(place) for place, name in enumerate(FEATURES)} | {"p95_graph": 0.25, "p95_hybrid": None}
         assert context_of(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
         assert context_of({}, opened().setup) is None
-        assert FEATURES[: len(traffic.FEATURES) - 1] == traffic.FEATURES[1:]
+        assert FEATURES[: len(arms.FEATURES) - 1] == arms.FEATURES[1:]
 
     @pytest.mark.parametrize(
         ("given", "rule"),
@@ -454,7 +453,7 @@ class TestAsk:
             share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
             assert share.sum() == pytest.approx(1.0, abs=1e-9)
             assert (share[~mask] == 0.0).all()
-            assert mask.tolist() == traffic.available(question, lab.policy, ARMS).tolist()
+            assert mask.tolist() == arms.available(question, lab.policy, ARMS).tolist()
             assert came["components"] | said.seen.measures == came["components"]
             assert came["components"]["latency_ratio"] == said.seen.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0
@@ -467,7 +466,7 @@ class TestAsk:
         self, tmp_path: Path, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fresh log, the same questions: the same arms, where every question takes the same time."""
-        monkeypatch.setattr("raglab.lab.session.perf_counter", lambda: 1.0)
+        monkeypatch.setattr("raglab.live.ask.perf_counter", lambda: 1.0)
         arms = []
         for name in "ab":
             monkeypatch.setenv("RAGLAB_BANDIT_LOG", str(tmp_path / f"{name}.sqlite"))
@@ -625,7 +624,7 @@ import json, os, sys, time
 sys.path.insert(0, sys.argv[1])
 import numpy as np
 from raglab.bandit import Bandit
-from raglab.lab.online import Online
+from raglab.live.online_bandit import Online
 from raglab.reward import RewardWeights
 
 ARMS = ("hybrid", "iterative", "graph", "table")
@@ -727,7 +726,7 @@ def test_eight_processes_at_once(tmp_path: Path, opened: Callable[..., Online]) 
 
 def test_it_imports_lightly() -> None:
     """A writer of the log loads neither torch nor pandas nor scipy."""
-    code = "import sys, raglab.lab.online; print(*sys.modules)"
+    code = "import sys, raglab.live.online_bandit; print(*sys.modules)"
     loaded = set(
         subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     )

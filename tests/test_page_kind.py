@@ -14,7 +14,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from raglab.answering.page_kind import FEATURES, features, page_kind
+from raglab.answering.contents import FEATURES, features, page_kind
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -110,7 +110,7 @@ def test_no_page_is_refused() -> None:
 def test_only_numpy_is_needed() -> None:
     """Judging a page loads no scikit-learn."""
     code = (
-        "import sys; from raglab.answering.page_kind import page_kind; from raglab.values import Chunk;"
+        "import sys; from raglab.answering.contents import page_kind; from raglab.values import Chunk;"
         "page_kind([Chunk('a#1', 'The insurer pays.', 'a.md', 1)]); print('sklearn' in sys.modules)"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

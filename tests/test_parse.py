@@ -14,14 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from raglab.answering._asked_about import about
-from raglab.answering._figures import figures, section
-from raglab.answering._parsed import LEAST, SLOTS
-from raglab.answering._phrases import found, stems
-from raglab.answering._vocabulary import named, nearest
 from raglab.answering.fields import FIELDS as RULES
-from raglab.answering.parse import ParsedQuestion, Slot, Vocabulary, asks_for, language_of, parse, vocabulary_of
-from raglab.store.corpus import load_corpus
+from raglab.answering.question_parsing import asks_for, language_of, parse
+from raglab.answering.question_vocabulary import (
+    LEAST,
+    SLOTS,
+    ParsedQuestion,
+    Slot,
+    Vocabulary,
+    about,
+    figures,
+    found,
+    named,
+    nearest,
+    section,
+    stems,
+    vocabulary_of,
+)
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
@@ -266,7 +276,7 @@ def test_words_are_whole() -> None:
 
 def test_fields_with_a_rule_are_all_read() -> None:
     """Every field that an extractor fills can be named by a question."""
-    from raglab.answering._asked_words import FIELDS
+    from raglab.answering.question_terms import FIELDS
 
     assert set(RULES) <= set(FIELDS)
 
@@ -314,8 +324,7 @@ def test_what_a_field_cannot_answer() -> None:
 
 def test_the_labels_are_whole() -> None:
     """Every label is a value that a slot can have, and cases are in the split they came from."""
-    from raglab.answering._asked_scopes import DOCTYPES
-    from raglab.answering._asked_words import FIELDS, INTENTS
+    from raglab.answering.question_terms import DOCTYPES, FIELDS, INTENTS
 
     rows = [json.loads(line) for line in (BROKER / "parsed.jsonl").read_text(encoding="utf-8").splitlines()]
     cases = {row["id"]: row for row in map(json.loads, (BROKER / "cases.jsonl").read_text("utf-8").splitlines())}

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from raglab.answering.parse import Slot, Vocabulary, parse, vocabulary_of
-from raglab.answering.parse_server import PROMPT, PROMPT_VERSION, OpenAIParser, read_reply
+from raglab.answering.question_parsing import PROMPT, PROMPT_VERSION, OpenAIParser, parse, read_reply
+from raglab.answering.question_vocabulary import Slot, Vocabulary, vocabulary_of
 from raglab.values import Chunk
 
 pytest.importorskip("openai")

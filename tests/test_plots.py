@@ -10,8 +10,9 @@ import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from raglab.lab import _ink as ink
-from raglab.lab import plots
+from raglab.lab.report import canvas as ink
+from raglab.lab.report import figures
+from raglab.lab.report.canvas import figure, png
 from raglab.metrics import TARGETS, Interval, risk_coverage
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ STEPS = pd.DataFrame(
 )
 pytestmark = pytest.mark.slow
 
-PANEL = plots.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
+PANEL = figures.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
 TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
 COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
 
@@ -43,13 +44,13 @@ def drawn_figures() -> dict[str, Figure]:
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
     made: dict[str, Axes | Figure] = {
-        "risk_coverage": plots.risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
-        "threshold": plots.threshold(PANEL, TARGETS),
-        "thresholds": plots.thresholds([PANEL] * 4, TARGETS),
-        "label_by_decision": plots.label_by_decision(COUNTS, title="defaults"),
-        "labels_by_decision": plots.labels_by_decision({"one": COUNTS, "two": COUNTS}),
-        "confidence_by_label": plots.confidence_by_label(bars, (0, 50, 100), TAUS),
-        "pareto": plots.pareto(*points, np.array([True, True]), TARGETS),
+        "risk_coverage": figures.risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
+        "threshold": figures.threshold(PANEL, TARGETS),
+        "thresholds": figures.thresholds([PANEL] * 4, TARGETS),
+        "label_by_decision": figures.label_by_decision(COUNTS, title="defaults"),
+        "labels_by_decision": figures.labels_by_decision({"one": COUNTS, "two": COUNTS}),
+        "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
+        "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
     return {name: one if isinstance(one, Figure) else one.get_figure(root=True) for name, one in made.items()}  # type: ignore[misc]
 
@@ -74,9 +75,9 @@ def test_axes_have_labels_with_units(name: str) -> None:
 @pytest.mark.parametrize("name", list(drawn_figures()))
 def test_figures_are_the_same_bytes(name: str) -> None:
     """Drawn twice, a figure is the same PNG, without the name of the program that made it."""
-    data = plots.png(drawn_figures()[name])
+    data = png(drawn_figures()[name])
     assert data.startswith(PNG)
-    assert data == plots.png(drawn_figures()[name])
+    assert data == png(drawn_figures()[name])
     assert b"Software" not in data
 
 
@@ -84,7 +85,7 @@ def test_figures_are_the_same_bytes(name: str) -> None:
 def test_legends_and_labels_do_not_overlap(name: str) -> None:
     """Within a figure no legend covers axes, and no text of an axis leaves the canvas."""
     whole = drawn_figures()[name]
-    plots.png(whole)
+    png(whole)
     legends = [*whole.legends, *(legend for on in whole.axes if (legend := on.get_legend()))]
     for legend in legends:
         box = legend.get_window_extent()
@@ -102,8 +103,10 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
 def test_risk_coverage_draws_curve_and_points() -> None:
     """The line is the curve, its first risk held down to coverage 0; a policy without answers has no mark."""
     found = risk_coverage(RIGHT, SCORE)
-    on = plots.figure().subplots()
-    assert plots.risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01) is on
+    on = figure().subplots()
+    assert (
+        figures.risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01) is on
+    )
     line = curve(on, "confidence")
     np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
     np.testing.assert_array_equal(line.get_ydata(), [found.y[0], *found.y])
@@ -114,7 +117,7 @@ def test_risk_coverage_draws_curve_and_points() -> None:
 
 def test_threshold_draws_its_steps() -> None:
     """Stairs carry the rates of the frame, lines the policies' values; both are in view."""
-    on = plots.threshold(PANEL, TARGETS)
+    on = figures.threshold(PANEL, TARGETS)
     for name in ink.RATE_INKS:
         values, edges, _ = curve(on, name.removesuffix("_rate").replace("_", " ")).get_data()
         np.testing.assert_array_equal(values, STEPS[name])
@@ -129,14 +132,14 @@ def test_threshold_draws_its_steps() -> None:
 
 def test_a_value_far_off_is_named_at_the_edge() -> None:
     """A threshold at 40 where all changes lie between 0.3 and 0.6 leaves the axis to the changes, and is named."""
-    on = plots.threshold(PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS)
+    on = figures.threshold(PANEL._replace(marks={"defaults": 0.7, "tuned": 40.0, "low": -9.0}), TARGETS)
     assert on.get_xlim()[1] < 1.0
     assert [text.get_text() for text in on.texts] == ["tuned 40 →", "← low -9"]
 
 
 def test_heat_table_shows_counts_and_row_shares() -> None:
     """Cells carry count and share of the row; a row without cases has dashes."""
-    texts = [text.get_text() for text in plots.label_by_decision(COUNTS).texts]
+    texts = [text.get_text() for text in figures.label_by_decision(COUNTS).texts]
     assert texts[:3] == ["3\n6 %", "43\n91 %", "1\n2 %"]
     assert texts[3:6] == ["0\n–"] * 3
 
@@ -144,7 +147,7 @@ def test_heat_table_shows_counts_and_row_shares() -> None:
 def test_heat_table_shows_intervals_and_wrong_sources() -> None:
     """Where given, the interval stands below the share, and answers from wrong sources at (ok, ok)."""
     ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
-    texts = [text.get_text() for text in plots.label_by_decision(COUNTS, interval=ends, wrong=2).texts]
+    texts = [text.get_text() for text in figures.label_by_decision(COUNTS, interval=ends, wrong=2).texts]
     assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
     assert texts[3] == "0\n–"
 
@@ -152,15 +155,15 @@ def test_heat_table_shows_intervals_and_wrong_sources() -> None:
 def test_risk_is_drawn_to_scale() -> None:
     """Wrong first cases leave the axis to the rest: 1 wrong of 200, asked first, is 10 % at a coverage of 5 %."""
     right = np.arange(200) > 0
-    on = plots.risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
+    on = figures.risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
     assert on.get_ylim()[1] < 0.12
-    assert plots.risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
+    assert figures.risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
 
 
 def test_histograms_draw_their_counts() -> None:
     """One panel a label, bars at the counts, a line at each tau."""
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
-    panels = plots.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
+    panels = figures.confidence_by_label(bars, (0, 50, 100), {"tau_default": 40.0}).axes
     assert [on.patches[0].get_data()[0].tolist() for on in panels] == [[1, 2], [0, 0], [3, 0]]  # type: ignore[attr-defined]
     assert all(curve(on, "tau_default").get_xdata()[0] == 40.0 for on in panels)
 
@@ -168,24 +171,24 @@ def test_histograms_draw_their_counts() -> None:
 def test_pareto_draws_trials_and_front() -> None:
     """Trials off the front are dots, those on it a line in ascending order."""
     refused, wrong = np.array([0.4, 0.0, 0.5]), np.array([0.1, 0.3, 0.5])
-    on = plots.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
+    on = figures.pareto(refused, wrong, np.array([True, True, False]), TARGETS)
     assert curve(on, "trial").get_xdata().tolist() == [0.5]
     assert curve(on, "no other trial is better in both").get_xdata().tolist() == [0.0, 0.4]
 
 
 def test_names_are_drawn_as_they_stand() -> None:
     """A policy's name with dollar signs or a leading underscore breaks no drawing and keeps its place in the legend."""
-    on = plots.risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
-    plots.png(on)
+    on = figures.risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
+    png(on)
     assert len(on.get_legend_handles_labels()[1]) == 2
 
 
 def test_nothing_to_draw_is_still_a_figure() -> None:
     """Empty curves and trials draw empty axes."""
     empty = np.zeros(0)
-    plots.png(plots.risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
-    plots.png(plots.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
-    plots.png(plots.thresholds([], TARGETS))
+    png(figures.risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
+    png(figures.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
+    png(figures.thresholds([], TARGETS))
 
 
 def test_inks_are_told_apart() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from raglab.policy import Policy as Plain
-from raglab.store._errors import InputError
-from raglab.store.policies import MAX_POLICY_BYTES, Policy
+from raglab.policy import PolicyData as Plain
+from raglab.store.files import InputError
+from raglab.store.loaders import MAX_POLICY_BYTES, Policy
 
 
 def written(folder: Path, content: str | bytes) -> Path:

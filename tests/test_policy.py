@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.policy import Policy, thresholds
+from raglab.policy import PolicyData, thresholds
 from worlds import random_policies
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
@@ -28,20 +28,20 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
         "resolver.max_options": 3,
         "refusal_message": "This information cannot be verified from the provided documents.",
     }  # fmt: skip
-    policy = Policy.from_mapping()
+    policy = PolicyData.from_mapping()
     assert {path: policy.value(path) for path in published} == published
 
 
 def test_what_a_file_leaves_out_is_filled_in() -> None:
     """One stated threshold changes that one only."""
-    policy = Policy.from_mapping({"l2": {"max_l2": 0.5}})
-    changed = {k for k, v in policy.manifest.items() if v != Policy.from_mapping().manifest[k]}
+    policy = PolicyData.from_mapping({"l2": {"max_l2": 0.5}})
+    changed = {k for k, v in policy.manifest.items() if v != PolicyData.from_mapping().manifest[k]}
     assert changed == {"l2.max_l2"}
 
 
 def test_null_unsets_an_optional_threshold() -> None:
     """min_gap null: the gate asks nothing."""
-    policy = Policy.from_mapping(yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}"))
+    policy = PolicyData.from_mapping(yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}"))
     assert policy.gap.min_gap is None
     assert not thresholds([policy]).gap.on[0, 0]
     assert np.isnan(thresholds([policy]).l2.soft_max_l2[0, 0])
@@ -78,40 +78,40 @@ def test_null_unsets_an_optional_threshold() -> None:
 def test_an_error_names_key_value_and_rule(stated: dict[str, Any], words: list[str]) -> None:
     """Rule S0.5: an unknown key, a wrong range and a bad expression stop the load, in words to act on."""
     with pytest.raises(ValueError, match=r"policy\.yaml") as error:
-        Policy.from_mapping(stated, where="policy.yaml")
+        PolicyData.from_mapping(stated, where="policy.yaml")
     assert [word for word in words if word not in str(error.value)] == []
 
 
 def test_a_policy_that_is_no_mapping_is_refused() -> None:
     """A YAML list is no policy."""
     with pytest.raises(ValueError, match="must be a mapping of sections, got list"):
-        Policy.from_mapping([1, 2])  # type: ignore[arg-type]
+        PolicyData.from_mapping([1, 2])  # type: ignore[arg-type]
 
 
 def test_the_id_is_of_what_decides() -> None:
     """12 hex digits; equal for 40 and 40.0, blind to certificate and notes, changed by any threshold or pattern."""
-    base = Policy.from_mapping()
+    base = PolicyData.from_mapping()
     assert len(base.policy_id) == 12
     assert int(base.policy_id, 16) >= 0
     same = [{"confidence": {"tau_default": 40}}, {"notes": "a note"}, {"certificate": {"delta": 0.1}}, {}]
     other = [{"confidence": {"tau_default": 41}}, {"patterns": {"deny": ["x"]}}, {"refusal_message": "no"}]
-    assert {Policy.from_mapping(stated).policy_id for stated in same} == {base.policy_id}
-    assert len({Policy.from_mapping(stated).policy_id for stated in other} | {base.policy_id}) == 4
+    assert {PolicyData.from_mapping(stated).policy_id for stated in same} == {base.policy_id}
+    assert len({PolicyData.from_mapping(stated).policy_id for stated in other} | {base.policy_id}) == 4
 
 
 def test_a_round_trip_keeps_the_id() -> None:
     """What a policy dumps loads as the same policy."""
-    base = Policy.from_mapping(
+    base = PolicyData.from_mapping(
         {"l2": {"max_l2": 0.1 + 0.2}, "patterns": {"entities": {"é": ["\\bcafé"]}, "deny": [["a", "b"]]}}
     )
-    again = Policy.from_mapping(yaml.safe_load(yaml.safe_dump(base.model_dump(mode="json"))))
+    again = PolicyData.from_mapping(yaml.safe_load(yaml.safe_dump(base.model_dump(mode="json"))))
     assert again == base
     assert again.policy_id == base.policy_id
 
 
 def test_replace_gives_another_policy() -> None:
     """The old one is as it was; sections and top-level names both work."""
-    base = Policy.from_mapping()
+    base = PolicyData.from_mapping()
     changed = base.replace("l2.max_l2", 0.5, "gap.enabled", False, "notes", "tighter")
     assert (changed.l2.max_l2, changed.gap.enabled, changed.notes) == (0.5, False, "tighter")
     assert (base.l2.max_l2, base.gap.enabled, base.notes) == (0.8, True, None)
@@ -130,19 +130,19 @@ def test_replace_gives_another_policy() -> None:
 def test_replace_refuses_what_from_mapping_refuses(arguments: tuple[Any, ...], words: str) -> None:
     """Odd arguments, unknown paths and values out of range."""
     with pytest.raises(ValueError, match=words):
-        Policy.from_mapping().replace(*arguments)
+        PolicyData.from_mapping().replace(*arguments)
 
 
 @pytest.mark.parametrize("path", ["l3", "l2.max_l3", "l2.max_l2.more", "patterns.entities.fleet"])
 def test_value_names_an_unknown_path(path: str) -> None:
     """The message shows how a path is written."""
     with pytest.raises(ValueError, match=r"section\.key"):
-        Policy.from_mapping().value(path)
+        PolicyData.from_mapping().value(path)
 
 
 def test_a_policy_is_frozen() -> None:
     """Assignment is refused at both levels."""
-    policy = Policy.from_mapping()
+    policy = PolicyData.from_mapping()
     with pytest.raises(ValueError, match="frozen"):
         policy.notes = "x"  # type: ignore[misc]
     with pytest.raises(ValueError, match="frozen"):
@@ -151,13 +151,13 @@ def test_a_policy_is_frozen() -> None:
 
 def test_entities_are_replaced_whole() -> None:
     """A file's entities are not mixed with others."""
-    one = Policy.from_mapping({"patterns": {"entities": {"a": ["a"]}}})
+    one = PolicyData.from_mapping({"patterns": {"entities": {"a": ["a"]}}})
     assert dict(one.replace("patterns.entities", {"b": ["b"]}).patterns.entities) == {"b": ("b",)}
 
 
 def test_the_structure_holds_what_measuring_depends_on() -> None:
     """Thresholds leave it alone; chosen hits, signatures, options and patterns do not."""
-    base = Policy.from_mapping()
+    base = PolicyData.from_mapping()
     assert (
         base.replace("l2.max_l2", 0.5, "confidence.tau_default", 1, "resolver.overview", False).structure
         == base.structure
@@ -171,7 +171,7 @@ def test_the_structure_holds_what_measuring_depends_on() -> None:
 
 def test_the_manifest_is_flat_and_without_patterns() -> None:
     """A log of parameters holds scalars by path."""
-    manifest = Policy.from_mapping().manifest
+    manifest = PolicyData.from_mapping().manifest
     assert manifest["l2.max_l2"] == 0.8
     assert not any(path.startswith(("patterns", "certificate", "notes")) for path in manifest)
     assert all(value is None or isinstance(value, (str, int, float, bool)) for value in manifest.values())
@@ -179,7 +179,7 @@ def test_the_manifest_is_flat_and_without_patterns() -> None:
 
 def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
     """Off is NaN, which decides nothing; null is -inf, which asks nothing; a null group gap is off."""
-    off = Policy.from_mapping({"resolver": {"signature": False, "min_anchor_sim": None, "min_group_gap": None}})
+    off = PolicyData.from_mapping({"resolver": {"signature": False, "min_anchor_sim": None, "min_group_gap": None}})
     rules = thresholds([off]).rules
     assert np.isnan(rules.min_sig_sim[0, 0])
     assert np.isnan(rules.min_sig_sim_gap[0, 0])

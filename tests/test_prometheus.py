@@ -14,11 +14,10 @@ import typer
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
-from raglab import _cli_online
 from raglab.bandit import Bandit
-from raglab.lab import prometheus
-from raglab.lab.online import Online
-from raglab.lab.prometheus import metrics_text, serve, write_metrics
+from raglab.cli import logs
+from raglab.live import online_bandit
+from raglab.live.online_bandit import Online, metrics_text, serve, write_metrics
 from raglab.reward import RewardWeights
 
 ARMS = ("hybrid", "table")
@@ -95,8 +94,8 @@ class TestCommands:
     def app(self) -> typer.Typer:
         """Return the two commands."""
         app = typer.Typer()
-        app.command()(_cli_online.metrics)
-        app.command()(_cli_online.feedback)
+        app.command()(logs.metrics)
+        app.command()(logs.feedback)
         return app
 
     def test_metrics(self, app: typer.Typer, at: Online, tmp_path: Path) -> None:
@@ -119,10 +118,10 @@ class TestCommands:
             seen.append(1)
             raise KeyboardInterrupt
 
-        monkeypatch.setattr(_cli_online, "_until_interrupted", interrupted)
+        monkeypatch.setattr(logs, "_until_interrupted", interrupted)
         ended = CliRunner().invoke(app, ["metrics", str(tmp_path), "--serve", "0"])
         assert (seen, ended.exit_code) == ([1], 130)
-        assert f"http://{prometheus.LOCALHOST}:" in ended.stderr
+        assert f"http://{online_bandit.LOCALHOST}:" in ended.stderr
 
     def test_feedback(self, app: typer.Typer, at: Online, tmp_path: Path) -> None:
         """A thumb, up or down; one of them must be said."""

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from scipy.integrate import quad
 from scipy.special import betainc, betaln, expit, log_expit, ndtr, stdtr
 
-from raglab import _largest
-from raglab._largest import largest_beta, largest_normal, largest_t
-from raglab.bandit import POLICIES, Bandit, State, choose, init, propensities, sample, update
+from raglab.bandit import POLICIES, Bandit, State, choose, init, propensities, propensity, sample, update
+from raglab.bandit.propensity import largest_beta, largest_normal, largest_t
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=60)
 EXACT = 1e-8  # what is promised
@@ -158,8 +157,8 @@ def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> No
     """Before they are normalised, within 1e-9; a masked arm has nothing, and the others what they have alone."""
     a, b, on = (np.array(column) for column in zip(*counts, strict=True))
     on[0] = True
-    points = _largest._beta_points(on[None], a[None], b[None])
-    total = _largest._summed(_largest._beta, [a[None], b[None]], on[None], points, _largest.HALVINGS).sum()
+    points = propensity._beta_points(on[None], a[None], b[None])
+    total = propensity._summed(propensity._beta, [a[None], b[None]], on[None], points, propensity.HALVINGS).sum()
     assert abs(total - 1.0) < 1e-9
     p = largest_beta(a, b, on)
     assert (p[~on] == 0.0).all()

@@ -10,11 +10,9 @@ from typing import Any
 
 import pytest
 
-from raglab.store._beir import query_split
-from raglab.store._errors import InputError
-from raglab.store._squad import article_splits
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import hash_cases, load_cases, save_cases
+from raglab.store.benchmarks import article_splits, query_split
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_cases, load_cases, load_corpus, save_cases
 from raglab.values import Case
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

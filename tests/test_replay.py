@@ -1,4 +1,4 @@
-"""Decisions of one policy and tallies of many over a trace (raglab.replay, raglab.decisions)."""
+"""Decisions of one policy and tallies of many over a trace (raglab.replay, raglab.decision.decisions)."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plain
-from raglab import chain
-from raglab.decisions import GATE_OF, Decisions
-from raglab.evidence import pattern_hits
+from raglab.decision import chain
+from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.patterns import pattern_hits
 from raglab.replay import decide, sweep, tables_of, tally
-from raglab.values import Case, Status, Trace
+from raglab.values import Case, Status, TraceData
 from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
 REPLAYED = settings(deadline=None, derandomize=True, max_examples=25)
@@ -322,7 +322,7 @@ def test_stored_pattern_hits_serve_only_their_own_patterns() -> None:
     bare = trace_of((ask(), [[Hit(0.25)]]))
     plain_policy = policy()
     seen = pattern_hits(bare.cases, bare.chunks, plain_policy.pattern_lists)
-    trace = Trace(bare.cases, bare.chunks, bare.arms, bare.hits, seen)
+    trace = TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, seen)
     assert _stage(decide(trace, plain_policy)) == "gap"
     assert _stage(decide(trace, policy(patterns={"deny": ["excess"]}))) == "deny"
 
@@ -332,7 +332,7 @@ def test_stored_pattern_hits_are_used() -> None:
     bare, chosen = trace_of((ask(), [[Hit(0.25)]])), policy(patterns={"deny": ["excess"]})
     seen = pattern_hits(bare.cases, bare.chunks, chosen.pattern_lists)
     forged = seen._replace(counts=np.zeros_like(seen.counts))
-    assert _stage(decide(Trace(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen)) == "gap"
+    assert _stage(decide(TraceData(bare.cases, bare.chunks, bare.arms, bare.hits, forged), chosen)) == "gap"
 
 
 def test_arms_are_decided_apart() -> None:
@@ -433,7 +433,7 @@ def test_a_missing_score_passes_no_tau_that_asks_for_anything() -> None:
 @pytest.mark.slow
 def test_the_engines_agree() -> None:
     """The compiled twin counts the same, policy by policy and stage by stage."""
-    pytest.importorskip("raglab._kernel")
+    pytest.importorskip("raglab.decision.kernel")
     for seed in range(8):
         trace, policies = random_trace(seed, n_cases=8), random_policies(seed, 12)
         one, two = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from raglab import _cli_ask
-from raglab.cli import app
-from raglab.lab.asking import explain
-from raglab.lab.live import build_index
-from raglab.lab.response import KEYS
-from raglab.store.corpus import load_corpus
-from raglab.store.policies import Policy
+from raglab.cli import app, live
+from raglab.live.clarification import explain
+from raglab.live.response import KEYS
+from raglab.live.system import build_index
+from raglab.store.loaders import Policy, load_corpus
 from raglab.values import Corpus
 from test_asking import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 
@@ -47,7 +45,7 @@ def asked(folder: Path, *more: str) -> dict[str, object]:
 
 def test_json_is_a_structure_and_no_prompt(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also on a terminal."""
-    monkeypatch.setattr(_cli_ask, "_on_terminal", lambda: True)
+    monkeypatch.setattr(live, "_on_terminal", lambda: True)
     said = asked(folder, "--session", "ann")
     assert said["status"] == "ambiguous"
     assert said["clarification"]["proposed_default"] == "1"  # type: ignore[index]
@@ -93,7 +91,7 @@ def test_without_a_terminal_it_says_how_to_reply(folder: Path) -> None:
 
 def test_a_terminal_is_prompted(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is no reply is asked for again; enter agrees to what is proposed."""
-    monkeypatch.setattr(_cli_ask, "_on_terminal", lambda: True)
+    monkeypatch.setattr(live, "_on_terminal", lambda: True)
     told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", typed="perhaps\n\n")
     assert "raglab: a reply must be yes, no" in told
     assert "Vauban Assurances SA" in told

@@ -13,24 +13,21 @@ import pandas as pd
 import pytest
 
 from raglab import metrics, replay, robustness
-from raglab.lab import _believed as believed
-from raglab.lab import _changes as changes
-from raglab.lab import _findings as findings
-from raglab.lab import _guarantees as guarantees
-from raglab.lab import _parts as parts
-from raglab.lab import _wording as wording
-from raglab.lab import report
-from raglab.lab.boundary import DecisionBoundaryDisplay
-from raglab.lab.certificate import certify_policy
-from raglab.lab.check import check_policy
-from raglab.lab.fuse import fuse
-from raglab.lab.ranking import ranking
-from raglab.lab.report import write_report
-from raglab.lab.slices import slices
-from raglab.lab.space import always_answer, always_refuse
-from raglab.store.policies import Policy
+from raglab.lab.certification import certify_policy, check_policy
+from raglab.lab.gate_fitting import fuse
+from raglab.lab.report import blocks as changes
+from raglab.lab.report import blocks as findings
+from raglab.lab.report import blocks as wording
+from raglab.lab.report import page as report_page
+from raglab.lab.report import sections as believed
+from raglab.lab.report import sections as parts
+from raglab.lab.report.boundary_display import DecisionBoundaryDisplay
+from raglab.lab.report.page import write_report
+from raglab.lab.search_space import always_answer, always_refuse
+from raglab.lab.slices import ranking, slices
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace as StoredTrace
-from raglab.values import Case, Chunk, Hits, Status, Trace
+from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 EVIL = "<script>alert('1')</script>"
 VOID = {"meta", "img", "br", "link", "input", "hr"}
@@ -46,7 +43,7 @@ pytestmark = pytest.mark.slow
 
 def some_trace(
     rows: Sequence[tuple[str, str, float, float]], *, reranker: str = "late-interaction", split: str | None = "report"
-) -> Trace:
+) -> TraceData:
     """Trace of one arm and three hits a case: chunks a, b, c, the first at `l2` and `score`, 0.1 apart.
 
     Args:
@@ -71,7 +68,7 @@ def some_trace(
         "n_chunks": 3,
         "parameters": {"encoder": "none", "reranker": reranker},
     }
-    return Trace(cases, CHUNKS, ("hybrid",), hits, None, meta)
+    return TraceData(cases, CHUNKS, ("hybrid",), hits, None, meta)
 
 
 ROWS = [
@@ -117,7 +114,7 @@ class Tags(HTMLParser):
         assert self.open.pop() == tag
 
 
-def written(folder: Path, trace: Trace, these: dict[str, Policy] | None = None, **more: Any) -> str:
+def written(folder: Path, trace: TraceData, these: dict[str, Policy] | None = None, **more: Any) -> str:
     """Text of a report."""
     return write_report(folder / "page.html", trace, these or policies(), **more).read_text(encoding="utf-8")
 
@@ -198,7 +195,7 @@ def test_right_status_on_wrong_sources_is_said() -> None:
     """A case that is answered from other sources than expected flips from right to wrong sources."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
     cases = (trace.cases[0]._replace(expect_sources=("b.md#1",)),)
-    trace = Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
+    trace = TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
     loose = always_answer(Policy.load())
     narrow = loose.replace("chosen.final_k", 1)
     blocks = changes.flips("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
@@ -210,11 +207,11 @@ def test_size_limits_what_can_be_certified() -> None:
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    text = guarantees.best_sentence(here)
+    text = report_page.best_sentence(here)
     assert "47 answerable cases" in text
     assert "would certify 4.8 %" in text
     assert "s at or above 0 answers 47 cases, 1 wrongly" in text
-    assert "nothing can be certified" in guarantees.best_sentence(seen([1.0], [False], [refuse]))
+    assert "nothing can be certified" in report_page.best_sentence(seen([1.0], [False], [refuse]))
 
 
 def test_tables_sum_to_the_cases() -> None:
@@ -258,7 +255,7 @@ def test_ranking_by_head() -> None:
     """Expected source first for one case and second for another: hit@1 0.5, nDCG@10 the mean of 1 and 1/log2(3)."""
     trace = some_trace([("one", "ok", 0.3, 0.9), ("two", "ok", 0.3, 0.9), ("three", "refuse", 0.3, 0.9)])
     cases = (trace.cases[0], trace.cases[1]._replace(expect_sources=(), expect_sources_any=("b.md",)), trace.cases[2])
-    found = ranking(Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
+    found = ranking(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta))
     assert found["order"].tolist() == ["final", "fused (s_hybrid)"]
     assert found["n"].tolist() == [2, 2]
     assert found.iloc[0][["hit@1", "hit@5", "hit@20"]].tolist() == [0.5, 1.0, 1.0]
@@ -268,7 +265,7 @@ def test_ranking_by_head() -> None:
 def test_ranking_reads_the_arm_s_order() -> None:
     """With the ranks turned round the last hit is first; the fused order is free of the rank."""
     trace = some_trace([("one", "ok", 0.3, 0.9)])
-    turned = Trace(
+    turned = TraceData(
         trace.cases, trace.chunks, trace.arms, trace.hits._replace(rank=trace.hits.rank[..., ::-1]), None, trace.meta
     )
     assert ranking(turned)["hit@1"].tolist() == [0.0, 1.0]
@@ -379,15 +376,15 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
         name: np.full_like(field, np.nan) for name, field in trace.hits._asdict().items() if field.dtype == np.float64
     }
     none: dict[str, Any] = {"chunk": np.full_like(trace.hits.chunk, -1), "rank": np.full_like(trace.hits.rank, -1)}
-    empty = Trace(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**missing, **none), None, trace.meta)
+    empty = TraceData(trace.cases, trace.chunks, trace.arms, trace.hits._replace(**missing, **none), None, trace.meta)
     page = written(tmp_path, empty)
     assert "no threshold" in page
     Tags(page)
 
 
-def judged(trace: Trace) -> parts.Judged:
+def judged(trace: TraceData) -> parts.Judged:
     """What the parts of a report read."""
-    return report._judged(trace, policies(), None, "tuned", "defaults", "report")
+    return report_page._judged(trace, policies(), None, "tuned", "defaults", "report")
 
 
 def test_unsplit_cases_are_flagged() -> None:
@@ -446,15 +443,15 @@ def certified() -> Policy:
     return found.policy
 
 
-def whole(trace: Trace, subject: Policy) -> parts.Judged:
+def whole(trace: TraceData, subject: Policy) -> parts.Judged:
     """What the parts read of one policy."""
-    return report._judged(trace, {"mine": subject}, None, "tuned", "mine", "report")
+    return report_page._judged(trace, {"mine": subject}, None, "tuned", "mine", "report")
 
 
 def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
     """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
     trace = wide_trace(300, "report", seed=3)
-    text, table, verdict = guarantees.promised(whole(trace, certified))
+    text, table, verdict = report_page.promised(whole(trace, certified))
     assert isinstance(text, wording.Text)
     assert isinstance(table, wording.Table)
     assert isinstance(verdict, wording.Text)
@@ -482,7 +479,7 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
-    table, text = guarantees.promised(whole(wide_trace(300, "certify", seed=2), certified))[1:]
+    table, text = report_page.promised(whole(wide_trace(300, "certify", seed=2), certified))[1:]
     assert isinstance(table, wording.Table)
     assert isinstance(text, wording.Text)
     assert table.head[-1] == "upper bound, 90 %"
@@ -494,14 +491,14 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     trace = wide_trace(60, "report", seed=3)
     own = dict(certified.certificate or {})
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}):
-        (only,) = guarantees.promised(whole(trace, certified.replace("certificate", wrong)))
+        (only,) = report_page.promised(whole(trace, certified.replace("certificate", wrong)))
         assert isinstance(only, wording.Text)
         assert only.warning
         assert "not its own" in only.text
-    second = guarantees.promised(whole(trace, certified.replace("certificate", own | {"looks": 2})))[1]
+    second = report_page.promised(whole(trace, certified.replace("certificate", own | {"looks": 2})))[1]
     assert isinstance(second, wording.Text)
     assert "break with probability 20.0 %" in second.text
-    other = guarantees.promised(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
+    other = report_page.promised(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
     assert isinstance(other, wording.Text)
     assert other.warning
     assert "arm must be one of hybrid" in other.text
@@ -509,7 +506,7 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
-    blocks = guarantees.promised(whole(wide_trace(300, "report", seed=3), Policy.load()))
+    blocks = report_page.promised(whole(wide_trace(300, "report", seed=3), Policy.load()))
     texts = [block.text for block in blocks if isinstance(block, wording.Text)]
     table = blocks[-1]
     assert isinstance(table, wording.Table)
@@ -524,14 +521,14 @@ def test_worst_slice_first() -> None:
     """Slices that pass less often than the rest, as `slices` orders them; equal ones everywhere give a sentence."""
     trace = wide_trace(200, "report", seed=4)
     cases = tuple(case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases))
-    here = whole(Trace(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
-    (table,) = guarantees.weak_spots(here)
+    here = whole(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
+    (table,) = report_page.weak_spots(here)
     assert isinstance(table, wording.Table)
     frame = slices(here.said["mine"]).query("rate < rest")
     assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
     assert (table.rows[0][1].text, table.rows[0][-1].text) == ("0.0 %", "worse")
-    (text,) = guarantees.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
+    (text,) = report_page.weak_spots(whole(some_trace([("one", "ok", 0.3, 0.9)]), Policy.load()))
     assert isinstance(text, wording.Text)
     assert text.text.startswith("There is no slice")
 
@@ -539,7 +536,7 @@ def test_worst_slice_first() -> None:
 def test_wrong_labels_and_other_traffic() -> None:
     """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
-    doubted, mixed = guarantees.assumptions(here)
+    doubted, mixed = report_page.assumptions(here)
     assert isinstance(doubted, wording.Table)
     assert isinstance(mixed, wording.Table)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
@@ -551,14 +548,14 @@ def test_wrong_labels_and_other_traffic() -> None:
     assert mixed.rows[0][1].text == wording.percent(k / n)
     assert mixed.rows[1][0].small == "50 % ok, 50 % refuse"
     assert mixed.rows[1][1].text == "50.0 %"
-    (text,) = guarantees.assumptions(whole(some_trace(ROWS), always_refuse(Policy.load())))
+    (text,) = report_page.assumptions(whole(some_trace(ROWS), always_refuse(Policy.load())))
     assert isinstance(text, wording.Text)
 
 
 def test_wrong_labels_that_a_promise_bears(certified: Policy) -> None:
     """With the number named the bound passes the promised rate, with one fewer it does not."""
     here = whole(wide_trace(300, "report", seed=3), certified)
-    caption = getattr(guarantees.assumptions(here)[0], "caption", "")
+    caption = getattr(report_page.assumptions(here)[0], "caption", "")
     least = int(re.findall(r"With (\d+) wrong labels the bound passes 5 %", caption)[0])
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
     assert metrics.upper_bound(k + least, n) > 0.05 >= metrics.upper_bound(k + least - 1, n)
@@ -573,7 +570,7 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         ("four", "ok", 0.3, 0.1),
     ]
     these = policies() | {"tuned": policies()["tuned"].replace("confidence.tau_explicit", 10.0)}
-    here = report._judged(some_trace(rows), these, None, "tuned", "defaults", "report")
+    here = report_page._judged(some_trace(rows), these, None, "tuned", "defaults", "report")
     for subject, taus in (
         ("tuned", ["below 10", "at or above 10"]),
         ("defaults", ["below 30", "30 to", "at or above 40"]),

@@ -13,12 +13,19 @@ import pytest
 from numpy.typing import NDArray
 
 from raglab.models import CrossEncoder, Encoding
-from raglab.retrieval.bm25 import Bm25Index, words_of
-from raglab.retrieval.dense import Kind, cosines, dense_index, distances
-from raglab.retrieval.embed import EmbeddingCache, cache_key, default_cache, embed
-from raglab.retrieval.fuse import reciprocal_rank_fusion
-from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
-from raglab.retrieval.rerank import CrossEncoderReranker, MaxSim, Reranked
+from raglab.retrieval.dense import (
+    EmbeddingCache,
+    Kind,
+    cache_key,
+    cosines,
+    default_cache,
+    dense_index,
+    distances,
+    embed,
+)
+from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, words_of
+from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
+from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, Reranked
 from raglab.retrieval.strategies import Sizes, retrieve
 from raglab.values import FLOAT_FIELDS, Hits
 
@@ -277,7 +284,7 @@ class TestMaxSim:
 
     def test_half_precision_is_widened_exactly(self) -> None:
         """Every finite float16 becomes the float32 that `astype` gives."""
-        from raglab.retrieval.rerank import _widened
+        from raglab.retrieval.reranking import _widened
 
         every = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(np.float16)
         finite = every[np.isfinite(every)].reshape(-1, 2)

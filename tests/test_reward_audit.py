@@ -11,15 +11,13 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from raglab._worlds import Table
-from raglab.lab import _audit as audit
-from raglab.lab.build import build_trace
+from raglab.bandit import Table
+from raglab.lab import reward_audit as audit
 from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
-from raglab.lab.space import always_answer
+from raglab.lab.search_space import always_answer
+from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
-from raglab.store.corpus import load_corpus
-from raglab.store.policies import Policy
-from raglab.store.qa import load_cases
+from raglab.store.loaders import Policy, load_cases, load_corpus
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from raglab.retrieval.rewrite import Rewriter, Rm3, reflect, rm3
-from raglab.store.corpus import load_corpus
+from raglab.retrieval.strategies import Rewriter, Rm3, reflect, rm3
+from raglab.store.loaders import load_corpus
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
 

@@ -12,8 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from raglab._bands import STEPS, _spread
-from raglab._selective import mean_risk
 from raglab.metrics import (
     augrc,
     aurc,
@@ -31,6 +29,7 @@ from raglab.metrics import (
     risk_band,
     risk_coverage,
 )
+from raglab.metrics.selective import STEPS, _spread, mean_risk
 from raglab.values import Curve, Status
 
 NAN = np.nan
@@ -366,7 +365,7 @@ def test_resamples_in_blocks_are_the_same_draws(monkeypatch: pytest.MonkeyPatch)
     rng = np.random.default_rng(12)
     sides = rng.random(30) < 0.5, rng.random(30), rng.random(30)
     whole = aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0))
-    monkeypatch.setattr("raglab._bands.CELLS", 100)
+    monkeypatch.setattr("raglab.metrics.selective.CELLS", 100)
     assert aurc_difference(*sides, resamples=25, rng=np.random.default_rng(0)) == whole
 
 

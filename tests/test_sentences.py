@@ -1,4 +1,4 @@
-"""Sentences, list items and table rows of a passage (raglab.sentences)."""
+"""Sentences, list items and table rows of a passage (raglab.text)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.sentences import Piece, pieces, sentences
+from raglab.text import Piece, pieces, sentences
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 PASSAGE = """Acme Home — Schedule > Limits and excesses

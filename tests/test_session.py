@@ -14,16 +14,14 @@ import pytest
 
 import raglab
 from generators import Drawn, Fixed, Weighed
-from raglab.lab.answers import record_answers
-from raglab.lab.build import build_trace
-from raglab.lab.index import Settings
-from raglab.lab.live import Lab, build_index
-from raglab.lab.response import KEYS
-from raglab.lab.routing import routed
-from raglab.lab.session import ask
+from raglab.live.arms import routed
+from raglab.live.ask import ask
+from raglab.live.response import KEYS, record_answers
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import Settings, build_trace
 from raglab.replay import decide
-from raglab.retrieval.embed import EmbeddingCache
-from raglab.store.policies import Policy
+from raglab.retrieval.dense import EmbeddingCache
+from raglab.store.loaders import Policy
 from raglab.values import Corpus, Generation, Status
 from test_build import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from raglab.bandit import Bandit, Stats
-from raglab.lab import settings
-from raglab.lab.settings import ARMS, BanditSettings, opened, prior_of, save_prior
+from raglab.live import settings
+from raglab.live.settings import ARMS, BanditSettings, open_online, prior_of, save_prior
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
@@ -59,7 +59,7 @@ def test_a_file_and_before_it_the_environment(tmp_path: Path, monkeypatch: pytes
 
 def test_the_template_says_what_holds(tmp_path: Path) -> None:
     """The `.env` of the module's docstring names every variable and changes nothing."""
-    template = re.sub(r"^ {4}", "", (settings.__doc__ or "").partition(":\n\n")[2], flags=re.MULTILINE)
+    template = "\n".join(re.findall(r"^ {4}(RAGLAB_BANDIT_.*)$", settings.__doc__ or "", flags=re.MULTILINE))
     assert set(re.findall(r"^(RAGLAB_BANDIT_\w+)=", template, flags=re.MULTILINE)) == {
         f"RAGLAB_BANDIT_{name.rstrip('_').upper()}" for name in BanditSettings.model_fields
     }
@@ -178,16 +178,16 @@ class TestOpened:
         at = BanditSettings.read().online(tmp_path, ("hybrid", "table"))
         at.choose("r", [True, True], {})
         for place in (tmp_path, tmp_path / "bandit.sqlite", f"sqlite:///{tmp_path / 'bandit.sqlite'}"):
-            assert opened(place).arms == ("hybrid", "table")
-            assert opened(place).state().t == 1
+            assert open_online(place).arms == ("hybrid", "table")
+            assert open_online(place).state().t == 1
 
     def test_none_is_made(self, tmp_path: Path) -> None:
         """A folder without a log, and a log without a choice, are refused."""
         with pytest.raises(ValueError, match="a log must be there"):
-            opened(tmp_path)
+            open_online(tmp_path)
         assert list(tmp_path.iterdir()) == []
         at = BanditSettings.read().online(tmp_path, ARMS)
         with at.log.writing():
             pass
         with pytest.raises(ValueError, match="a log must hold choices of a bandit"):
-            opened(tmp_path)
+            open_online(tmp_path)

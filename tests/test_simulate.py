@@ -9,12 +9,11 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab import _feed, _loops
-from raglab._feed import Feed, feed, stream
-from raglab._learner import LINEAR, POLICIES, Bandit
-from raglab._simulate import PAYS, simulate, step_by_step
-from raglab._worlds import Bernoulli, Table, check_world
-from raglab.replay import run
+from raglab.bandit import POLICIES, Bandit, Bernoulli, Table, loops, simulate
+from raglab.bandit import worlds as environments
+from raglab.bandit.learner import LINEAR
+from raglab.bandit.simulation import PAYS, run, step_by_step
+from raglab.bandit.worlds import Feed, check_world, feed, stream
 
 MEANS = (0.5, 0.6)
 AT = (10, 20, 30)
@@ -122,9 +121,9 @@ def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]
 def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandit) -> None:
     """Every arm of every round and replication; also those of exact ties and of masked arms."""
     bandit, block = settings._replace(policy=policy), met(name)
-    assert _loops.is_plain(bandit, block)
-    fast = _loops.played(block, bandit, stream(3, 0, _feed.POLICY))
-    plain = step_by_step(block, bandit, stream(3, 0, _feed.POLICY))
+    assert loops.is_plain(bandit, block)
+    fast = loops.played(block, bandit, stream(3, 0, environments.POLICY))
+    plain = step_by_step(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(fast, plain)
     assert len(np.unique(fast)) > 1 or policy == "kl_ucb"
 
@@ -134,12 +133,12 @@ def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandi
 @pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
 def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Bandit) -> None:
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
-    kernel = pytest.importorskip("raglab._bandit_kernel", reason="numba is not installed")
+    kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, block = settings._replace(policy=policy), met(name, 31)
-    fast = _loops.played(block, bandit, stream(3, 0, _feed.POLICY))
-    compiled = kernel.played(block, bandit, stream(3, 0, _feed.POLICY))
+    fast = loops.played(block, bandit, stream(3, 0, environments.POLICY))
+    compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(fast, compiled)
-    for one, other in zip(_feed.accounts(block, fast), kernel.accounts(block, compiled), strict=True):
+    for one, other in zip(environments.accounts(block, fast), kernel.accounts(block, compiled), strict=True):
         np.testing.assert_array_equal(one, other)
 
 
@@ -147,7 +146,7 @@ def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Band
 @pytest.mark.parametrize("policy", ["epsilon_greedy", "ucb1", "thompson_beta", "thompson_nig"])
 def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
     """2,000 rounds of 201 replications, two blocks: the same bits."""
-    pytest.importorskip("raglab._bandit_kernel", reason="numba is not installed")
+    pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     world = Bernoulli(np.array(FOUR))
     one, other = (run(Bandit(policy), world, rounds=2000, replications=201, engine=name) for name in ("numpy", "numba"))
     for left, right in zip(one, other, strict=True):

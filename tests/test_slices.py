@@ -10,13 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from raglab.decisions import Decisions
+from raglab.decision.decisions import Decisions
 from raglab.lab.slices import COLUMNS, NONE, SEVERAL, holm, lines, slices
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
-from raglab.store.corpus import load_corpus
-from raglab.store.qa import load_cases
-from raglab.values import Case, Chunk, Trace, each
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.values import Case, Chunk, TraceData, each
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -99,7 +98,7 @@ def test_laws(seed: int) -> None:
     rng = np.random.default_rng(seed)
     drawn = rng.choice(["a", "b", "c"], size=14)
     rows = rng.permutation(14)
-    shuffled = Trace(
+    shuffled = TraceData(
         tuple(trace.cases[row] for row in rows), trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows])
     )
     rated = sweep(trace, [one]).iloc[0]

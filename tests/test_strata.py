@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from raglab._strata import gathers
 from raglab.default_learner import (
     ClarificationDefault,
     Counts,
@@ -26,6 +25,7 @@ from raglab.default_learner import (
     stratify,
     update,
 )
+from raglab.default_learner.rows import gathers
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 POSTERIOR = Learner(rule="posterior")

@@ -7,13 +7,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from raglab.lab.goal import Goal
-from raglab.lab.polish import polish
-from raglab.lab.space import always_answer, always_refuse, full_space, published, stepped_by_hand, trial_of
+from raglab.lab.search_space import (
+    Goal,
+    always_answer,
+    always_refuse,
+    full_space,
+    polish,
+    published,
+    stepped_by_hand,
+    trial_of,
+)
 from raglab.lab.study import compared, manual_loop, tune
 from raglab.metrics import RATES
 from raglab.replay import sweep, tally
-from raglab.store.policies import Policy
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from worlds import Hit, ask, trace_of
 

@@ -15,12 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering._evidence import clauses_of, evidence_of
-from raglab.answering._wording import words_of
+from raglab.answering.claim_words import words_of
 from raglab.answering.support import (
     NliScorer,
     WordSupport,
     claims_of,
+    clauses_of,
+    evidence_of,
     overlap_scores,
     support_of,
     support_scores,

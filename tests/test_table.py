@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.retrieval._asked import asked
-from raglab.retrieval._quantities import period_of, quantities_in, quantity_of, rewritten
-from raglab.retrieval.table import TableAnswer, TableIndex, row_text, table_index, tables_of
-from raglab.store.corpus import load_corpus
+from raglab.retrieval.quantities import period_of, quantities_in, quantity_of, rewritten
+from raglab.retrieval.table_records import asked, row_text, tables_of
+from raglab.retrieval.tables import TableAnswer, TableIndex, table_index
+from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from raglab import values
-from raglab.evidence import Patterns, pattern_hits
-from raglab.policy import Policy
+from raglab.patterns import Patterns, pattern_hits
+from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.store._errors import InputError
-from raglab.store.qa import hash_cases
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_cases
 from raglab.store.traces import Trace, TraceError, content_hash
 from raglab.values import FLOAT_FIELDS, Case
 from worlds import PATTERNS, Hit, ask, random_trace, trace_of
@@ -25,7 +25,7 @@ from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 META = {"fingerprint": "0123456789abcdef", "corpus_hash": "c" * 64, "command": "raglab trace broker --cases qa.jsonl"}
 
 
-def stored(plain: values.Trace, **meta: Any) -> Trace:
+def stored(plain: values.TraceData, **meta: Any) -> Trace:
     """Trace with what patterns hit and a meta of its own."""
     found = pattern_hits(plain.cases, plain.chunks, Patterns(**PATTERNS))
     told = META | {"cases_hash": hash_cases(plain.cases)} | meta
@@ -51,7 +51,7 @@ def refusal(path: Path, **wanted: str) -> str:
     return str(caught.value)
 
 
-def assert_equal(first: values.Trace, second: values.Trace) -> None:
+def assert_equal(first: values.TraceData, second: values.TraceData) -> None:
     """Check that two traces hold the same, to the bit and the type."""
     assert first.cases == second.cases
     assert [chunk._replace(tags=dict(chunk.tags)) for chunk in first.chunks] == list(second.chunks)
@@ -148,7 +148,7 @@ class TestRoundTrip:
     @pytest.mark.parametrize("seed", range(4))
     def test_a_loaded_trace_decides_alike(self, tmp_path: Path, seed: int) -> None:
         """Every arm's decisions are those of the trace that was saved."""
-        trace, policy = world(seed), Policy.from_mapping({"confidence": {"enabled": False}})
+        trace, policy = world(seed), PolicyData.from_mapping({"confidence": {"enabled": False}})
         again = Trace.load(saved(trace, tmp_path))
         for arm in trace.arms:
             assert decide(trace, policy, arm).frame().equals(decide(again, policy, arm).frame())
@@ -296,7 +296,7 @@ class TestParts:
 
     def test_decides_alike(self) -> None:
         """A case of a part is decided as it is in the whole."""
-        trace, policy = world(3), Policy.from_mapping({"confidence": {"enabled": False}})
+        trace, policy = world(3), PolicyData.from_mapping({"confidence": {"enabled": False}})
         rows = [5, 1, 4]
         whole = decide(trace, policy).frame().iloc[rows].reset_index(drop=True)
         assert decide(trace.subset(np.array(rows)), policy).frame().equals(whole)
@@ -329,7 +329,7 @@ class TestParts:
         """Cases of one split in their order; a split that no case has is told with those there are."""
         plain = random_trace(0, n_cases=4)
         cases = tuple(c._replace(split=s) for c, s in zip(plain.cases, ("tune", "report", "tune", None), strict=True))
-        trace = stored(values.Trace(cases, plain.chunks, plain.arms, plain.hits))
+        trace = stored(values.TraceData(cases, plain.chunks, plain.arms, plain.hits))
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
         with pytest.raises(ValueError, match="split must be one of None, report, tune, got 'certify'"):
             trace.split("certify")

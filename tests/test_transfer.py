@@ -1,30 +1,30 @@
-"""Thresholds moved from one embedder to another (raglab.lab.transfer) and re-tested (raglab.lab.check.retest)."""
+"""Thresholds moved from one embedder to another (`transfer`) and re-tested (`retest`)."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from raglab.lab.check import retest
-from raglab.lab.transfer import transfer
-from raglab.policy import Policy
+from raglab.lab.certification import retest
+from raglab.lab.gate_fitting import transfer
+from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.values import Trace
+from raglab.values import TraceData
 from worlds import Hit, ask, random_policies, random_trace, trace_of
 
 GATES = {"gap": {"enabled": False}, "confidence": {"enabled": False}, "similarity": {"min_similarity": 0.75}}
 
 
-def stretched(trace: Trace) -> Trace:
+def stretched(trace: TraceData) -> TraceData:
     """The same questions, seen by an embedder whose distances are half as far: the order is the same."""
     hits = trace.hits
-    return Trace(
+    return TraceData(
         trace.cases, trace.chunks, trace.arms,
         hits._replace(l2=hits.l2 / 2.0, cosine=1.0 - hits.l2 / 4.0), meta={"fingerprint": "other"},
     )  # fmt: skip
 
 
-def four() -> Trace:
+def four() -> TraceData:
     """Four questions with their nearest hit at l2 0.25, 0.5, 0.75 and 1."""
     return trace_of(*((ask(query=f"question {l2}"), [[Hit(l2)]]) for l2 in (0.25, 0.5, 0.75, 1.0)))
 
@@ -32,7 +32,7 @@ def four() -> Trace:
 def test_the_same_share_passes() -> None:
     """Cosine 0.75 is the second of four, the other embedder's is 0.875; l2 0.8 passes three, its third is 0.375."""
     source = four()
-    policy = Policy.from_mapping(GATES)
+    policy = PolicyData.from_mapping(GATES)
     moved = transfer(policy, source, stretched(source))
     rows = moved.table.set_index("path")
     assert moved.policy.similarity.min_similarity == 0.875
@@ -44,7 +44,7 @@ def test_the_same_share_passes() -> None:
 def test_an_embedder_to_itself_changes_no_decision() -> None:
     """Thresholds move to observed values that pass as many; the decisions of one-hit cases stay."""
     source = four()
-    policy = Policy.from_mapping(GATES)
+    policy = PolicyData.from_mapping(GATES)
     moved = transfer(policy, source, source).policy
     assert decide(source, moved).status.tolist() == decide(source, policy).status.tolist()
 
@@ -52,7 +52,7 @@ def test_an_embedder_to_itself_changes_no_decision() -> None:
 def test_the_certificate_is_left_behind() -> None:
     """It was earned with other hits."""
     source = four()
-    policy = Policy.from_mapping(GATES).replace("certificate", {"delta": 0.1})
+    policy = PolicyData.from_mapping(GATES).replace("certificate", {"delta": 0.1})
     assert transfer(policy, source, source).policy.certificate is None
 
 
@@ -60,7 +60,7 @@ def test_shares_are_kept_as_near_as_ties_allow() -> None:
     """On coarse grids every threshold stays finite and within its range, and no share flips from none to all."""
     for seed in range(6):
         source, target = random_trace(seed, n_cases=12), random_trace(seed + 100, n_cases=12)
-        target = Trace(source.cases, target.chunks, target.arms, target.hits, meta=target.meta)
+        target = TraceData(source.cases, target.chunks, target.arms, target.hits, meta=target.meta)
         for policy in random_policies(seed, 2, fused__enabled=False):
             table = transfer(policy, source, target).table
             assert ((table["passes_from"] - table["passes_to"]).abs() < 1.0).all()
@@ -71,9 +71,9 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
     """Rule, value, remedy."""
     source = four()
     with pytest.raises(ValueError, match="must hold the same questions"):
-        transfer(Policy.from_mapping(GATES), source, trace_of((ask(), [[Hit(0.5)]])))
+        transfer(PolicyData.from_mapping(GATES), source, trace_of((ask(), [[Hit(0.5)]])))
     parts = {"confidence": {"x": [0.0], "y": [0.0]}}
-    fused = Policy.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
+    fused = PolicyData.from_mapping(GATES | {"fused": {"enabled": True, "parts": parts}})
     with pytest.raises(ValueError, match="can not be moved"):
         transfer(fused, source, source)
 
@@ -81,7 +81,7 @@ def test_other_questions_and_fused_gates_are_refused() -> None:
 def test_a_retest_upholds_breaks_or_leaves_open() -> None:
     """Of forty answers four are wrong: at most 50 % is upheld, 2 % broken, 10 % open, by exact one-sided bounds."""
     rows = [(ask("q", "refuse" if n < 4 else "ok"), [[Hit(0.25)]]) for n in range(40)]
-    policy = Policy.from_mapping({"similarity": {"enabled": False}, "confidence": {"enabled": False}})
+    policy = PolicyData.from_mapping({"similarity": {"enabled": False}, "confidence": {"enabled": False}})
     said = {
         alpha: retest(policy, trace_of(*rows), {"hallucination_rate": alpha}, delta=0.1).verdict
         for alpha in (0.5, 0.02, 0.1)

@@ -9,11 +9,10 @@ from typing import Any
 
 import pytest
 
-from raglab.lab.live import Lab
-from raglab.lab.response import Response
-from raglab.lab.session import ask
-from raglab.lab.widget import buttons
-from raglab.store.policies import Policy
+from raglab.live.ask import ask, buttons
+from raglab.live.response import Response
+from raglab.live.system import Lab
+from raglab.store.loaders import Policy
 from test_asking import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 
 

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.policy import Policy
-from raglab.values import Case, Chunk, Hits, Trace
+from raglab.policy import PolicyData
+from raglab.values import Case, Chunk, Hits, TraceData
 
 NAN = float("nan")
 
@@ -38,7 +38,7 @@ def ask(query: str = "what is the excess", expect_status: str = "ok", **more: An
     return Case(**({"id": "q", "query": query, "expect_status": expect_status} | more))
 
 
-def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None = None) -> Trace:
+def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None = None) -> TraceData:
     """Trace of one arm: a row a case, the case and its hits by depth; hits are sorted by l2 here.
 
     n_reranked: of every case; the hits whose `s_rerank` is given where None.
@@ -75,7 +75,7 @@ def trace_of(*rows: tuple[Case, Sequence[Sequence[Hit]]], n_reranked: int | None
     cases = tuple(
         case._replace(id=f"{case.id}{row}" if len(rows) > 1 else case.id) for row, (case, _) in enumerate(rows)
     )
-    return Trace(cases, tuple(chunks), ("hybrid",), Hits(**ints, **floats, n_reranked=reranked))
+    return TraceData(cases, tuple(chunks), ("hybrid",), Hits(**ints, **floats, n_reranked=reranked))
 
 
 OFF: dict[str, Any] = {
@@ -85,12 +85,12 @@ OFF: dict[str, Any] = {
 }
 
 
-def policy(**sections: Any) -> Policy:
+def policy(**sections: Any) -> PolicyData:
     """Policy with similarity and confidence off, two chosen hits in l2 order, and what is stated on top."""
     merged: dict[str, Any] = {key: dict(value) for key, value in OFF.items()}
     for name, section in sections.items():
         merged[name] = merged.get(name, {}) | section if isinstance(section, dict) else section
-    return Policy.from_mapping(merged)
+    return PolicyData.from_mapping(merged)
 
 
 ENTITIES = {"fleet": ["fleet"], "hull": ["hull"], "cargo": ["cargo"]}
@@ -109,7 +109,7 @@ _SIM = (0.0, 0.25, 0.5, 0.5, 0.75)
 _UNIT = (0.0, 0.25, 0.5, 0.5, 0.75, 1.0)
 
 
-def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, arms: int = 1) -> Trace:
+def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, arms: int = 1) -> TraceData:
     """A trace drawn on coarse grids: ties in l2, scores, pages and entities are the rule."""
     rng = np.random.default_rng(seed)
     n_chunks = 12
@@ -165,7 +165,7 @@ def random_trace(seed: int, n_cases: int = 4, depths: int = 1, width: int = 5, a
         if n_reranked[at] and rng.random() < 0.1:
             floats["s_rerank"][at][rank[at] == 0] = rng.choice([1.5, np.nan])
     names = ("hybrid", "iterative", "graph")[:arms]
-    return Trace(tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked))
+    return TraceData(tuple(cases), chunks, names, Hits(chunk, rank, **floats, n_reranked=n_reranked))
 
 
 FUSED = {
@@ -217,11 +217,11 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
-def random_policies(seed: int, count: int, **fixed: Any) -> list[Policy]:
+def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
     """Policies drawn on the grids of `random_trace`; `fixed` holds paths with `__` for the point."""
     rng = np.random.default_rng(seed)
     told = {path.replace("__", "."): value for path, value in fixed.items()}
-    base = Policy.from_mapping({"patterns": PATTERNS, "fused": FUSED})
+    base = PolicyData.from_mapping({"patterns": PATTERNS, "fused": FUSED})
     out = []
     for _ in range(count):
         drawn = {path: choices[rng.integers(len(choices))] for path, choices in _CHOICES.items()} | told

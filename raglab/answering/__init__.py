@@ -1,1 +1,1 @@
-"""The shore of language models: answers from passages, and whether the passages carry them."""
+"""Answering (shore): answers, their support and hygiene; what a question leaves out."""

@@ -1,4 +1,4 @@
-"""Answers and rewritten queries from any server that speaks OpenAI's chat protocol; the one file that needs `openai`.
+"""OpenAI-compatible server.
 
 What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further headers of the
 environment not used. The key is read from the environment at each call, stands in no field, and is masked in whatever
@@ -7,25 +7,131 @@ comes back. Passages and question are sent as data between marks that they canno
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import math
+import os
 import re
 import ssl
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
-from urllib.parse import SplitResult, urlsplit, urlunsplit
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
-from raglab.answering._replies import Said, ServerError, message_of, read
-from raglab.answering._secrets import carries, credentials, masked, one_line
 from raglab.answering.hygiene import clean, visible
 from raglab.values import Chunk, Generation
 
 if TYPE_CHECKING:
     import httpx2
+
+
+class Said(NamedTuple):
+    """What a server says: a text that is not empty, and its confidence in [0, 1] or NaN."""
+
+    text: str
+    confidence: float
+
+
+class ServerError(Exception):
+    """A server gave no answer, for the reason that stands in the message: one line, without secrets."""
+
+
+def read(body: bytes, max_tokens: int) -> Said:
+    """Text and confidence in a reply; an answer that is cut off could miss its exception, and is none."""
+    try:
+        reply = json.loads(body)
+    except (ValueError, RecursionError):
+        msg = f"answered with {'a page of HTML' if body.lstrip().startswith(b'<') else 'what is not JSON'}"
+        raise ServerError(msg) from None
+    choice = _first(reply.get("choices") if isinstance(reply, dict) else None)
+    message = choice.get("message")
+    said = message if isinstance(message, dict) else {}
+    text, refusal, end = said.get("content"), said.get("refusal"), choice.get("finish_reason")
+    if not choice:
+        why = f"answered without a choice{message_of(reply)}"
+    elif end == "length":
+        why = f"cut its answer off at max_tokens {max_tokens}"
+    elif end == "content_filter":
+        why = "withheld its answer (content_filter)"
+    elif refusal and isinstance(refusal, str):
+        why = f"declined to answer: {refusal}"
+    elif not isinstance(text, str) or not visible(text).strip():
+        why = "answered without a text"
+    else:
+        return Said(visible(text).strip(), _confidence(choice.get("logprobs")))
+    raise ServerError(why)
+
+
+def _first(choices: Any) -> dict[str, Any]:  # noqa: ANN401  (any JSON)
+    return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+
+
+def _confidence(logprobs: Any) -> float:  # noqa: ANN401  (any JSON)
+    """Geometric mean of the tokens' probabilities; NaN unless all are measured."""
+    tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
+    if not isinstance(tokens, list) or not tokens:
+        return math.nan
+    values: list[Any] = [token.get("logprob") if isinstance(token, dict) else None for token in tokens]
+    measured = [value for value in values if type(value) in {int, float} and -math.inf < value <= 0]
+    return math.exp(math.fsum(measured) / len(measured)) if len(measured) == len(tokens) else math.nan
+
+
+def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
+    """What a server says of an error, after a colon; '' where it says nothing."""
+    error = body.get("error", body) if isinstance(body, dict) else body
+    text = error.get("message") if isinstance(error, dict) else error
+    return f": {text}" if isinstance(text, str) and text.strip() else ""
+
+
+MIN_SECRET = 6  # characters; shorter keys are placeholders such as EMPTY or none, and words of answers
+MAX_REASON = 240
+MASK = "[hidden]"
+
+
+def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
+    """The Authorization header, None for none, and all that must not be shown, the longest first.
+
+    Raises:
+      ServerError: the key must be printable ASCII, as headers are.
+    """
+    key = os.environ.get(key_env, "").strip()
+    secrets, authorization = {key}, f"Bearer {key}" if key else None
+    if url.username or url.password:
+        user, password = url.username or "", url.password or ""
+        pair = f"{unquote(user)}:{unquote(password)}"
+        token = base64.b64encode(pair.encode()).decode()
+        secrets |= {f"{user}:{password}", pair, token, password, unquote(password)}
+        authorization = f"Basic {token}"
+    if authorization and not (authorization.isascii() and authorization.isprintable()):
+        msg = f"{key_env} must hold printable ASCII, got other characters; set it again."
+        raise ServerError(msg)
+    shown = [text for text in secrets if len(text) >= MIN_SECRET]
+    return authorization, sorted(shown, key=lambda text: (-len(text), text))
+
+
+def masked(text: str, secrets: Sequence[str]) -> str:
+    """A text with each secret replaced; the longest come first."""
+    for secret in secrets:
+        text = text.replace(secret, MASK)
+    return text
+
+
+def carries(text: str, secrets: Sequence[str]) -> bool:
+    """Whether a secret would show in a text once it is cleaned, or with other marks between its letters."""
+    plain = [re.sub("[^A-Za-z0-9]", "", shown) for shown in (text, clean(text).text)]
+    bare = [re.sub("[^A-Za-z0-9]", "", secret) for secret in secrets]
+    return any(len(secret) >= MIN_SECRET and secret in shown for secret in bare for shown in plain)
+
+
+def one_line(why: str, secrets: Sequence[str]) -> str:
+    """A reason on one line of at most `MAX_REASON` characters, without markup and secrets."""
+    line = masked(" ".join(visible(why).split()), secrets)
+    plain = " ".join(clean(line[: 4 * MAX_REASON]).text.split())[:MAX_REASON]
+    return "failed, with the key in its words" if carries(plain, secrets) else plain or "failed"
+
 
 MAX_BYTES = 4_000_000  # of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
 

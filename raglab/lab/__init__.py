@@ -1,1 +1,1 @@
-"""The shore of experiments: building traces, studies, tracking, plots and reports."""
+"""Lab (shore): traces built, policies tuned, promises certified."""

@@ -1,4 +1,4 @@
-"""Hits of LangChain's vector stores and retrievers, as a trace: the one file that knows the library."""
+"""LangChain hits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.store._cells import whole
-from raglab.store._errors import Where, input_error, shown
-from raglab.store._framed import OF_CASE
-from raglab.store.frames import trace_from_frame
-from raglab.store.policies import Policy
+from raglab.store.files import Where, input_error, shown
+from raglab.store.frames import OF_CASE, trace_from_frame, whole
+from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import TAG_KEYS, Case, Chunk
 

@@ -1,4 +1,4 @@
-"""MLflow: one run a study, nested runs for the Pareto front only; everything under one folder."""
+"""MLflow."""
 
 from __future__ import annotations
 

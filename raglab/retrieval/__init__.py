@@ -1,1 +1,1 @@
-"""The shore of retrieval: models and indexes turn a question into hits."""
+"""Retrieval (shore): models and indexes turn a question into hits."""

@@ -1,1 +1,1 @@
-"""The shore of files: corpora, labelled cases, policies and traces, read and written with care."""
+"""Store (shore): files and databases, and nothing else that touches them."""

@@ -1,8 +1,8 @@
-"""Traces from DataFrames: the hits of a researcher's own system, decided and tuned without retrieving again."""
+"""Traces from DataFrames."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -10,18 +10,273 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab.evidence import pattern_hits
-from raglab.policy import Policy
-from raglab.store._cells import Cells, Range, at_least, cells_of, names, numbers
-from raglab.store._errors import Where, input_error, shown
-from raglab.store._framed import OF_CASE, OF_CHUNK, cases_of, chunks_of, numbered, required
-from raglab.store.corpus import hash_corpus
-from raglab.store.qa import hash_cases
+from raglab.patterns import pattern_hits
+from raglab.policy import PolicyData
+from raglab.store.files import InputError, Where, flat_name, input_error, shown
+from raglab.store.loaders import case_of, hash_cases, hash_corpus
 from raglab.store.traces import Trace, content_hash
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Corpus, Hits
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, Status
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+class Cells(NamedTuple):
+    """Columns of a frame as Python values, None where a cell is missing.
+
+    name: of the frame, in errors. size: rows. columns: column -> one value a row.
+    """
+
+    name: str
+    size: int
+    columns: Mapping[str, Sequence[Any]]
+
+    def has(self, column: str) -> bool:
+        """Whether the frame has the column."""
+        return column in self.columns
+
+    def of(self, column: str) -> Sequence[Any]:
+        """Values of a column, all None where the frame has none."""
+        return self.columns[column] if column in self.columns else [None] * self.size
+
+    def error(self, row: int, column: str, rule: str, remedy: str, came: str | None = None) -> InputError:
+        """Error about one cell; rows count from 0, as `frame.iloc` does."""
+        return input_error(Where(f"{self.name}, row {row}, column {column}"), rule, remedy, came)
+
+    def typed(self, column: str, of: Callable[[Any], Any], rule: str, remedy: str) -> list[Any]:
+        """Values of a column as `of` turns them, None where missing; `of` gives None for what breaks the rule."""
+        if not self.has(column):
+            return [None] * self.size
+        out = []
+        for row, value in enumerate(self.of(column)):
+            found = None if value is None else of(value)
+            if found is None and value is not None:
+                raise self.error(row, column, f"{column} must be {rule}", remedy, shown(value))
+            out.append(found)
+        return out
+
+    def same(self, column: str, values: Sequence[Any], first: Sequence[int], of_what: str, remedy: str) -> None:
+        """Stop where a row differs in a column from the first row of its group, `first`."""
+        if not self.has(column):
+            return
+        for row, (start, value) in enumerate(zip(first, values, strict=True)):
+            if values[start] != value:
+                came = f"{shown(value)} after {shown(values[start])} in row {start}"
+                raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
+
+
+def cells_of(frame: pd.DataFrame, name: str) -> Cells:
+    """Cells of a frame.
+
+    Raises:
+      InputError: no DataFrame, no row, or two columns of one name.
+    """
+    import pandas as pd
+
+    where = Where(name)
+    if not isinstance(frame, pd.DataFrame):
+        raise input_error(where, "the hits must be a pandas DataFrame", "wrap them in one", type(frame).__name__)
+    if not len(frame):
+        raise input_error(where, "a frame must have at least one row", "add one row a hit", "none")
+    if not frame.columns.is_unique:
+        twice = frame.columns[frame.columns.duplicated()][0]
+        raise input_error(where, "columns must have different names", "rename or drop one", f"{shown(twice)} twice")
+    return Cells(name, len(frame), {str(column): _values(frame[column]) for column in frame.columns})
+
+
+def _values(series: pd.Series[Any]) -> list[Any]:
+    values = zip(series.tolist(), series.isna().tolist(), strict=True)
+    plain = (None if gone else value for value, gone in values)
+    return [value.item() if isinstance(value, np.generic) else value for value in plain]
+
+
+def whole(value: object) -> int | None:
+    """Integer of a cell; a whole float counts, since pandas keeps integers beside missing ones as floats."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, float) and value.is_integer() else None
+
+
+def at_least(least: int) -> Callable[[Any], int | None]:
+    """`whole`, from a least value on."""
+
+    def bounded(value: object) -> int | None:
+        found = whole(value)
+        return None if found is None or found < least else found
+
+    return bounded
+
+
+def text(value: object) -> str | None:
+    """String of a cell."""
+    return value if isinstance(value, str) else None
+
+
+def filled(value: object) -> str | None:
+    """String of a cell that is not blank."""
+    return value if isinstance(value, str) and value.strip() else None
+
+
+def texts(value: object) -> tuple[str, ...] | None:
+    """Strings of a cell that holds a list, tuple or array of them, none blank."""
+    items = value.tolist() if isinstance(value, np.ndarray) else value
+    if not isinstance(items, list | tuple) or any(filled(item) is None for item in items):
+        return None
+    return tuple(items)
+
+
+def names(cells: Cells, column: str) -> list[str | None]:
+    """Names in a column as strings: all strings, or all integers."""
+    values = cells.typed(
+        column,
+        lambda value: filled(value) or whole(value),
+        "a string that is not blank, or an integer",
+        "give each one a name",
+    )
+    kinds = dict.fromkeys(type(value) for value in values if value is not None)
+    if len(kinds) > 1:
+        row = next(row for row, value in enumerate(values) if type(value) is list(kinds)[1])
+        remedy = f'write frame["{column}"].astype(str)'
+        raise cells.error(row, column, f"{column} must be all strings or all integers", remedy, shown(values[row]))
+    return [None if value is None else str(value) for value in values]
+
+
+class Range(NamedTuple):
+    """Allowed values of a measurement, and what to do about others."""
+
+    low: float
+    high: float
+    what: str
+    remedy: str
+
+
+def numbers(cells: Cells, column: str, allowed: Range) -> NDArray[np.float64]:
+    """Measurements of a column as float64, [rows], NaN where missing."""
+    rule = f"{allowed.what}, from {allowed.low:g} to {allowed.high:g}"
+    found = cells.typed(column, _number, rule, "write a number without quotes")
+    out = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
+    wrong = np.flatnonzero((out < allowed.low) | (out > allowed.high))
+    if len(wrong):
+        row = int(wrong[0])
+        near = min(abs(out[row] - allowed.low), abs(out[row] - allowed.high)) < _ROUNDING
+        clip = f'it is rounding: write frame["{column}"].clip({allowed.low:g}, {allowed.high:g})'
+        raise cells.error(
+            row, column, f"{column} must be {rule}", clip if near else allowed.remedy, shown(float(out[row]))
+        )
+    return out
+
+
+_ROUNDING = 1e-5
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
+COUNTS = {"min_sources": 0, "expect_option": 1}
+TEXTS = ("answer", "intent", "doctype", "split", "notes")
+_STATUSES = tuple(status.name for status in Status)
+OF_CASE = (*LISTS, *COUNTS, *TEXTS)
+OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
+
+
+_AS_TEXT = "convert it with .astype(str)"
+
+
+def required(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
+    """Values of a column of which none is missing."""
+    for row, value in enumerate(found):
+        if value is None:
+            raise cells.error(row, column, f"{column} must not be missing", f"fill {column}")
+    return list(found)
+
+
+def numbered(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tuple[str, ...], list[int]]:
+    """Distinct keys in the order of their first rows, and the number of each row's."""
+    number: dict[str, int] = {}
+    rows = [number.setdefault(key, len(number)) for key in required(cells, column, keys)]
+    return tuple(number), rows
+
+
+def cases_of(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
+    """Cases in the order of their first rows, and the number of each row's."""
+    label = "label" if cells.has("label") else "expect_status"
+    one_of = f"one of {', '.join(_STATUSES)}"
+    query = required(cells, "query", cells.typed("query", text, "a string", _AS_TEXT))
+    status = required(cells, label, cells.typed(label, _status, one_of, "correct it"))
+    key = "case_id" if cells.has("case_id") else "query"
+    keys, rows = numbered(names(cells, key) if key == "case_id" else query, cells, key)
+    stated: dict[str, Sequence[Any]] = {"query": query, label: status}
+    for column in LISTS:
+        stated[column] = cells.typed(column, texts, "a list of strings", "write ['a.md', 'b.md#2']")
+    for column, least in COUNTS.items():
+        stated[column] = cells.typed(column, at_least(least), f"an integer of at least {least}", "correct it")
+    for column in TEXTS:
+        stated[column] = cells.typed(column, text, "a string", _AS_TEXT)
+    remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
+    first = _first_rows(rows)
+    for column, found in stated.items():
+        cells.same(column, found, [first[number] for number in rows], "a case", remedy)
+    stated["expect_status"] = stated.pop(label)
+    cases = []
+    for number, row in enumerate(first):
+        record = {column: found[row] for column, found in stated.items() if found[row] is not None}
+        record |= {column: list(record[column]) for column in LISTS if column in record}
+        record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
+        cases.append(case_of(record, f"{cells.name}, row {row}"))
+    return tuple(cases), rows
+
+
+def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], list[int]]:
+    """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
+
+    Args:
+      cells: of the frame.
+      of_hit: columns that must be empty in a row without a passage.
+    """
+    ids = names(cells, "hit_id")
+    nothing = [row for row, hit in enumerate(ids) if hit is None]
+    for column in filter(cells.has, of_hit):
+        for row in nothing:
+            value = cells.of(column)[row]
+            if value is not None:
+                rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
+                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown(value))
+    columns: dict[str, Sequence[Any]] = {
+        "source": cells.typed("source", filled, "a path that is not blank", "fill it, or drop the column"),
+        "page": cells.typed("page", at_least(1), "an integer from 1", "write a printed label into page_label"),
+        "entities": cells.typed("entities", texts, "a list of strings", "write ['fleet', 'hull']"),
+    }
+    for column in ("text", "page_label", *TAG_KEYS):
+        columns[column] = cells.typed(column, text, "a string", _AS_TEXT)
+    number: dict[str, int] = {}
+    rows = [-1 if hit is None else number.setdefault(hit, len(number)) for hit in ids]
+    first = _first_rows(rows)
+    of_row = [first[place] if place >= 0 else row for row, place in enumerate(rows)]
+    for column, found in columns.items():
+        cells.same(column, found, of_row, "a hit_id", "correct it, or name the passages apart")
+    chunks = []
+    for hit, row in zip(number, first, strict=True):
+        of = {column: found[row] for column, found in columns.items()}
+        tags = {key: of[key] for key in TAG_KEYS if of[key] is not None}
+        source, said = of["source"] or flat_name(hit), of["text"] or ""
+        chunks.append(Chunk(hit, said, source, of["page"], of["page_label"], tags, of["entities"] or ()))
+    return tuple(chunks), rows
+
+
+def _first_rows(numbers: Sequence[int]) -> list[int]:
+    """First row of each number from 0 on."""
+    first: dict[int, int] = {}
+    for row, number in enumerate(numbers):
+        if number >= 0:
+            first.setdefault(number, row)
+    return list(first.values())
+
+
+def _status(value: object) -> str | None:
+    return value if isinstance(value, str) and value in _STATUSES else None
+
 
 Score = Literal["cosine", "l2", "probability"]
 
@@ -42,7 +297,7 @@ _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by
 
 
 def trace_from_frame(
-    frame: pd.DataFrame, *, score: Score = "cosine", policy: Policy | None = None, name: str = "frame"
+    frame: pd.DataFrame, *, score: Score = "cosine", policy: PolicyData | None = None, name: str = "frame"
 ) -> Trace:
     """Trace of hits that another system found, one row a hit.
 
@@ -83,11 +338,11 @@ def trace_from_frame(
 
     Example:
       >>> import pandas as pd
-      >>> from raglab.policy import Policy
+      >>> from raglab.policy import PolicyData
       >>> from raglab.replay import decide
       >>> rows = [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")]
       >>> trace = trace_from_frame(pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"]))
-      >>> policy = Policy.from_mapping({"confidence": {"enabled": False}})
+      >>> policy = PolicyData.from_mapping({"confidence": {"enabled": False}})
       >>> decide(trace, policy).frame()[["status", "stage", "sources"]].values.tolist()
       [['ok', 'gap', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
@@ -108,13 +363,13 @@ def trace_from_frame(
         "parameters": {"score": score, "arms": list(arms)},
     }
     meta |= {
-        "fingerprint": content_hash(values.Trace(cases, chunks, arms, hits, None, meta))[:16],
+        "fingerprint": content_hash(values.TraceData(cases, chunks, arms, hits, None, meta))[:16],
         "corpus": name,
         "n_chunks": len(chunks),
         "n_documents": len({chunk.source for chunk in chunks}),
         "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
     }
-    found = pattern_hits(cases, chunks, (policy or Policy.from_mapping()).pattern_lists)
+    found = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
     return Trace(cases, chunks, arms, hits, found, meta)
 
 

@@ -1,4 +1,4 @@
-"""Traces on disk: one Parquet file, a row a case, refused when altered, truncated or of another make.
+"""Trace on disk, Parquet.
 
 Hits stand in list columns of length A·D·K; a chunk is stored once, in the row of the first case that
 hit it. Values are float32 where that loses nothing, else float64, so that a loaded trace decides as
@@ -18,27 +18,290 @@ from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab._recorded import of_cases
-from raglab.store import _parquet
-from raglab.store._errors import InputError, Where, input_error, shown
-from raglab.store.qa import case_of, hash_cases, record_of
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Hits
+from raglab.decision.measurement import of_cases
+from raglab.store.files import InputError, Where, dumped, input_error, shown
+from raglab.store.loaders import case_of, hash_cases, record_of
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
+
+DAMAGE = (pa.ArrowException, OSError)
+CHUNK = pa.struct(
+    [
+        ("position", pa.int64()),
+        ("chunk_id", pa.string()),
+        ("text", pa.string()),
+        ("source", pa.string()),
+        ("page", pa.int64()),
+        ("page_label", pa.string()),
+        ("tags", pa.string()),
+        ("entities", pa.list_(pa.string())),
+        ("entities_found", pa.list_(pa.string())),
+    ]
+)
+_ANSWER = pa.struct(
+    [
+        ("arm", pa.int32()),
+        ("depth", pa.int32()),
+        ("chunks", pa.list_(pa.int32())),
+        ("text", pa.string()),
+        ("confidence", pa.float64()),
+        ("support", pa.float64()),
+        ("claim", pa.string()),
+        ("cited", pa.list_(pa.int32())),
+        ("refused", pa.string()),
+    ]
+)
+Rows = list[list[dict[str, Any]]]
+Queries = tuple[tuple[tuple[str, ...], ...], ...]
+
+
+def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
+    """Chunks by the case that hits them first; those that none hits stand with the last case."""
+    left = dict.fromkeys(range(len(trace.chunks)))
+    rows = []
+    for hit in trace.hits.chunk.reshape(len(trace), -1):
+        new = [number for number in dict.fromkeys(hit.tolist()) if number in left]
+        for number in new:
+            del left[number]
+        rows.append(new)
+    if rows:
+        rows[-1] += list(left)
+    return [[_chunk_row(trace, number) for number in row] for row in rows]
+
+
+def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
+    chunk, found = trace.chunks[number], trace.pattern_hits
+    return {
+        **chunk._asdict(),
+        "position": number,
+        "tags": json.dumps(dict(chunk.tags), sort_keys=True, ensure_ascii=False),
+        "entities": list(chunk.entities),
+        "entities_found": [] if found is None else list(found.chunk_entities[number]),
+    }
+
+
+def decoded(tags: str, entities: Sequence[str]) -> dict[str, Any]:
+    """Tags and entities of a chunk's row."""
+    return {"tags": json.loads(tags), "entities": tuple(entities)}
+
+
+def answer_rows(answers: Answers, size: int) -> Rows:
+    """Answers by case."""
+    rows: Rows = [[] for _ in range(size)]
+    for number, row in enumerate(answers.row.tolist()):
+        rows[row].append(
+            {
+                "arm": int(answers.arm[number]),
+                "depth": int(answers.depth[number]),
+                "chunks": [int(chunk) for chunk in answers.chunks[number] if chunk >= 0],
+                "text": answers.text[number],
+                "confidence": float(answers.confidence[number]),
+                "support": float(answers.support[number]),
+                "claim": answers.claim[number],
+                "cited": list(answers.cited[number]),
+                "refused": answers.refused[number],
+            }
+        )
+    return rows
+
+
+def answers_of(rows: Rows, generator: str, scorer: str) -> Answers:
+    """Answers of rows by case."""
+    flat = [(case, row) for case, found in enumerate(rows) for row in found]
+    width = max((len(row["chunks"]) for _, row in flat), default=0)
+    chunks = np.full((len(flat), width), -1, dtype=np.int32)
+    for number, (_, row) in enumerate(flat):
+        chunks[number, : len(row["chunks"])] = row["chunks"]
+
+    def ints(values: list[int]) -> NDArray[np.int32]:
+        return np.array(values, dtype=np.int32)
+
+    return Answers(
+        generator,
+        scorer,
+        ints([case for case, _ in flat]),
+        ints([row["arm"] for _, row in flat]),
+        ints([row["depth"] for _, row in flat]),
+        chunks,
+        tuple(row["text"] for _, row in flat),
+        np.array([row["confidence"] for _, row in flat], dtype=np.float64),
+        np.array([row["support"] for _, row in flat], dtype=np.float64),
+        tuple(row["claim"] for _, row in flat),
+        tuple(tuple(row["cited"]) for _, row in flat),
+        tuple(row["refused"] for _, row in flat),
+    )
+
+
+def _optional(trace: TraceData) -> dict[str, Any]:
+    """Columns of queries and answers, of those that the trace holds."""
+    found: dict[str, Any] = {}
+    if trace.queries is not None:
+        kind = pa.list_(pa.list_(pa.string()))
+        found["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
+    if trace.answers is not None:
+        found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_ANSWER))
+    return found
+
+
+def read(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | None, Answers | None]:
+    """Queries and answers of a table, None where it has none."""
+    queries = answers = None
+    if "queries" in table.column_names:
+        queries = tuple(tuple(tuple(depths) for depths in arms) for arms in table["queries"].to_pylist())
+    if "answers" in table.column_names:
+        answers = answers_of(table["answers"].to_pylist(), head["generator"], head["scorer"])
+    return queries, answers
+
+
+def hashed(trace: TraceData) -> list[Any]:
+    """Queries and answers as plain lists, for the hash of a trace's content; nothing where there are none."""
+    found: list[Any] = []
+    if trace.queries is not None:
+        found.append(["queries", trace.queries])
+    if trace.answers is not None:
+        said = trace.answers
+        found.append(["answers", said.generator, said.scorer, answer_rows(said, len(trace))])
+    return found
+
+
+def write(table: pa.Table, path: Path) -> None:
+    """Write a table with checksums; the same table gives the same bytes."""
+    pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
+
+
+def opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
+    """Open a trace's file; and what its metadata says."""
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    info = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
+    return file, json.loads(info["raglab"])
+
+
+def table_of(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
+    """Trace as a table, a row a case; what `head` holds goes into its metadata."""
+    size = len(trace)
+    columns: dict[str, Any] = {
+        "case_id": pa.array([case.id for case in trace.cases], pa.string()),
+        "query": pa.array([case.query for case in trace.cases], pa.string()),
+        "case": pa.array([dumped(record_of(case), Where("case", None, case.id)) for case in trace.cases], pa.string()),
+    }
+    for name, field in trace.hits._asdict().items():
+        columns[name] = _lists(_narrow(field) if name in FLOAT_FIELDS else field.astype(width(name)), size)
+    found = trace.pattern_hits
+    if found is not None:
+        columns["pattern_counts"] = _lists(found.counts, size)
+        columns["query_entities"] = pa.array([list(names) for names in found.query_entities], pa.list_(pa.string()))
+    columns |= _optional(trace)
+    rows = chunk_rows(trace)
+    columns["chunks"] = pa.array(rows, pa.list_(CHUNK))
+    if trace.vectors is not None:
+        numbers = [[row["position"] for row in found] for found in rows]
+        columns["vectors"] = pa.array([trace.vectors[found].ravel() for found in numbers], pa.list_(pa.float32()))
+    described = {
+        "shape": list(trace.hits.l2.shape[1:]),
+        "arms": list(trace.arms),
+        "patterns_hash": None if found is None else found.patterns_hash,
+        "generator": None if trace.answers is None else trace.answers.generator,
+        "scorer": None if trace.answers is None else trace.answers.scorer,
+        "meta": dict(trace.meta),
+    }
+    return pa.table(columns).replace_schema_metadata({"raglab": json.dumps({**described, **head}, sort_keys=True)})
+
+
+def width(name: str) -> type[np.generic]:
+    """Type that a field of hits is hashed and read as."""
+    return np.float64 if name in FLOAT_FIELDS else np.int32
+
+
+def _narrow(field: NDArray[np.float64]) -> NDArray[Any]:
+    with np.errstate(over="ignore", invalid="ignore"):
+        half = field.astype(np.float32)
+    return half if np.array_equal(half.astype(np.float64), field, equal_nan=True) else field
+
+
+def _lists(field: NDArray[Any], size: int) -> pa.Array:
+    flat = np.ascontiguousarray(field).reshape(size, -1)
+    return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
+
+
+def trace_of(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
+    """Trace of an opened file."""
+    table = file.read()
+    size, shape = table.num_rows, tuple(head["shape"])
+    cases = tuple(case_of(json.loads(text)) for text in table["case"].to_pylist())
+    rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
+    chunks = tuple(
+        Chunk(**{name: row[name] for name in Chunk._fields} | decoded(row["tags"], row["entities"])) for row in rows
+    )
+
+    def array(name: str) -> NDArray[Any]:
+        flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        dims = shape[:2] if name == "n_reranked" else shape
+        out: NDArray[Any] = flat.astype(width(name)).reshape(size, *dims)
+        return out
+
+    hits = Hits(**{name: array(name) for name in Hits._fields})
+    found = None
+    if head["patterns_hash"] is not None:
+        counts = table["pattern_counts"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
+        queries = tuple(tuple(names) for names in table["query_entities"].to_pylist())
+        by_chunk = tuple(tuple(r["entities_found"]) for r in rows)
+        found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
+    vectors = _vectors(table, len(chunks))
+    return TraceData(cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read(table, head), vectors=vectors)
+
+
+def _vectors(table: pa.Table, size: int) -> NDArray[np.float32] | None:
+    """Embeddings of the chunks in their order, [C, dim]; None where the table holds none."""
+    if "vectors" not in table.column_names or not size:
+        return None
+    flat = table["vectors"].combine_chunks().flatten().to_numpy(zero_copy_only=False).reshape(size, -1)
+    position = [row["position"] for rows in table["chunks"].to_pylist() for row in rows]
+    vectors = np.empty(flat.shape, np.float32)
+    vectors[position] = flat
+    return vectors
+
+
+def latency_path(path: Path) -> Path:
+    """File of the latencies that belong to a trace's file."""
+    return path.with_name(f"{path.name}.latency")
+
+
+def save_latency(latency: Latency, fingerprint: str, path: Path) -> None:
+    """Write latencies beside a trace; they differ from run to run, the trace does not."""
+    size = len(latency.ms)
+    flat = np.ascontiguousarray(latency.ms).reshape(size, -1)
+    head = {"fingerprint": fingerprint, "stages": list(latency.stages), "shape": list(latency.ms.shape[1:])}
+    table = pa.table({"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])})
+    pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), latency_path(path), compression="zstd")
+
+
+def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
+    """Latencies beside a trace; None where there are none, or none of this trace."""
+    with suppress(pa.ArrowException, OSError, KeyError, TypeError, ValueError):
+        table = pq.read_table(latency_path(path))
+        head = json.loads(table.schema.metadata[b"raglab"])
+        if head["fingerprint"] == fingerprint and table.num_rows == size:
+            flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+            return Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
+    return None
+
 
 _REBUILD = "build it again with `{command}`"
-_DAMAGE = (*_parquet.DAMAGE, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
+_DAMAGE = (*DAMAGE, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
 class TraceError(InputError):
     """A trace file is damaged, or was made of something else than what is asked for."""
 
 
-class Trace(values.Trace):
+class Trace(values.TraceData):
     """A trace with its door to the disk, `save` and `load`, and its parts, `subset` and `split`.
 
-    Everything else is `raglab.values.Trace`.
+    Everything else is `raglab.values.TraceData`.
     """
 
     __slots__ = ()
@@ -120,13 +383,13 @@ def _of_part(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
     return {**meta, "fingerprint": own, "cases_hash": part}
 
 
-def content_hash(trace: values.Trace) -> str:
+def content_hash(trace: values.TraceData) -> str:
     """SHA-256 over everything a trace holds, with one NaN for all and widths as the algebra has them."""
     digest = hashlib.sha256()
     for name, field in trace.hits._asdict().items():
         digest.update(f"{name}{list(field.shape)}".encode())
         plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
-        digest.update(plain.astype(_parquet.width(name), order="C").tobytes())
+        digest.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [record_of(case) for case in trace.cases],
         [[*chunk[:-2], dict(chunk.tags), list(chunk.entities)] for chunk in trace.chunks],
@@ -135,7 +398,7 @@ def content_hash(trace: values.Trace) -> str:
     if trace.pattern_hits is not None:
         found = trace.pattern_hits
         rows.append([found.patterns_hash, found.counts.tolist(), found.query_entities, found.chunk_entities])
-    rows += _parquet.hashed(trace)
+    rows += hashed(trace)
     if trace.vectors is not None:
         digest.update(f"vectors{list(trace.vectors.shape)}".encode())
         digest.update(trace.vectors.astype(np.float32, order="C").tobytes())
@@ -143,7 +406,7 @@ def content_hash(trace: values.Trace) -> str:
     return digest.hexdigest()
 
 
-def save(trace: values.Trace, path: Path) -> None:
+def save(trace: values.TraceData, path: Path) -> None:
     """Write a trace as one Parquet file; see `Trace.save`."""
     where = Where(str(path))
     if not len(trace):
@@ -153,14 +416,14 @@ def save(trace: values.Trace, path: Path) -> None:
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         head = {"schema_version": SCHEMA_VERSION, "content": content_hash(trace)}
-        table = _parquet.table_of(trace, head)
+        table = table_of(trace, head)
         path.parent.mkdir(parents=True, exist_ok=True)
-        _parquet.write(table, partial)
+        write(table, partial)
         with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
         if trace.latency is not None:
-            _parquet.save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
+            save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
     except UnicodeEncodeError as error:
         came = f"half a surrogate pair in {shown(error.object)}"
         raise input_error(where, "text must be Unicode", "correct the text", came) from error
@@ -172,12 +435,12 @@ def save(trace: values.Trace, path: Path) -> None:
             partial.unlink()
 
 
-def load(path: Path) -> values.Trace:
+def load(path: Path) -> values.TraceData:
     """Read a trace and check that it is whole, unaltered and of this schema."""
     if not path.is_file():
         raise _error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
     try:
-        file, head = _parquet.opened(path)
+        file, head = opened(path)
         version = int(head["schema_version"])
         meta = dict(head["meta"])
     except _DAMAGE as error:
@@ -186,14 +449,14 @@ def load(path: Path) -> values.Trace:
     if version != SCHEMA_VERSION:
         raise _error(path, f"the schema must be version {SCHEMA_VERSION}", f"version {version}", meta)
     try:
-        trace = _parquet.trace_of(file, head)
+        trace = trace_of(file, head)
         same = content_hash(trace) == head["content"]
     except _DAMAGE as error:
         came = f"damaged content ({type(error).__name__})"
         raise _error(path, "a trace must be as it was written", came, meta) from error
     if not same:
         raise _error(path, "a trace must be as it was written", "altered content", meta)
-    latency = _parquet.load_latency(path, str(meta.get("fingerprint")), len(trace))
+    latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
     return dataclasses.replace(trace, latency=latency)
 
 

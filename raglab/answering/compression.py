@@ -1,0 +1,281 @@
+"""Compressor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from math import ceil, isfinite
+from typing import NamedTuple
+
+from raglab.answering.extractive import DIGITS, lines, read_question, scored, weights
+from raglab.text import Piece, pieces, sentences
+from raglab.values import Chunk
+
+_CLOSING = "\"'”»)"
+_LEADS_ON = ("?", ":")  # what a line ends with that means little without the next one, and the next without it
+
+
+class Cut(NamedTuple):
+    """A passage in pieces, as `sentences` counts them.
+
+    lines: places of those that say something by themselves: prose and rows of tables, headings only where there is
+    nothing else. needs: of each piece, the places of those without which it misleads. written: each as Markdown.
+    goes_on: whether it goes on in the line of the piece before it.
+    """
+
+    text: str
+    pieces: tuple[Piece, ...]
+    lines: tuple[int, ...]
+    needs: tuple[frozenset[int], ...]
+    written: tuple[str, ...]
+    goes_on: tuple[bool, ...]
+
+
+@lru_cache(maxsize=4096)
+def cut(text: str) -> Cut:
+    r"""Cut a passage into pieces.
+
+    Example:
+      >>> cut("# Excess\n\nNot paid:\n- Storm.\n\n| Peril | Sum |\n|---|---|\n| Fire | £9 |").needs[-1] == {0, 1, 3}
+      True
+    """
+    found = tuple(pieces(text))
+    lines = tuple(at for at, piece in enumerate(found) if piece.kind in {"prose", "row"}) or tuple(range(len(found)))
+    written = tuple(map(_written, found))
+    return Cut(text, found, lines, _needs(found), written, _goes_on(text, found, written))
+
+
+def put_together(whole: Cut, kept: Collection[int]) -> str:
+    r"""Markdown of some pieces of a passage, in its order; the passage itself where no line is left out.
+
+    Its sentences are those pieces. A table keeps the rule under its head.
+
+    Example:
+      >>> put_together(cut("# Excess\n\nIt rose in 2025. It is £250. Ask us."), {0, 2})
+      '# Excess\n\nIt is £250.'
+    """
+    if set(whole.lines) <= set(kept):
+        return whole.text
+    places = sorted(kept)
+    following = (_joint(whole, before, at) + whole.written[at] for before, at in pairwise(places))
+    return "".join((*(whole.written[at] for at in places[:1]), *following))
+
+
+def leads_on(text: str) -> bool:
+    """Whether a line is answered or listed out by what follows it.
+
+    Example:
+      >>> leads_on("Not covered:"), leads_on("Is flood covered?"), leads_on("No.")
+      (True, True, False)
+    """
+    return text.rstrip(_CLOSING).endswith(_LEADS_ON)
+
+
+def _joint(whole: Cut, before: int, at: int) -> str:
+    """What stands between two kept pieces."""
+    if whole.goes_on[at] and before == at - 1:
+        return " "
+    table, other = _table_of(whole, before), _table_of(whole, at)
+    return "\n" if whole.pieces[at].kind == "row" and table == other and (table >= 0 or before == at - 1) else "\n\n"
+
+
+def _table_of(whole: Cut, at: int) -> int:
+    """Place of the head of the table that a piece stands in; -1 of one without a head, -2 in none."""
+    if whole.pieces[at].kind != "row":
+        return at if whole.pieces[at].kind == "head" else -2
+    return next((place for place in whole.needs[at] if whole.pieces[place].kind == "head"), -1)
+
+
+def _needs(found: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
+    """Of each piece: the headings above it, its table's head, and the line that leads on to it (`Not covered:`)."""
+    needs = []
+    headings: tuple[int, ...] = ()
+    head: int | None = None
+    lead: int | None = None
+    for at, piece in enumerate(found):
+        if piece.kind == "heading":
+            needs.append(frozenset(headings if at and found[at - 1].kind == "heading" else ()))
+            headings, head, lead = (*needs[-1], at), None, None
+            continue
+        if piece.kind != "row":
+            head = None
+        leading = piece.kind == "prose" and leads_on(piece.text)
+        wanted = (*headings, None if leading else lead, head if _is_under(piece, found, head) else None)
+        needs.append(frozenset(place for place in wanted if place is not None))
+        head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
+    return tuple(needs)
+
+
+def _is_under(piece: Piece, found: tuple[Piece, ...], head: int | None) -> bool:
+    """Whether a row stands under that head; one as wide without heads is of a table of its own."""
+    return head is not None and (bool(piece.heads) or len(piece.cells) != len(found[head].cells))
+
+
+def _written(piece: Piece) -> str:
+    if piece.kind == "heading":
+        return f"# {piece.text}"
+    if piece.kind == "prose":
+        return piece.text if sentences(piece.text) == [piece.text] else f"- {piece.text}"
+    row = "| " + " | ".join(cell.replace("|", "\\|") for cell in piece.cells) + " |"
+    return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
+
+
+def _goes_on(text: str, found: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
+    """Whether a sentence stands in one paragraph with the one before it, and the two are told apart without a break."""
+    paragraphs = [_bare(paragraph) for paragraph in text.split("\n\n")]
+    runs = [False]
+    for (one, other), forms in zip(pairwise(found), pairwise(written), strict=True):
+        line = f"{one.text} {other.text}"
+        is_prose = (one.text, other.text) == forms and one.kind == other.kind == "prose"
+        runs.append(is_prose and any(_bare(line) in whole for whole in paragraphs) and sentences(line) == [*forms])
+    return tuple(runs[: len(found)])
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.replace("*", "").split())
+
+
+TOKENS_PER_WORD = 4 / 3  # of English and French under the usual subword vocabularies
+MEANING = 1.0  # how much a whole unit of meaning counts beside the question's words; on the broker set it added nothing
+OPEN = 0.5  # `Scored.kind` where the question leaves open what kind of answer it asks for
+
+Count = Callable[[str], int]
+Meaning = Callable[[str, Sequence[str]], Sequence[float]]
+
+
+class Compressed(NamedTuple):
+    """What is left of passages.
+
+    passages: those of which a sentence is left, in their order; but for the text they are as they were. kept: of each
+    passage given, the places of what is left of it, as `raglab.text.sentences` counts; () where it is gone.
+    tokens: of the texts that are left.
+    """
+
+    passages: tuple[Chunk, ...]
+    kept: tuple[tuple[int, ...], ...]
+    tokens: int
+
+
+class _Line(NamedTuple):
+    """A sentence, list item or table row: its passage, its place there, how much of the question it carries, if any."""
+
+    passage: int
+    at: int
+    score: float
+    carries: bool
+
+
+def words_as_tokens(text: str) -> int:
+    """Tokens of a text, estimated from its words.
+
+    Example:
+      >>> words_as_tokens("The storm excess is £400.")
+      7
+    """
+    return ceil(TOKENS_PER_WORD * len(text.split()))
+
+
+def compress(
+    question: str,
+    passages: Sequence[Chunk],
+    *,
+    budget: int = 512,
+    keep: Collection[int] = (),
+    count: Count = words_as_tokens,
+    meaning: Meaning | None = None,
+) -> Compressed:
+    """Sentences, list items and table rows that carry what a question asks, the best first while they fit the budget.
+
+    A sentence carries something where it, a line beside it or the headings above it have a content word, name or number
+    of the question (words by their first five letters), or where it has a date, sum, number or name and the question
+    asks for one. The order is that of the extractive generator's support. A passage that shares nothing with the
+    question was chosen for its meaning: all of its sentences count, after the others.
+
+    What is kept stands in the order of the passages, and brings along what it would mislead without: the headings above
+    it, the head of its table, the line that leads on to it (`Not covered:`).
+
+    Args:
+      question: any text.
+      passages: the chosen hits, the best first.
+      budget: tokens of all that is kept, at least 1.
+      keep: positions of passages that must not go, such as those that an answer cites: the best sentence of each stays,
+        **even where that goes beyond the budget**. Without any, the best sentence of all stays in the same way.
+      count: tokens of a text.
+      meaning: how near each of some sentences is to the question, such as a cosine, at most 1; added to their score.
+
+    Raises:
+      ValueError: a budget below 1, a position that no passage has, or a meaning that is missing.
+
+    Example:
+      >>> text = "Storm and flood are covered. The storm excess is £400. Ask your broker."
+      >>> compress("How much is the storm excess?", [Chunk("a#1", text, "a.md")], budget=8).passages[0].text
+      'The storm excess is £400.'
+    """
+    _check(budget, keep, len(passages))
+    cuts = [cut(passage.text) for passage in passages]
+    ranked = sorted(_lines(question, cuts, meaning), key=lambda one: (not one.carries, -one.score, one.passage, one.at))
+    kept: list[set[int]] = [set() for _ in passages]
+    spent = [count(one.text) if place in keep and not one.pieces else 0 for place, one in enumerate(cuts)]
+
+    def take(line: _Line, limit: float) -> None:
+        more = kept[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
+        cost = count(put_together(cuts[line.passage], more))
+        if sum(spent) - spent[line.passage] + cost <= limit:
+            kept[line.passage], spent[line.passage] = more, cost
+
+    best = {one.passage: one for one in reversed(ranked)}
+    for line in [best[place] for place in sorted(keep) if place in best] if keep else ranked[:1]:
+        take(line, float("inf"))
+    alone = set(range(len(passages))) - {one.passage for one in ranked if one.carries}
+    for line in ranked:
+        if line.carries or line.passage in alone:
+            take(line, budget)
+    left = [
+        passage._replace(text=put_together(whole, own))
+        for place, (passage, whole, own) in enumerate(zip(passages, cuts, kept, strict=True))
+        if own or place in keep
+    ]
+    every = (_all_if_whole(whole, own) for whole, own in zip(cuts, kept, strict=True))
+    return Compressed(tuple(left), tuple(tuple(sorted(own)) for own in every), sum(spent))
+
+
+def _check(budget: int, keep: Collection[int], n_passages: int) -> None:
+    if budget < 1:
+        msg = f"budget must be at least 1 token, got {budget}; 512 suits a short prompt."
+        raise ValueError(msg)
+    for place in sorted(keep):
+        if not 0 <= place < n_passages:
+            msg = f"keep must hold positions of the {n_passages} passages, from 0, got {place}; leave it out."
+            raise ValueError(msg)
+
+
+def _all_if_whole(whole: Cut, own: set[int]) -> set[int]:
+    """Every place of a passage of which no line is left out."""
+    return set(range(len(whole.pieces))) if own and own >= set(whole.lines) else own
+
+
+def _lines(question: str, cuts: Sequence[Cut], meaning: Meaning | None) -> Iterator[_Line]:
+    """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
+    asked = read_question(question)
+    read = [[line._replace(is_answer=not leads_on(line.text)) for line in lines(whole.text)] for whole in cuts]
+    places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]
+    found = list(scored(asked, weights(asked, read), read))
+    near = _meanings(question, [one.line.text for one in found], meaning)
+    for one, value in zip(found, near, strict=True):
+        carries = bool(one.near) or one.kind > OPEN or value > 0.0
+        yield _Line(*places[one.place], round(one.support + MEANING * value, DIGITS), carries)
+    for passage in sorted(set(range(len(cuts))) - {one.passage for one in found}):
+        yield from (_Line(passage, at, 0.0, carries=False) for at in cuts[passage].lines)
+
+
+def _meanings(question: str, texts: Sequence[str], meaning: Meaning | None) -> list[float]:
+    if meaning is None or not texts:
+        return [0.0] * len(texts)
+    found = [float(value) for value in meaning(question, texts)]
+    if len(found) != len(texts) or not all(isfinite(value) and value <= 1.0 for value in found):
+        msg = (
+            f"meaning must give a finite number of at most 1 for each of {len(texts)} sentences, got {found}; mend it."
+        )
+        raise ValueError(msg)
+    return found

@@ -1,0 +1,456 @@
+"""The embedded generator."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from math import exp, log, nan
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from raglab.calibration import apply, fit
+from raglab.text import Piece, content_terms, folded, pieces
+from raglab.values import Chunk, Generation
+
+Kind = Literal["date", "money", "number", "name"]
+
+_MONTH = (
+    r"(?:january|february|march|april|may|june|july|august|september|october|november|december"
+    r"|janvier|fevrier|mars|avril|mai|juin|juillet|aout|septembre|octobre|novembre|decembre)"
+)
+_COUNT = (
+    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
+    r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen"
+    r"|half|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|quinze|vingt|trente|quarante|cinquante|soixante|cent"
+    r"|mille)"
+)
+_MEASURED = (
+    r"(?:amount|price|cost|fee|rate|percentage|share|number|population|height|length|area|age|temperature|speed|distance"
+    r"|budget|maximum|minimum|cap|total|sum|limit|excess|deductible|premium|weight|size|width|depth|mass|ratio|period)"
+)
+_MESURE = (
+    r"(?:montant|prix|cout|taux|pourcentage|part|nombre|plafond|franchise|prime|delai|duree|taille|poids|total|somme)s?"
+)
+_ASKED: dict[Kind, re.Pattern[str]] = {  # of a folded question; the first that matches
+    "date": re.compile(
+        r"^(?:and |since |until |by |from |till )?when\b|\bquand\b"
+        r"|\b(?:what|which) (?:calendar )?(?:year|date|day|month|decade|century|time)\b"
+        r"|\bquel(?:le)? (?:date|annee|jour|mois|siecle|heure)\b"
+    ),
+    "money": re.compile(
+        r"\bhow much (?:money|does|do|did|is|was|will|would|per|can|extra|of)\b|\bcombien (?:coute|paie|paye|verse)"
+    ),
+    "number": re.compile(
+        r"\bhow (?:much|many|long|old|far|often|large|big|tall|high|fast|wide|deep|heavy|soon|quickly|late)\b"
+        r"|\bcombien\b"
+        rf"|\b(?:what|which) (?:(?:is|was|are|were) )?(?:(?:the|an?) )?(?:\w+ ){{0,3}}{_MEASURED}\b"
+        rf"|\bquel(?:le)?s? (?:(?:est|sont|etait) )?(?:(?:le |la |les |l'))?(?:\w+ ){{0,2}}{_MESURE}\b"
+    ),
+    "name": re.compile(
+        r"^(?:and |to |by |with |for |from )?(?:who(?:m|se)?|where)\b|\bwho(?:m|se)?\?*$"
+        r"|^(?:a |par |pour |avec |chez )?qui\b"
+        r"|\b(?:what|which) (?:country|city|state|town|river|continent|region|province|island|county)\b"
+        r"|\bou (?:est|sont|se|faut|dois|puis|peut|envoyer)\b"
+    ),
+}
+_FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]*\d|\d)"
+_UNIT = r"(?:gbp|eur|usd|chf|euros?|pounds?|dollars?|per cent|percent|pour cent)"
+_PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the text as it stands
+    "date": re.compile(
+        rf"\b\d{{1,2}}(?:st|nd|rd|th|er)? (?:of )?{_MONTH}\b(?:,? \d{{4}}\b)?"
+        rf"|\b{_MONTH}\b(?: \d{{1,2}}(?:st|nd|rd|th)?\b(?! ?%))?(?:,? \d{{4}}\b)?"
+        r"|\b(?:early-?|mid-?|late-?)?(?:1\d{3}|20\d\d)s?\b|\b\d{1,4} (?:ad|bc|bce|ce)\b|(?<=\b[ie]n )\d{3}\b"
+        r"|\b\d{1,2}(?:st|nd|rd|th) centur(?:y|ies)\b|\b[ivx]+e siecle\b"
+    ),
+    "money": re.compile(
+        rf"(?:[£$€¥]|\b(?:gbp|eur|usd|chf)) ?{_FIGURE}(?: (?:million|billion)\b|[km]\b)?"
+        rf"|{_FIGURE}\s?(?:[£$€¥%]|(?:(?:million|billion) )?{_UNIT}\b)"
+    ),
+    "number": re.compile(rf"{_FIGURE}|\b{_COUNT}\b"),
+    "name": re.compile(
+        r"(?<=[^.!?…] )\b[^\W\d_a-z][\w'’-]*(?: [^\W\d_a-z][\w'’-]*)*|^[^\W\d_a-z][\w'’-]*(?: [^\W\d_a-z][\w'’-]*)+"
+    ),
+}
+
+
+@lru_cache(maxsize=4096)
+def expected(question: str) -> Kind | None:
+    """Kind of answer that the question's words ask for; None where they leave it open.
+
+    Example:
+      >>> expected("When was it founded?"), expected("À qui la prime est-elle due ?"), expected("Why?")
+      ('date', 'name', None)
+    """
+    plain = folded(question).strip()
+    return next((kind for kind, pattern in _ASKED.items() if pattern.search(plain)), None)
+
+
+def phrases(kind: Kind, text: str) -> list[tuple[int, int]]:
+    """Where the phrases of a kind stand in the text, in order.
+
+    Example:
+      >>> [("Due on 1 May 2025.")[start:end] for start, end in phrases("date", "Due on 1 May 2025.")]
+      ['1 May 2025']
+    """
+    plain = text if kind == "name" else folded(text)
+    if len(plain) != len(text):  # a letter of the text is two when folded: places would not agree
+        plain = text.lower()
+    return [match.span() for match in _PHRASE[kind].finditer(plain)]
+
+
+@lru_cache(maxsize=16384)
+def named(kind: Kind, text: str) -> tuple[frozenset[str], ...]:
+    """Content words and numbers of each phrase of a kind in the text."""
+    return tuple(frozenset(content_terms(text[start:end])) for start, end in phrases(kind, text))
+
+
+BEGINNING = 5  # letters of a word that count: they join claim, claims and claimed, assurer, assurance and assuré
+LONGEST = 64  # different words of a question that count
+_CLOSING = "\"'”»)"
+_LEADS_ON = ("?", ":")  # a line that ends so is answered by the next one
+
+
+class Question(NamedTuple):
+    """A question's distinct stems in order, the pairs of neighbours among them, its terms, and the answer's kind."""
+
+    stems: tuple[str, ...]
+    pairs: frozenset[tuple[str, str]]
+    terms: frozenset[str]
+    kind: Kind | None
+
+
+class Line(NamedTuple):
+    """A sentence, list item or table row of a passage.
+
+    text: as an answer shows it. stems: what it says. pairs: its neighbouring stems. heading: stems of the headings
+    above it. before: stems of the line before it, of a row those of the last line before the table. is_answer: whether
+    it can be one; what ends in a question mark or a colon is answered by what follows.
+    """
+
+    text: str
+    stems: frozenset[str]
+    pairs: frozenset[tuple[str, str]]
+    heading: frozenset[str]
+    before: frozenset[str]
+    is_answer: bool
+
+
+def stems(text: str) -> tuple[str, ...]:
+    """Beginnings of a text's content words, and its numbers, in order.
+
+    Example:
+      >>> stems("The claims of 1,200 claimants")
+      ('claim', '1200', 'claim')
+    """
+    return tuple(term[:BEGINNING] if term.isalpha() else term for term in content_terms(text))
+
+
+@lru_cache(maxsize=4096)
+def read_question(text: str) -> Question:
+    """Read what a question asks."""
+    found = tuple(dict.fromkeys(stems(text)))[:LONGEST]
+    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected(text))
+
+
+@lru_cache(maxsize=8192)
+def lines(text: str) -> tuple[Line, ...]:
+    r"""Sentences, list items and table rows of a passage in order; what stands in headings goes to what they head.
+
+    Example:
+      >>> lines("Policy > Excess\nStorm is dearer.")[0].heading == {"polic", "exces"}
+      True
+    """
+    found: list[Line] = []
+    heading: frozenset[str] = frozenset()
+    before: frozenset[str] = frozenset()
+    headings_run = False
+    for piece in pieces(text):
+        if piece.kind == "heading":
+            heading = frozenset(stems(piece.text)) | (heading if headings_run or not found else frozenset())
+            headings_run, before = True, frozenset()
+            continue
+        headings_run = False
+        if piece.kind == "head":
+            continue
+        line = shown(piece)
+        said = stems(line)
+        is_answer = bool(said) and not line.rstrip(_CLOSING).endswith(_LEADS_ON)
+        found.append(Line(line, frozenset(said), frozenset(pairwise(said)), heading, before, is_answer))
+        if piece.kind != "row":
+            before = frozenset(said)
+    return tuple(found)
+
+
+def shown(piece: Piece) -> str:
+    r"""A piece as an answer shows it: of a row its first cell, then the others under the heads of their columns.
+
+    Example:
+      >>> shown(pieces("| Peril | Excess |\n|---|---|\n| Storm excess | £400 |")[1])
+      'Storm excess - Excess: £400'
+    """
+    if piece.kind != "row":
+        return piece.text
+    heads = piece.heads or ("",) * len(piece.cells)
+    cells = zip(heads[1:], piece.cells[1:], strict=True)
+    named = "; ".join(f"{head}: {cell}" if head else cell for head, cell in cells if cell)
+    return " - ".join(part for part in (piece.cells[0], named) if part)
+
+
+# What a line's support is the sum of, in units of the share of the question's content that the line itself holds.
+# Fitted (conditional logit on which line holds the answer) to the tune splits of SQuAD 2.0 and of the broker set, and
+# rounded: a fifth more or less of any one moves the share of right lines on SQuAD by 0.7 points at most.
+BEFORE = 0.5  # share of the question that the line before adds: whom `he` and `this` mean
+HEADING = 0.25  # share that the headings add
+AFTER = 0.25  # share that the line after adds
+PAIRS = 0.25  # share of the question's pairs of neighbouring words that stand together in the line
+KIND = 0.25  # whether the line has a date, sum, number or name where the question asks for one
+RANK = 0.35  # one over the passage's place: retrieval's own opinion
+
+TEMPERATURE = 0.09  # support that makes a line e times as likely, by the same fit
+CLOSE = 0.09  # a second line trails the first by at most this support
+ADDED = 0.1  # share of the question that a second line adds at least
+CERTAIN = 1e-4  # no share counts as nearer to 0 or 1 than this
+DIGITS = 9  # of support and confidence, so that a tie is a tie on every machine
+
+
+class Scored(NamedTuple):
+    """A line of a passage with its support.
+
+    passage: position of the passage. place: of the line among all. own: stems of the question that the line holds.
+    near: those that it, the lines beside it or its headings hold. kind: 1 where it has a phrase of the kind that the
+    question asks for, 0 where it has none, ½ where the question leaves it open.
+    """
+
+    line: Line
+    passage: int
+    place: int
+    own: frozenset[str]
+    near: frozenset[str]
+    kind: float
+    support: float
+
+
+def weights(asked: Question, passages: Sequence[Sequence[Line]]) -> dict[str, float]:
+    """Weight of each of the question's stems, together 1: the more, the fewer lines have it.
+
+    ln((N + 1) / (n + ½)) over N lines, n of which have it, as inverse document frequencies are.
+    """
+    held = Counter(stem for passage in passages for line in passage for stem in asked.stems if stem in line.stems)
+    n_lines = sum(map(len, passages))
+    raw = {stem: log((n_lines + 1) / (held[stem] + 0.5)) for stem in asked.stems}
+    total = sum(raw.values())
+    return {stem: weight / total for stem, weight in raw.items()}
+
+
+def share(weight: Mapping[str, float], stems: Collection[str]) -> float:
+    """Share of the question's content that stems hold, in [0, 1]."""
+    return sum(part for stem, part in weight.items() if stem in stems)
+
+
+def scored(asked: Question, weight: Mapping[str, float], passages: Sequence[Sequence[Line]]) -> Iterator[Scored]:
+    """Every line that can be an answer, with its support, in the order of the passages."""
+    start = 0
+    for rank, passage in enumerate(passages):
+        for at, line in enumerate(passage):
+            if not line.is_answer:
+                continue
+            follows = passage[at + 1].stems if at + 1 < len(passage) else frozenset[str]()
+            places = ((1.0, line.stems), (HEADING, line.heading), (BEFORE, line.before), (AFTER, follows))
+            worth = {stem: next((worth for worth, stems in places if stem in stems), 0.0) for stem in weight}
+            kind = _kind(asked, line)
+            support = (
+                sum(weight[stem] * worth[stem] for stem in weight)
+                + PAIRS * len(asked.pairs & line.pairs) / max(1, len(asked.pairs))
+                + (KIND * kind if asked.kind else 0.0)
+                + RANK / (1 + rank)
+            )
+            near = frozenset(stem for stem in weight if worth[stem] > 0.0)
+            yield Scored(line, rank, start + at, near & line.stems, near, kind, round(support, DIGITS))
+        start += len(passage)
+
+
+def second(best: Scored, lines: Sequence[Scored], weight: Mapping[str, float]) -> Scored | None:
+    """Return the best supported line, close behind the best, that adds words of the question; None where none does."""
+    adding = [
+        one
+        for one in lines
+        if one.line.text != best.line.text
+        and best.support - one.support <= CLOSE
+        and share(weight, one.own - best.own) >= ADDED
+    ]
+    return max(adding, key=lambda one: one.support, default=None)
+
+
+def confidence(chosen: Sequence[Scored], lines: Sequence[Scored], weight: Mapping[str, float]) -> float:
+    """How far an answer can be trusted, in (0, 1); the first of the chosen lines is the best. Formula: `Extractive`."""
+    best = chosen[0]
+    texts = {one.line.text for one in chosen}
+    said = sum(exp((one.support - best.support) / TEMPERATURE) for one in chosen)
+    rest = sum(exp((one.support - best.support) / TEMPERATURE) for one in lines if one.line.text not in texts)
+    lead = min(max(said / (said + rest), CERTAIN), 1.0 - CERTAIN)
+    covered = share(weight, frozenset.union(best.near, *(one.own for one in chosen)))
+    return round(1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)), DIGITS)
+
+
+def _kind(asked: Question, line: Line) -> float:
+    """Whether a line has a phrase of the expected kind that says something the question does not."""
+    if asked.kind is None:
+        return 0.5
+    return float(any(not phrase <= asked.terms for phrase in named(asked.kind, line.text)))
+
+
+# Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's tune split.
+CAPITALS = 1.0  # share of words with a capital or a digit, the sentence's first left out
+WORDS = 0.2  # each word up to LONG
+LONG = 5
+
+_TOKEN = re.compile(r"[£$€¥]?\d(?:[\d.,'’\u00a0\u202f]*\d)?%?|[^\W\d_]\w*(?:['’.-]\w+)*|\S")
+
+
+class _Token(NamedTuple):
+    start: int
+    end: int
+    text: str
+    stems: tuple[str, ...]
+
+
+def short_answer(question: str, sentence: str) -> str:
+    """The phrase of a sentence that answers the question; the sentence itself where it says nothing new.
+
+    Where the question asks for a date, a sum, a number or a name: the one nearest to the question's words that is not
+    in the question. Else the run of words between the question's words, or punctuation, that is nearest to them.
+
+    Example:
+      >>> short_answer("When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911.")
+      '912'
+    """
+    asked = read_question(question)
+    tokens = [_Token(*match.span(), match[0], stems(match[0])) for match in _TOKEN.finditer(sentence)]
+    repeated = [bool(token.stems) and set(token.stems) <= set(asked.stems) for token in tokens]
+    found: list[tuple[float, int, int]] = []
+    if asked.kind is not None:
+        for start, end in phrases(asked.kind, sentence):
+            terms = content_terms(sentence[start:end])
+            at = [i for i, token in enumerate(tokens) if token.start < end and token.end > start]
+            if at and not asked.terms.issuperset(terms):
+                found.append((_nearness(at, repeated), start, end))
+    if not found:
+        for run in _runs(tokens, repeated):
+            marked = sum(tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0) / len(run)
+            score = _nearness(run, repeated) + CAPITALS * marked + WORDS * min(len(run), LONG)
+            found.append((score, tokens[run[0]].start, tokens[run[-1]].end))
+    if not found:
+        return sentence
+    _, start, end = max(found, key=lambda one: round(one[0], 9))
+    return sentence[start:end]
+
+
+def _nearness(run: Sequence[int], repeated: Sequence[bool]) -> float:
+    """Sum, over the question's words in the sentence, of one over one plus their distance in words."""
+    places = [place for place, is_repeated in enumerate(repeated) if is_repeated]
+    return sum(1.0 / (1.0 + min(abs(place - run[0]), abs(place - run[-1]))) for place in places)
+
+
+def _runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterator[list[int]]:
+    """Runs of words without punctuation and words of the question; function words at their ends left out."""
+    run: list[int] = []
+    for i, token in enumerate(tokens):
+        if not repeated[i] and any(map(str.isalnum, token.text)):
+            run.append(i)
+            continue
+        yield from _trimmed(run, tokens)
+        run = []
+    yield from _trimmed(run, tokens)
+
+
+def _trimmed(run: Sequence[int], tokens: Sequence[_Token]) -> Iterator[list[int]]:
+    kept = [i for i in run if tokens[i].stems]
+    if kept:
+        yield list(range(kept[0], kept[-1] + 1))
+
+
+KNOTS = 17
+FITTED_DIGITS = 10
+
+
+def fit_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Rising line from raw confidence to the probability that an answer is right: x and y of its knots, at most 17.
+
+    Beta calibration, read off at quantiles of the raw confidence. `np.interp(raw, x, y)` applies it, flat beyond the
+    ends, so that no confidence is promised more than any that was seen. Held out (SQuAD 2.0, articles apart) it came
+    out ahead of isotonic regression.
+
+    Args:
+      raw: confidences as the generator gives them, in [0, 1], [Q]. right: whether each answer was right, [Q].
+
+    Raises:
+      ValueError: all right or all wrong; a confidence that is NaN or outside [0, 1].
+
+    Example:
+      >>> x, y = fit_confidence([0.1, 0.2, 0.8, 0.9] * 5, [0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1])
+      >>> x[0], x[-1], y[0] < 0.3, y[-1] > 0.7
+      (0.1, 0.9, True, True)
+    """
+    calibrator = fit(right, raw, method="beta")
+    x = np.unique(np.quantile(np.asarray(raw, dtype=np.float64), np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
+    y = apply(calibrator, x).round(FITTED_DIGITS)
+    return tuple(x.tolist()), tuple(y.tolist())
+
+
+@dataclass(frozen=True, slots=True)
+class Extractive:
+    """Answers with the best supported sentence or table row of the passages, or two of them, verbatim.
+
+    Support of a line is the sum of its own share of the question's content, of what the lines beside it and the
+    headings add, of neighbouring words kept together, of the expected kind of answer, and of its passage's rank. A
+    word weighs the more, the fewer lines have it. A second line comes along where it is nearly as well supported and
+    adds words of the question. Nothing in a passage is an instruction: whatever it says is one more sentence.
+
+    confidence = 1 / (1 + exp(−(ln(s / (1 − s)) + 4 c + k − 4) / 2)), which rises with each of
+      s: share of the answer among all lines, each counted as exp(support / 0.09): its lead over what else is there;
+      c: share of the question covered by the answer, the lines beside it and its headings;
+      k: 1 where it has a phrase of the expected kind, 0 where it has none, ½ where the question leaves the kind open.
+    It ranks answers; `fit_confidence` makes a probability of it.
+
+    name: stable identifier for fingerprints and cache keys; it changes when answers may.
+    """
+
+    name: str = "extractive-1"
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """Answer to a question from passages, the best first; '' and a reason where no line speaks of it.
+
+        Example:
+          >>> passage = Chunk("a#1", "The storm excess is £400. Claims are paid in May.", "a.md")
+          >>> Extractive().answer("How much is the storm excess?", [passage]).text
+          'The storm excess is £400.'
+        """
+        asked = read_question(question)
+        if not asked.stems:
+            return Generation("", nan, (), "the question has no content word to look for")
+        read = [lines(passage.text) for passage in passages]
+        weight = weights(asked, read)
+        candidates = tuple(scored(asked, weight, read))
+        if not candidates:
+            return Generation("", nan, (), "the passages have no sentence to answer with")
+        best = max(candidates, key=lambda one: one.support)
+        if not best.near:
+            return Generation("", nan, (), "no sentence of the passages shares a content word with the question")
+        other = second(best, candidates, weight)
+        chosen = [best] if other is None else [best, other]
+        trust = confidence(chosen, candidates, weight)
+        shown = sorted(chosen, key=lambda one: one.place)
+        cited = tuple(dict.fromkeys(one.passage for one in shown))
+        return Generation(_joined([one.line.text for one in shown]), trust, cited)
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """Lines as one answer: prose goes on in the line, a table row stands on its own."""
+    parts = [text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n") for text in texts]
+    return "".join(parts).strip()

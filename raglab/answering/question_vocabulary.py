@@ -1,0 +1,564 @@
+"""Terms, names, figures, slots."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, field_validator
+
+from raglab.answering.question_terms import (
+    DOCTYPES,
+    FAMILY,
+    FAMILY_HEADS,
+    FIELDS,
+    FILLER,
+    FORM_WORDS,
+    KINDS_OF_LIMIT,
+    OWN_WORDS,
+    ROLES,
+    SAME,
+    Table,
+)
+from raglab.text import STOP_WORDS, Piece, pieces, words
+from raglab.values import Chunk
+
+STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `franchises` by `franchise`
+
+
+@lru_cache(maxsize=1 << 14)
+def plain(text: str) -> str:
+    """A text without accents, in lower case, with straight apostrophes, as the tables of terms are written.
+
+    Example:
+      >>> plain("L’assuré Été")
+      "l'assure ete"
+    """
+    letters = unicodedata.normalize("NFD", text.replace("’", "'").replace("\u2011", "-"))
+    return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
+
+
+@lru_cache(maxsize=1024)
+def _expression(expressions: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w)(?:{'|'.join(expressions)})(?!\w)")
+
+
+def found(expressions: Sequence[str], text: str) -> re.Match[str] | None:
+    """First place in a text, as it came, at which one of the expressions stands as whole words."""
+    return _expression(tuple(expressions)).search(plain(text))
+
+
+def spans(expressions: Sequence[str], text: str) -> tuple[str, ...]:
+    """What the expressions match in a text, in order."""
+    return tuple(match[0] for match in _expression(tuple(expressions)).finditer(plain(text)))
+
+
+def first(table: Table, text: str) -> str | None:
+    """Name of the first entry of a table that a text names, None where none."""
+    return next((name for name, expressions in table.items() if found(expressions, text)), None)
+
+
+def stems(text: str, *, filler: frozenset[str] = FILLER) -> tuple[str, ...]:
+    """Beginnings of the words of a text that say what it is about, in order, each once.
+
+    Example:
+      >>> stems("What is the excess for escapes of water?")
+      ('exces', 'escap', 'water')
+    """
+    kept = (word for word in words(plain(text)) if word not in STOP_WORDS and word not in filler and len(word) > 1)
+    return tuple(dict.fromkeys(word[:STEM] for word in kept))
+
+
+def without(text: str, gone: Iterable[str]) -> str:
+    """A plain text without given words."""
+    left = plain(text)
+    for phrase in sorted(set(gone), key=len, reverse=True):
+        left = re.sub(rf"(?<!\w){re.escape(plain(phrase))}(?!\w)", " ", left)
+    return left
+
+
+_SUM = re.compile(
+    r"(?:[£€$]|\b(?:gbp|eur|usd) ?)\d|\d[\d .,\u00a0\u202f]*(?:[£€$%]|\b(?:gbp|eur|euros?|per cent|mph)\b)",
+    re.IGNORECASE,
+)
+_NUMBER = re.compile(r"\d{1,3}(?:[.,  \u00a0\u202f]\d{3})+|\d+(?:[.,]\d+)?|\bnil\b|\bnone\b|\bnot\b")
+_SPAN = re.compile(
+    r"(?:\d+|two|three|four|five|six|seven|ten|twelve|fourteen|twenty|thirty|sixty|ninety|deux|trois|cinq|dix|quinze|trente)"
+    r"(?: (?:consecutive|working|calendar|clear|further))?[ -](?:hours?|days?|nights?|weeks?|months?|years?|"
+    r"heures?|jours?|mois|ans?)"
+)
+_OLD = (r"old|until|before|expiring|ancien\w*|jusqu'au|avant|20\d\d schedule",)
+_NEW = (r"new|from|since|renewal|nouve\w+|depuis|a partir|des le|apres",)
+_YEAR = re.compile(r"(20\d\d)")
+_INDEX = frozenset({"no", "no.", "ref", "n°", "#"})
+_MENTION = {  # a sentence states a figure of a family only in these words, not where it speaks of sums at large
+    "limit": (r"limits?|sub-?limits?|aggregate|at most|up to|maximum|plafonds?|jusqu'a|limite a|au plus",),
+    "excess": FAMILY_HEADS["excess"],
+    "premium": FAMILY_HEADS["premium"],
+    "fee": FAMILY_HEADS["fee"],
+}
+
+
+class Figure(NamedTuple):
+    """A figure of a document.
+
+    family: `limit`, `excess`, `premium`, `fee` or ''. label: of its row, or its sentence. head: of its column. basis:
+    the other words of the row. value: as it stands. version: `old`, `new` or ''. section: heading it stands under.
+    at: position of its chunk in what was given. table: whether it stands in one.
+    """
+
+    family: str
+    label: str
+    head: str
+    basis: str
+    value: str
+    version: str
+    section: str
+    at: int
+    table: bool
+
+    @property
+    def context(self) -> str:
+        """All words that say what the figure is."""
+        return f"{self.label} {self.head} {self.basis}"
+
+
+def figures(chunks: Sequence[Chunk], family: str | None = None) -> tuple[Figure, ...]:
+    """Figures of a family, or of any, in the order in which they stand."""
+    return tuple(
+        figure._replace(at=at)
+        for at, chunk in enumerate(chunks)
+        for figure in _read(chunk.text)
+        if family is None or figure.family == family
+    )
+
+
+@lru_cache(maxsize=4096)
+def section(text: str) -> str:
+    r"""Heading that a chunk stands under, without the title of its document.
+
+    Example:
+      >>> section("Acme Home > C. Excesses\nThe excess is £250.")
+      'C. Excesses'
+    """
+    return text.partition("\n")[0].rpartition(" > ")[2].strip()
+
+
+@lru_cache(maxsize=4096)
+def _read(text: str) -> tuple[Figure, ...]:
+    heading = section(text)
+    made: list[Figure] = []
+    for piece in pieces(text)[1:]:
+        if piece.kind == "row":
+            made += _of_row(piece, heading)
+        elif piece.kind == "prose":
+            made += _of_sentence(piece.text, heading)
+    return tuple(made)
+
+
+def _of_row(piece: Piece, heading: str) -> list[Figure]:
+    heads = piece.heads or ("",) * len(piece.cells)
+    sums = [
+        at for at, cell in enumerate(piece.cells) if at and _NUMBER.search(plain(cell)) and _sum_like(cell, heads[at])
+    ]
+    names = [at for at in range(len(piece.cells)) if at not in sums and plain(heads[at]).strip() not in _INDEX]
+    if not sums or not names:
+        return []
+    label = piece.cells[names[0]]
+    basis = " ".join(piece.cells[at] for at in names[1:])
+    versions = _versions([heads[at] for at in sums])
+    return [
+        Figure(
+            _family(heads[at], label, heading),
+            label,
+            heads[at],
+            basis,
+            piece.cells[at],
+            version,
+            heading,
+            -1,
+            table=True,
+        )
+        for at, version in zip(sums, versions, strict=True)
+    ]
+
+
+def _sum_like(cell: str, head: str) -> bool:
+    """Whether a cell is a figure rather than words with a number in them."""
+    letters = sum(char.isalpha() for char in cell)
+    return bool(_SUM.search(cell)) or letters <= 8 or bool(first(FAMILY_HEADS, head))
+
+
+def _versions(heads: Sequence[str]) -> list[str]:
+    """Which columns are the old figures and which the new ones."""
+    if len(heads) < 2:
+        return [""] * len(heads)
+    olds, news = [bool(found(_OLD, head)) for head in heads], [bool(found(_NEW, head)) for head in heads]
+    if any(olds) and any(news):
+        return ["old" if old else "new" if new else "" for old, new in zip(olds, news, strict=True)]
+    years = [_YEAR.search(head) for head in heads]
+    if all(years) and len({year[1] for year in years if year}) == len(heads):
+        order = sorted(year[1] for year in years if year)
+        return ["old" if year and year[1] == order[0] else "new" for year in years]
+    return [""] * len(heads)
+
+
+def _family(head: str, label: str, heading: str) -> str:
+    return first(FAMILY_HEADS, head) or first(FAMILY_HEADS, label) or first(FAMILY_HEADS, heading) or ""
+
+
+def _of_sentence(sentence: str, heading: str) -> list[Figure]:
+    """A figure of each family that a sentence states: a sum in words of the family, a span of time, a kind of limit."""
+    made = []
+    if _SUM.search(sentence):
+        family = next((name for name, expressions in _MENTION.items() if found(expressions, sentence)), "")
+        made += [family] if family else []
+    elif found(FAMILY_HEADS["limit"], sentence) and first(KINDS_OF_LIMIT, sentence):
+        made.append("kind")
+    if _SPAN.search(plain(sentence)):
+        made.append("period")
+    return [Figure(family, sentence, "", "", sentence, "", heading, -1, table=False) for family in made]
+
+
+Encode = Callable[[Sequence[str]], NDArray[Any]]
+
+_NUMBERING = re.compile(
+    r"^(?:(?:section|clause|article|part|module|condition|conditions)\s+)?(?:[A-Z]?\d+(?:\.\d+)*[A-Z]?|[A-Z])\b[.:)]?\s*[—–:-]*\s*",
+    re.IGNORECASE,
+)
+_DEFINED = re.compile(r"(?<![\w*])\*{1,2}([A-Z][^*\n]{2,40})\*{1,2}")
+_PERSON = re.compile(r"^(?:(?:mrs?|ms|mme|m|dr|societe)\.? )+")
+_LEGAL = frozenset(
+    {"ltd", "llp", "plc", "sa", "sas", "sarl", "gmbh", "inc", "&", "and", "et", "the", "of", "des", "du"}
+)
+BY_WORDS, BY_COSINE = 0.85, 0.75  # most that nearness to a term is trusted: on the labelled tune split, half were right
+_LONGEST = 8  # words of a term
+_SHORTEST = 4  # letters of a word that stands for a whole name
+
+
+class Term(NamedTuple):
+    """A term by which the corpus names something: its words, and the field or family it belongs to, '' for none."""
+
+    text: str
+    field: str
+
+
+class Name(NamedTuple):
+    """A name that the corpus knows.
+
+    alias: plain words that stand for it. name: as the corpus writes it. kind: `product`, `client` or `vendor`. words:
+    of a question that were met by it, '' before one was read.
+    """
+
+    alias: str
+    name: str
+    kind: str
+    words: str = ""
+
+
+class Vocabulary(NamedTuple):
+    """What a corpus calls things.
+
+    terms: of its headings, heads of rows and columns, and definitions. names: (words of it, name, kind) of products,
+    clients and vendors, longest first. doctypes: file name -> doc_type. weights: stem -> how rare it is, in [0, 1].
+    vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors.
+    """
+
+    terms: tuple[Term, ...] = ()
+    names: tuple[Name, ...] = ()
+    doctypes: tuple[tuple[str, str], ...] = ()
+    vectors: NDArray[np.float64] | None = None
+    encode: Encode | None = None
+
+
+def vocabulary_of(chunks: Sequence[Chunk], encode: Encode | None = None) -> Vocabulary:
+    r"""The field vocabulary of a corpus: no list of it stands in the code.
+
+    Args:
+      chunks: of the corpus.
+      encode: texts to vectors [N, dim]; without it terms are compared by their words alone.
+
+    Raises:
+      ValueError: `encode` gives something else than one finite vector a term.
+
+    Example:
+      >>> chunk = Chunk("a", "Home > Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "home.md")
+      >>> [(term.text, term.field) for term in vocabulary_of([chunk]).terms]
+      [('Excesses', 'excess'), ('Storm', 'deductible'), ('Excess', 'excess')]
+    """
+    terms = tuple(dict.fromkeys(_terms(chunks)))
+    return Vocabulary(
+        terms=terms,
+        names=names_of(chunks),
+        doctypes=tuple(dict.fromkeys((chunk.file_name, chunk.tags.get("doc_type", "")) for chunk in chunks)),
+        vectors=None if encode is None or not terms else unit(encode([term.text for term in terms]), len(terms)),
+        encode=encode,
+    )
+
+
+def unit(vectors: NDArray[Any], n: int) -> NDArray[np.float64]:
+    """Vectors of unit length as float64 [n, dim]; zero stays zero."""
+    rows = np.asarray(vectors, dtype=np.float64)
+    if rows.ndim != 2 or len(rows) != n or not np.isfinite(rows).all():
+        msg = f"encode must give one finite vector a text, got shape {rows.shape} for {n}; see models.load_encoder."
+        raise ValueError(msg)
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.where(length > 0.0, length, 1.0)
+
+
+def named(question: str, names: Sequence[Name]) -> tuple[Name, ...]:
+    """Names that a question names, the longest first and none within another."""
+    left, met = plain(question), []
+    for name in names:
+        match = re.search(rf"(?<!\w){re.escape(name.alias)}(?:'?s)?(?!\w)", left)
+        if match:
+            met.append(name._replace(words=match[0]))
+            left = f"{left[: match.start()]}{'#' * len(match[0])}{left[match.end() :]}"
+    return tuple(met)
+
+
+def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
+    """The term of a field that a question comes closest to, and how sure it is that the field is meant, in [0, 1].
+
+    By words: all of a term of two or more stand in the question. Else by cosine, where there is an encoder. Most terms
+    of a corpus say what a figure is of and not which figure, so both are trusted little: two words are not enough.
+    """
+    fielded = [at for at, term in enumerate(vocabulary.terms) if term.field]
+    if not fielded:
+        return None
+    asked = set(stems(question))
+    best: tuple[Term, float] | None = None
+    for at in fielded:
+        term = vocabulary.terms[at]
+        own = stems(term.text)
+        if len(own) > 1 and set(own) <= asked:
+            score = BY_WORDS * len(own) / (len(own) + 1.0)
+            best = (term, score) if best is None or score > best[1] else best
+    if best is None and vocabulary.encode is not None and vocabulary.vectors is not None:
+        cosines = vocabulary.vectors[fielded] @ unit(vocabulary.encode([question]), 1)[0]
+        top = int(np.argmax(cosines))
+        best = (vocabulary.terms[fielded[top]], BY_COSINE * float(np.clip(cosines[top], 0.0, 1.0)))
+    return best
+
+
+def _terms(chunks: Sequence[Chunk]) -> Iterator[Term]:
+    for chunk in chunks:
+        heading = _NUMBERING.sub("", section(chunk.text)).strip()
+        yield from _term(heading, "")
+        for figure in figures([chunk]):
+            if figure.table:
+                yield from _term(figure.label, "deductible" if figure.family == "excess" else figure.family)
+                yield from _term(figure.head, figure.family)
+        for term in _DEFINED.findall(chunk.text):
+            yield from _term(term.rstrip(".: "), "")
+
+
+def _term(text: str, family: str) -> Iterator[Term]:
+    if 1 <= len(words(text)) <= _LONGEST and any(char.isalpha() for char in text):
+        own = first(FIELDS, text)
+        yield Term(text, own if own and (not family or FAMILY.get(own) == FAMILY.get(family)) else family or own or "")
+
+
+def parties(chunks: Sequence[Chunk]) -> tuple[tuple[str, str, int], ...]:
+    """Persons in tables of roles: (role, name, position of the chunk)."""
+    return tuple((role, name, at) for at, chunk in enumerate(chunks) for role, name in _parties(chunk.text))
+
+
+@lru_cache(maxsize=4096)
+def _parties(text: str) -> tuple[tuple[str, str], ...]:
+    met: list[tuple[str, str]] = []
+    for piece in pieces(text):
+        cells = piece.cells[:2] if piece.kind == "row" else ()
+        roles = [first(ROLES, cell) for cell in cells]
+        place = next((place for place, role in enumerate(roles) if role), None)
+        if place is not None and len(cells) > 1:
+            met.append((roles[place] or "", cells[1 - place].partition(",")[0].strip()))
+    return tuple(met)
+
+
+@lru_cache(maxsize=4096)
+def _small_words(text: str) -> frozenset[str]:
+    """Words that a text writes with a small letter: they are no names."""
+    return frozenset(plain(word) for word in re.findall(r"(?<!\w)[a-zà-ÿ]{2,}", text))
+
+
+def names_of(chunks: Sequence[Chunk]) -> tuple[Name, ...]:
+    """Names of products, clients and vendors by their aliases, longest first.
+
+    An alias is a whole name, two words of one, or a word of one that no text writes small. One that several names share
+    is the vendor's, or that of the client who is named first: a surname is the policyholder's.
+    """
+    kinds = _kinds(chunks)
+    common = frozenset[str]().union(*(_small_words(chunk.text) for chunk in chunks))
+    owners: dict[str, list[str]] = {}
+    for name, kind in kinds.items():
+        short = (_bare(name).split()[0],) if kind == "vendor" else ()  # an insurer goes by its first word
+        for alias in dict.fromkeys((*_aliases(name, common), *short)):
+            owners.setdefault(alias, []).append(name)
+    owned = ((alias, _owner(alias, names, kinds)) for alias, names in owners.items())
+    listed = [Name(alias, whose, kinds[whose]) for alias, whose in owned if whose]
+    rank = {"product": 0, "client": 1, "vendor": 2}
+    return tuple(sorted(listed, key=lambda one: (-len(one.alias.split()), rank[one.kind], -len(one.alias), one.alias)))
+
+
+def _kinds(chunks: Sequence[Chunk]) -> dict[str, str]:
+    """Names and what they are of: products and vendors by the tags, clients by tables of roles and by titles."""
+    kinds: dict[str, str] = {}
+    for kind in ("product", "vendor"):
+        for chunk in chunks:
+            if " and " not in chunk.tags.get(kind, ""):  # a document on two products is none of its own
+                kinds.setdefault(chunk.tags.get(kind, ""), kind)
+    kinds.pop("", None)
+    whole = {_bare(name) for name in kinds}
+    for name in (*(name for _, name, _ in parties(chunks)), *_titled(chunks)):
+        if len(words(name)) <= _LONGEST and _bare(name) and _bare(name) not in whole:
+            kinds.setdefault(name, "client")
+    return kinds
+
+
+def _owner(alias: str, names: Sequence[str], kinds: Mapping[str, str]) -> str | None:
+    """Whose an alias is, None where that is open."""
+    whose = [name for name in names if _bare(name) == alias and kinds[name] != "client"] or names
+    if len(whose) == 1 or {kinds[name] for name in whose} == {"client"}:
+        return whose[0]
+    return next((name for name in whose if kinds[name] == "vendor"), None)
+
+
+def _titled(chunks: Sequence[Chunk]) -> Iterator[str]:
+    """Names at the end of a title, behind a comma or in brackets: whose document it is."""
+    own = (chunk.tags for chunk in chunks if chunk.tags.get("doc_type") in {"schedule", "endorsement"})
+    for title in dict.fromkeys(tags.get("title", "") for tags in own):
+        match = re.search(r"(?:, | — | for |\()([^\d,()—]{4,}?)\)?$", title)
+        if match and match[1][:1].isupper() and not found(DOCTYPES["schedule"] + DOCTYPES["endorsement"], match[1]):
+            yield match[1].strip()
+
+
+def _bare(name: str) -> str:
+    return " ".join(re.findall(r"[\w&'-]+", _PERSON.sub("", plain(name))))
+
+
+def _aliases(name: str, common: frozenset[str]) -> Iterator[str]:
+    parts = _bare(name).split()
+    yield " ".join(parts)
+    own = [part for part in parts if part not in _LEGAL and not part.isdigit()]
+    pairs = [pair for pair in itertools.pairwise(own) if not set(pair) <= common or name.istitle()]
+    yield from (" ".join(pair) for pair in pairs)
+    yield from (part for part in own if len(part) >= _SHORTEST and part not in common and part.isalpha())
+
+
+def about(question: str, names: Sequence[str] = (), *, field: str | None = None) -> tuple[str, ...]:
+    """Stems of what a question is about, beside its target field.
+
+    Args:
+      question: as it was asked. names: words of it that name products, clients or vendors.
+      field: its target field, whose own words say nothing further.
+
+    Example:
+      >>> about("What is the storm excess on Acme Premier from April 2025?", ["acme premier"], field="excess")
+      ('storm',)
+    """
+    key = field or ""
+    own = OWN_WORDS.get(FAMILY.get(key, key), OWN_WORDS.get(key, ()))
+    left = stems(without(question, [*names, *(spans(own, question) if own else ()), *spans(FORM_WORDS, question)]))
+    return tuple(dict.fromkeys(SAME.get(stem, stem) for stem in left))
+
+
+KINDS = ("field_type", "implicit_entity", "date_scope", "intent", "page_scope")  # in the order in which one is asked
+LEAST = 0.60  # confidence below which a slot is missing (rule S5.1)
+SLOTS = ("entity", "intent", "target_field", "page_scope", "date_scope", "doctype")
+
+
+class Slot(NamedTuple):
+    """One thing that a question says, and how sure it is that it says so.
+
+    value: None where it is not said. confidence: chance, in [0, 1], that a careful reader of the question alone would
+    put down the same value; 0 where there is none.
+    """
+
+    value: str | None = None
+    confidence: float = 0.0
+
+
+class Failure(NamedTuple):
+    """Something a question leaves out.
+
+    kind: of `KINDS`. target_field: key of the default's row, such as `limit`, `excess:date`, `insurer_name`.
+    candidates: values that can fill it, the first being the likeliest. question_to_user: in the question's language,
+    naming the first candidate. reason: what was found, in one sentence.
+    """
+
+    kind: str
+    target_field: str
+    candidates: tuple[str, ...]
+    question_to_user: str
+    reason: str
+
+
+class ParsedQuestion(BaseModel):
+    """A question as typed slots (rule S5.1).
+
+    entity: who or what it is about: a product, a client or a role, as the documents write it. intent: what is to be
+    done, such as `lookup`, `cite`, `summarise`, `extract_conditions`. target_field: the field to fill, a key of
+    `fields.FIELDS`, else a family such as `limit`, else a term of the corpus. page_scope: a page number, `toc`,
+    `document`, or a kind of section such as `exclusions`. date_scope: a year, a date, `renewal` or `old schedule`.
+    doctype: of the document asked about. documents: sources that the user named.
+
+    Raises:
+      ValueError: a confidence is outside [0, 1], or a slot has confidence without a value.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    entity: Slot = Slot()
+    intent: Slot = Slot()
+    target_field: Slot = Slot()
+    page_scope: Slot = Slot()
+    date_scope: Slot = Slot()
+    doctype: Slot = Slot()
+    documents: tuple[str, ...] = ()
+    language: Literal["en", "fr"] = "en"
+
+    @field_validator(*SLOTS)
+    @classmethod
+    def _in_range(cls, slot: Slot) -> Slot:
+        if not 0.0 <= slot.confidence <= 1.0:
+            msg = f"a confidence must be in [0, 1], got {slot.confidence}; it is the chance that the value is right."
+            raise ValueError(msg)
+        if slot.value is None and slot.confidence > 0.0:
+            msg = f"a slot without a value must have confidence 0, got {slot.confidence}; give the value or 0."
+            raise ValueError(msg)
+        return slot
+
+    def missing(self, least: float = LEAST) -> tuple[str, ...]:
+        """Names of the slots whose confidence is below `least`, in the order of the fields.
+
+        Example:
+          >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("CargoShield", 0.95)).missing()
+          ('target_field', 'page_scope', 'date_scope', 'doctype')
+        """
+        return tuple(name for name in SLOTS if getattr(self, name).confidence < least)
+
+    def said(self, name: str, least: float = LEAST) -> str | None:
+        """Value of a slot, None where it is missing."""
+        slot: Slot = getattr(self, name)
+        return slot.value if slot.confidence >= least else None
+
+
+BY_RULES = "rules"
+
+
+class Read(NamedTuple):
+    """A question as it was read, and by what.
+
+    by: name of a model's parser, or `rules`. reason: why the rules stood in for a model, None where they did not.
+    """
+
+    parsed: ParsedQuestion
+    by: str
+    reason: str | None = None

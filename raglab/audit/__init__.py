@@ -1,0 +1,1 @@
+"""Audit (shore): what was asked, decided and learned, and how an answer came about."""

@@ -1,0 +1,522 @@
+"""Event-sourced default table, settlement."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from hashlib import sha256
+from typing import Any, NamedTuple, TypeAlias
+
+from raglab.default_learner import (
+    ClarificationDefault,
+    ClarificationRequest,
+    Learner,
+    Split,
+    due,
+    init,
+    looked,
+    met,
+    split,
+    stratify,
+    update,
+)
+from raglab.default_learner.votes import canonical
+from raglab.store.database import Entries
+from raglab.store.log_tables import (
+    APPLICATIONS,
+    CHANGES,
+    CLARIFICATIONS,
+    CURRENT,
+    DECISIONS,
+    LEARNERS,
+    OPEN,
+    REPLIES,
+    REQUESTS,
+    SETTLEMENTS,
+    VERSIONS,
+    changes,
+    of_request,
+    request_of,
+)
+from raglab.text import words
+
+Key: TypeAlias = tuple[str, str, Mapping[str, str]]  # target_field, doctype, sub_conditions
+Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
+
+
+class Change(NamedTuple):
+    """One event that changes the default table, with all that the change depends on.
+
+    kind: met (a request came to the row), signal, or look (the row was tested for a split, which was found or not).
+    """
+
+    at: datetime
+    kind: str
+    row_id: str
+    key: Key
+    value: str
+    signal: str
+    corrected_to: str | None
+    conditions: Mapping[str, str]
+    learner: Learner
+    found: Split | None
+
+
+def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[ClarificationDefault, ...]:
+    """New versions that a change makes of the rows before it, the changed row's first.
+
+    A row that is not there yet begins with its first change. A split leaves rows that are there already as they are.
+    """
+    row = rows.get(change.row_id) or fresh(change.key, change.at)
+    if change.kind == "met":
+        return (met(row, now=change.at),)
+    if change.kind == "signal":
+        said: Any = (change.value, change.signal, change.corrected_to)
+        more: dict[str, Any] = {"conditions": change.conditions or None, "learner": change.learner}
+        return (update(row, *said, now=change.at, **more),)
+    found = change.found
+    made = () if found is None else split(row, found, now=change.at, learner=change.learner)
+    return (looked(row, found), *(child for child in made if child.row_id not in rows))
+
+
+def id_of(key: Key) -> str:
+    """Name of the row of a key, checked once."""
+    target_field, doctype, conditions = key
+    return _id_of(target_field, doctype, tuple(sorted(conditions.items())))
+
+
+@lru_cache(maxsize=1024)
+def _id_of(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
+    return fresh((target_field, doctype, dict(conditions)), datetime.now(UTC)).row_id
+
+
+def fresh(key: Key, now: datetime) -> ClarificationDefault:
+    """Row without a vote."""
+    target_field, doctype, conditions = key
+    return init(target_field, doctype, dict(conditions) or None, now=now)
+
+
+def folded(log: Entries) -> Rows:
+    """Rows from their changes alone."""
+    return {row.row_id: row for row in versions(log)}
+
+
+def versions(log: Entries, row_id: str | None = None, until: int | None = None) -> Iterator[ClarificationDefault]:
+    """Versions of rows from their changes, in order: of all, or of one and what it was split from.
+
+    Args:
+      until: number of the last event that counts.
+    """
+    known: dict[str, Learner] = {}
+    rows: Rows = {}
+    for row in changes(log, None, until=until) if row_id is None else _lineage(log, row_id, until):
+        for made in fold(rows, change_of(log, row, known)):
+            rows[made.row_id] = made
+            yield made
+
+
+def _lineage(log: Entries, row_id: str, until: int | None) -> Iterator[dict[str, Any]]:
+    """Changes of a row, and before them those of the rows that it was split from, in order of their numbers."""
+    wanted, of = [row_id], row_id
+    while (born := _born(log, of)) is not None and born not in wanted:
+        wanted.append(of := born)
+    rows = (row for one in wanted for row in changes(log, one, until=until))
+    return iter(sorted(rows, key=lambda row: int(row["seq"])))
+
+
+def _born(log: Entries, row_id: str) -> str | None:
+    """Row whose split made another, None where its own first change did."""
+    first = next(log.rows(VERSIONS, row_id=row_id), None)
+    if first is None:
+        return None
+    cause = next(log.rows(CHANGES, after=int(first["cause"]) - 1), None)
+    return None if cause is None or cause["row_id"] == row_id else str(cause["row_id"])
+
+
+def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | None = None) -> Change:
+    """Change of a row of `CHANGES`.
+
+    Args:
+      known: learners by digest, added to.
+    """
+    target_field, doctype, conditions = row["key"]
+    return Change(
+        datetime.fromisoformat(row["at"]),
+        row["kind"],
+        row["row_id"],
+        (target_field, doctype, conditions),
+        row["value"],
+        row["signal"],
+        row["corrected_to"],
+        row["conditions"],
+        learner_of(log, row["learner"], {} if known is None else known),
+        None if row["found"] is None else Split(**row["found"]),
+    )
+
+
+def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
+    """Learner settings of a digest, as they were kept."""
+    if named not in known:
+        row = log.one(LEARNERS, digest=named)
+        if row is None:
+            msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
+            raise ValueError(msg)
+        known[named] = Learner(**row["body"])
+    return known[named]
+
+
+def entered(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
+    """Add a change and the versions that it makes; give them back by row_id."""
+    row = {
+        "at": stamp(change.at),
+        "kind": change.kind,
+        "request_id": request_id,
+        "row_id": change.row_id,
+        "key": [change.key[0], change.key[1], dict(change.key[2])],
+        "value": change.value,
+        "signal": change.signal,
+        "corrected_to": change.corrected_to,
+        "conditions": dict(change.conditions),
+        "learner": learner,
+        "found": None if change.found is None else change.found._asdict(),
+        "once": once,
+    }
+    found = change.found
+    before = {change.row_id: current(log, change.row_id)}
+    if found is not None:
+        before |= {one.row_id: one for one in rows_of(log)}
+    made = {one.row_id: one for one in fold({key: one for key, one in before.items() if one is not None}, change)}
+    cause = log.add(CHANGES, row)
+    for one in made.values():
+        _version(log, one, cause, change.at)
+    return made
+
+
+def _version(log: Entries, row: ClarificationDefault, cause: int, at: datetime) -> None:
+    body = body_of(row)
+    about = {"row_id": row.row_id, "target_field": row.target_field, "doctype": row.doctype, "body": body}
+    told = {"version": row.version, "of": f"{row.row_id}.{row.version}", "cause": cause}
+    size = {"confidence": row.confidence, "sample_size": row.sample_size}
+    log.add(VERSIONS, {"at": stamp(at), **about, **told, **size})
+    log.keep(CURRENT, about)
+
+
+def current(log: Entries, row_id: str) -> ClarificationDefault | None:
+    """Latest version of a row."""
+    found = log.one(CURRENT, row_id=row_id)
+    return None if found is None else row_of(found["body"])
+
+
+def rows_of(log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
+    """Latest versions of the rows that have these values, in a fixed order."""
+    return ordered(row_of(found["body"]) for found in log.rows(CURRENT, **where))
+
+
+def ordered(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault, ...]:
+    """Rows by field and doctype, the general before the specific."""
+
+    def place(row: ClarificationDefault) -> tuple[str, str, int, str]:
+        return (row.target_field, row.doctype, len(row.sub_conditions), canonical(row.sub_conditions))
+
+    return tuple(sorted(rows, key=place))
+
+
+def body_of(row: ClarificationDefault) -> dict[str, Any]:
+    """Row as JSON values."""
+    return row.model_dump(mode="json", include=set(ClarificationDefault.model_fields))
+
+
+def row_of(body: Mapping[str, Any]) -> ClarificationDefault:
+    """Row of JSON values."""
+    return ClarificationDefault.model_validate(body)
+
+
+def key_of(row: ClarificationDefault) -> Key:
+    """What tells a row from the others."""
+    return (row.target_field, row.doctype, row.sub_conditions)
+
+
+def hashed(text: str, digits: int = 64) -> str:
+    """First hex digits of the SHA-256 of a text."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
+
+
+def stamp(at: datetime) -> str:
+    """A moment as the log keeps it: UTC, to the microsecond, so that its text sorts as time does."""
+    return at.astimezone(UTC).isoformat(timespec="microseconds")
+
+
+NO_VALUE = ("", "", None)
+
+
+def digest_of(learner: Learner) -> str:
+    """Digest under which a log keeps the settings of a learner."""
+    return hashed(canonical(learner._asdict()), 16)
+
+
+def noted(log: Entries, learner: Learner, at: str) -> str:
+    """Note a learner's settings where they are new, and give their digest."""
+    digest = digest_of(learner)
+    if log.one(LEARNERS, digest=digest) is None:
+        log.add(LEARNERS, {"at": at, "digest": digest, "body": learner._asdict()})
+    return digest
+
+
+def counted(log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+    """Row after a request came to it, which counts once."""
+    row_id = id_of(key)
+    known = current(log, row_id)
+    once = hashed(canonical([request_id, row_id, "met"]), 32)
+    if known is not None and log.one(CHANGES, once=once) is not None:
+        return known
+    change = Change(at, "met", row_id, key, *NO_VALUE, {}, learner, None)
+    return entered(log, change, request_id=request_id, learner=noted(log, learner, stamp(at)), once=once)[row_id]
+
+
+def learned(
+    log: Entries,
+    request_id: str,
+    key: Key,
+    said: tuple[str, str, str | None],
+    conditions: Mapping[str, str],
+    learner: Learner,
+    at: datetime,
+) -> tuple[ClarificationDefault, ...]:
+    """New versions by a signal, and by a look for a split where one is due; none where the signal came before.
+
+    Args:
+      said: value, signal, value it was corrected to.
+    """
+    row_id = id_of(key)
+    once = hashed(canonical([request_id, row_id, said[1]]), 32)
+    if log.one(CHANGES, once=once) is not None:
+        return ()
+    digest = noted(log, learner, stamp(at))
+    change = Change(at, "signal", row_id, key, *said, conditions, learner, None)
+    made = entered(log, change, request_id=request_id, learner=digest, once=once)
+    row = made[row_id]
+    if due(row, learner):
+        look = Change(at, "look", row_id, key, *NO_VALUE, {}, learner, stratify(row, learner))
+        once = hashed(canonical([row_id, row.looks, "look"]), 32)
+        made |= entered(log, look, request_id=request_id, learner=digest, once=once)
+    return tuple(made.values())
+
+
+class Pending(NamedTuple):
+    """A request that a user was asked about.
+
+    question: None where its text is not kept. parsed: fields as they were read, JSON values. key, version, confidence,
+    gate: of the row of the default table, as of then. tried: values that failed before the user was asked.
+    """
+
+    request_id: str
+    question: str | None
+    documents: tuple[str, ...]
+    session: str
+    parsed: Any
+    clarification: ClarificationRequest
+    kind: str
+    key: Key
+    version: int
+    confidence: float
+    gate: str
+    conditions: Mapping[str, str]
+    tried: tuple[str, ...]
+    policy_id: str
+    fingerprint: str
+
+
+class Application(NamedTuple):
+    """A default that was applied silently, with its row as of then."""
+
+    request_id: str
+    value: str
+    kind: str
+    key: Key
+    version: int
+    confidence: float
+    gate: str
+    conditions: Mapping[str, str]
+    question: str | None
+    documents: tuple[str, ...]
+    session: str
+
+
+def pending_of(log: Entries, request_id: str) -> Pending | None:
+    """Clarification of a request that no reply followed."""
+    asked, row = request_of(log, request_id), log.one(CLARIFICATIONS, request_id=request_id)
+    reply = log.one(REPLIES, request_id=request_id)
+    if row is None or (reply is not None and reply["seq"] > row["seq"]):
+        return None
+    request = ClarificationRequest(
+        target_field=row["target_field"],
+        question_to_user=row["question_to_user"] or "",
+        candidate_values=row["candidates"],
+        proposed_default=row["proposed"],
+        proposed_default_reason=row["proposed_reason"],
+        audit=row["audit"] or {},
+    )
+    return Pending(
+        request_id,
+        asked["question"],
+        tuple(asked["documents"]),
+        asked["session"],
+        asked["parsed"],
+        request,
+        row["kind"],
+        key_of_row(log, row["row_id"]),
+        row["version"],
+        row["confidence"],
+        row["gate"],
+        row["conditions"],
+        tuple(row["tried"]),
+        asked["policy_id"],
+        asked["fingerprint"],
+    )
+
+
+def application_of(log: Entries, request_id: str) -> Application | None:
+    """Default that was last applied silently to a request."""
+    asked, row = request_of(log, request_id), log.one(APPLICATIONS, request_id=request_id)
+    if row is None:
+        return None
+    then = (row["version"], row["confidence"], row["gate"], row["conditions"])
+    about = (asked["question"], tuple(asked["documents"]), asked["session"])
+    return Application(request_id, row["value"], row["kind"], key_of_row(log, row["row_id"]), *then, *about)
+
+
+def key_of_row(log: Entries, row_id: str) -> Key:
+    """Key of a row that the log has.
+
+    Raises:
+      ValueError: it has none.
+    """
+    change = log.one(CHANGES, row_id=row_id)
+    if change is not None:
+        target_field, doctype, conditions = change["key"]
+        return (target_field, doctype, conditions)
+    version = log.one(VERSIONS, row_id=row_id)
+    if version is None:
+        msg = f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
+        raise ValueError(msg)
+    return (version["target_field"], version["doctype"], version["body"]["sub_conditions"])
+
+
+SILENCE = timedelta(hours=24)  # after which an answer that nobody corrected was right
+NEARLY_THE_SAME = 0.5  # Jaccard index of the words of two questions from which one rephrases the other
+SESSIONS = 1024  # whose last questions are remembered where their text is not kept
+_TOLD = frozenset({"explicit_yes", "explicit_no", "implicit_ok"})
+
+
+class Silent(NamedTuple):
+    """A default that silence confirmed."""
+
+    request_id: str
+    key: Key
+    value: str
+    conditions: Mapping[str, str]
+
+
+def jaccard(first: frozenset[str], second: frozenset[str]) -> float:
+    """Share of the words of two questions that both have, in [0, 1]; 0 where neither has any."""
+    both = first | second
+    return len(first & second) / len(both) if both else 0.0
+
+
+def remember(
+    log: Entries,
+    asked: MutableMapping[str, tuple[str, frozenset[str]]],
+    request_id: str,
+    session: str,
+    question: str,
+    documents: Sequence[str],
+    at: str,
+) -> str:
+    """Close what the session's last request left open; give that request's id where this one rephrases it, else ''.
+
+    A rephrasing asks nearly the same (`NEARLY_THE_SAME`) of the same documents. Where the log keeps no text, words are
+    compared with what this process remembers, and else only the hash of the whole question.
+
+    Args:
+      asked: last question of each session: id and words; added to.
+    """
+    if not session:
+        return ""
+    new = frozenset(words(question))
+    before = log.one(REQUESTS, session=session)
+    known = asked.pop(session, ("", frozenset()))
+    asked[session] = (request_id, new)
+    while len(asked) > SESSIONS:
+        asked.pop(next(iter(asked)))
+    if before is None:
+        return ""
+    old = known[1] if known[0] == before["request_id"] else frozenset(words(before["question"] or ""))
+    alike = jaccard(old, new) >= NEARLY_THE_SAME or before["question_hash"] == hashed(question)
+    again = alike and set(before["documents"]) == set(documents)
+    in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < SILENCE
+    for work in list(log.rows(OPEN, session=session, closed=0)):
+        same = work["request_id"] == before["request_id"]
+        log.keep(OPEN, work | {"closed": 1, "rephrased": int(again and in_time and same)})
+    return str(before["request_id"]) if again else ""
+
+
+def apply(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+    """Log a default applied silently, a row once a request, and keep it open until its outcome is known.
+
+    Raises:
+      ValueError: silence could not confirm it: a row that the log has not, a value or conditions that are none.
+    """
+    at = datetime.fromisoformat(row["at"])
+    begun = fresh(key_of_row(log, row["row_id"]), at)
+    update(begun, row["value"], "implicit_ok", conditions=row["conditions"], now=at)
+    once = hashed(canonical([request["request_id"], row["row_id"]]), 32)
+    if log.one(APPLICATIONS, once=once) is not None:
+        return
+    number = log.add(APPLICATIONS, {**row, "request_id": request["request_id"], "once": once})
+    work = {"once": once, **{name: request[name] for name in ("at", "request_id", "session")}}
+    log.keep(OPEN, work | {"application": number, "closed": 0, "rephrased": 0})
+
+
+def settle(log: Entries, now: datetime, session: str | None, learner: Learner) -> int:
+    """Settle what can be, and learn what silence confirmed; how many defaults it did."""
+    found = settled(log, now, session)
+    for one in found:
+        learned(log, one.request_id, one.key, (one.value, "implicit_ok", None), one.conditions, learner, now)
+    return len(found)
+
+
+def settled(log: Entries, now: datetime, session: str | None) -> list[Silent]:
+    """Settle what can be, and give what silence confirmed."""
+    where: dict[str, Any] = {} if session is None else {"session": session}
+    ripe = {row["once"]: row for row in log.rows(OPEN, before=stamp(now - SILENCE), **where)}
+    ripe |= {row["once"]: row for row in log.rows(OPEN, closed=1, **where)}
+    votes = []
+    for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):
+        row = next(log.rows(APPLICATIONS, after=int(work["application"]) - 1, once=once))
+        outcome = _outcome(log, row, rephrased=bool(work["rephrased"]))
+        about = {"request_id": row["request_id"], "row_id": row["row_id"], "outcome": outcome, "once": once}
+        log.add(SETTLEMENTS, {"at": stamp(now), **about})
+        log.drop(OPEN, once)
+        if outcome == "silent":
+            votes.append(Silent(row["request_id"], key_of_row(log, row["row_id"]), row["value"], row["conditions"]))
+    return votes
+
+
+def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
+    """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
+    request, of = row["request_id"], row["row_id"]
+    given = {one["signal"] for one in of_request(log, CHANGES, request) if one["row_id"] == of}
+    if given & _TOLD:
+        return "told"
+    if "failure" in given:
+        return "failed"
+    asked = log.one(CLARIFICATIONS, request_id=request)
+    if asked is not None and asked["row_id"] == of:
+        return "asked"
+    said = log.one(DECISIONS, request_id=request)
+    if said is None:
+        return "unanswered"
+    if said["status"] != "ok":
+        return "refused"
+    return "rephrased" if rephrased else "silent"

@@ -1,0 +1,740 @@
+"""Explain: rebuilt and compared.
+
+Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's settings, every check
+and every change of the default table. What is recorded is held against what follows from them; an edit of the log that
+contradicts the rest stands among the differences. Replies, proposals, answers, sources and moments follow from nothing:
+whether these were edited, nothing tells.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from html import escape
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from raglab import gates
+from raglab.audit.default_rows import body_of, digest_of, fresh, hashed, key_of_row, learner_of, versions
+from raglab.audit.log import number, read
+from raglab.decision.decisions import Check
+from raglab.default_learner import ClarificationDefault, Learner, asks, gate
+from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.store.database import Entries
+from raglab.store.log_tables import (
+    APPLICATIONS,
+    CHANGES,
+    CLARIFICATIONS,
+    DECISIONS,
+    POLICIES,
+    REPLIES,
+    REQUESTS,
+    SETTLEMENTS,
+    VERSIONS,
+    of_request,
+    request_of,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.audit.log import AuditLog
+
+
+class Anew:
+    """Rows as they were for one request."""
+
+    def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
+        self._log = log
+        self._until = max((int(row["seq"]) for row in of_request(log, CHANGES, request["request_id"])), default=0)
+        self._known: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
+
+    def row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
+        """A version of a row, None where its changes do not give it; and what is wrong with these.
+
+        Args:
+          cause: number of the change that made it, as the log has it.
+        """
+        known = self._known.get(row_id)
+        if known is None or known[0] < cause:
+            until = max(cause, self._until)
+            found, wrong = self._folded(row_id, until)
+            known = self._known[row_id] = (until, found, wrong)
+        return known[1].get(version), known[2]
+
+    def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
+        found: dict[int, ClarificationDefault] = {}
+        try:
+            for row in versions(self._log, row_id, until):
+                if row.row_id == row_id:
+                    found[row.version] = row
+        except (ValueError, KeyError, TypeError) as error:
+            return found, [f"row {row_id} cannot be rebuilt: {error}"]
+        return found, []
+
+
+WARNS = frozenset({"sufficiency", "gap", "resolver"})  # gates that refuse nothing by themselves
+_FIELDS = {
+    "l2": ("max_l2", "soft_max_l2"),
+    "density": ("min_keep",),
+    "gap": ("min_gap",),
+    "similarity": ("min_similarity",),
+    "sufficiency": ("min_keyword_share",),
+    "fused": ("min_fused",),
+    "confidence": ("tau_default", "tau_explicit"),
+    "generation": ("min_generation_confidence",),
+    "support": ("min_support",),
+}
+_RULES = {
+    "S3.3 group_gap": "min_group_gap",
+    "S3.3 signature_similarity": "min_sig_sim",
+    "S3.3 anchor_similarity": "min_anchor_sim",
+}
+_TWO_BOUNDS = frozenset({"S3.3 signature_similarity", "S3.3 anchor_similarity"})  # and a lead, which is not recorded
+
+
+class Decided(NamedTuple):
+    """What checks decide: status, the gate or rule that did, and its words."""
+
+    status: str
+    gate: str
+    text: str
+
+
+def decided(checks: Sequence[Check]) -> Decided | None:
+    """Decision of checks in the order of the chain: the first that fails and decides refuses; None without checks.
+
+    A gap that is too small hands over to the resolver's rules, of which the first that passes decides; where none
+    does, or the question is an overview, the user is asked, unless one option was left and the chain went on.
+
+    Source: rules S2.12, S3.3.
+    """
+    if not checks:
+        return None
+    for place, check in enumerate(checks):
+        if check.gate not in WARNS and not check.passes:
+            return Decided("refuse", check.gate, check.text)
+        if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
+            rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)
+            picked = rule is not None and not rule.rule.endswith("overview")
+            if not picked and place + 1 == len(checks):
+                return Decided("ambiguous", "resolver", rule.text if rule is not None else "no rule picks a group")
+    return Decided("ok", "", "")
+
+
+def margins(checks: Sequence[Check], limits: Thresholds) -> list[float | None]:
+    """Margin of each check anew, from its value, by the gates under a policy's thresholds.
+
+    None where the value alone does not tell: a rule over two measurements of which one is recorded, two hits that
+    agree whatever their gap, a gate that is not of the policy.
+    """
+    return [_margin(check, checks[:place], limits) for place, check in enumerate(checks)]
+
+
+def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float | None:
+    rank = sum(one.gate == check.gate for one in before)
+    if check.gate == "domain":  # words of the query, then deny patterns, then allow patterns
+        counts: list[Any] = [1.0, 0.0, 1.0]
+        counts[min(rank, 2)] = check.value
+        n_words, denied, allowed = counts
+        return _n(gates.domain_margins(n_words, denied, allowed, True, limits.domain)[min(rank, 2)])
+    if check.gate == "resolver":
+        return None if check.rule in _TWO_BOUNDS else check.value - check.threshold
+    if (check.gate == "gap" and math.isinf(check.margin)) or check.gate not in _MARGINS:
+        return None
+    if check.gate == "l2" and not rank:
+        return check.value - 1.0  # hits, of which there must be one
+    return _n(_MARGINS[check.gate](check, limits))
+
+
+def _count(check: Check) -> Any:  # noqa: ANN401 - a whole number, as a float
+    return check.value
+
+
+_MARGINS: Mapping[str, Callable[[Check, Thresholds], Any]] = {
+    "l2": lambda check, limits: gates.l2_margins(check.value, limits.l2).l2,
+    "density": lambda check, limits: gates.density_margins(_count(check), limits.density).density,
+    "gap": lambda check, limits: gates.gap_margins(check.value, 2, False, limits.gap).gap,
+    "coverage": lambda check, limits: gates.coverage_margins(_count(check), limits.coverage).coverage,
+    "similarity": lambda check, limits: gates.similarity_margins(check.value, limits.similarity).similarity,
+    "sufficiency": lambda check, limits: gates.sufficiency_margins(check.value, limits.sufficiency).sufficiency,
+    "fused": lambda check, limits: gates.fused_margins(check.value, limits.fused).fused,
+    "confidence": lambda check, limits: (
+        gates.confidence_margins(
+            check.value, check.threshold == _n(limits.confidence.tau_explicit), limits.confidence
+        ).confidence
+    ),
+    "generation": lambda check, limits: gates.generation_margins(check.value, limits.generation).generation,
+    "support": lambda check, limits: gates.support_margins(check.value, limits.support).support,
+    "hygiene": lambda check, _: -check.value,
+}
+
+
+def _stated(check: Check, limits: Thresholds) -> list[float]:
+    """Thresholds that a policy has for a check, none where it has none."""
+    if check.gate == "resolver":
+        name = _RULES.get(check.rule)
+        return [] if name is None else [_n(getattr(limits.rules, name))]
+    if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
+        return [1.0]
+    if check.gate not in _FIELDS:
+        return []
+    return [_n(getattr(getattr(limits, check.gate), name)) for name in _FIELDS[check.gate]]
+
+
+def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
+    """What does not agree within checks, in words: margins, verdicts, thresholds that the policy does not have."""
+    found = []
+    for check, margin in zip(checks, margins(checks, limits), strict=True):
+        named = f"check {check.gate} ({check.rule})"
+        if margin is not None and not _same(margin, check.margin):
+            found.append(f"{named}: margin {check.margin:.6g} is recorded, value and threshold give {margin:.6g}")
+        if bool(check.passes) == bool(gates.fires((check.margin,))):
+            verdict = "passes" if check.passes else "fails"
+            found.append(f"{named}: it is recorded that it {verdict}, margin {check.margin:.6g} says the opposite")
+        stated = _stated(check, limits)
+        if stated and not any(_same(check.threshold, value) for value in stated):
+            told = " or ".join(f"{value:g}" for value in stated)
+            found.append(f"{named}: threshold {check.threshold:g} is recorded, the policy has {told}")
+    return found
+
+
+def _same(one: float, other: float) -> bool:
+    return one == other or (math.isnan(one) and math.isnan(other))
+
+
+def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
+    return float(np.squeeze(value))
+
+
+_PLAIN = frozenset({"domain", "l2"})  # gates whose reason may be said in other words than the check's
+
+
+class DefaultThen(NamedTuple):
+    """A row of the default table as it was when it was used.
+
+    used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
+    before. requests: that had come to the row by then, this one among them; asks: whether gate and schedule ask.
+    """
+
+    used: str
+    kind: str
+    value: str | None
+    target_field: str
+    doctype: str
+    sub_conditions: Mapping[str, str]
+    row_id: str
+    version: int
+    confidence: float
+    sample_size: int
+    votes: Mapping[str, float]
+    gate: str
+    requests: int
+    asks: bool
+    thresholds: tuple[float, float]
+    every: int
+
+    @property
+    def told(self) -> str:
+        """In words."""
+        where = "".join(f", {name} {value}" for name, value in sorted(self.sub_conditions.items()))
+        votes = ", ".join(f"{name} {count:g}" for name, count in self.votes.items()) or "none"
+        verdict = self.gate
+        if verdict == "ask_occasionally":
+            verdict += (
+                f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
+            )
+        low, high = self.thresholds
+        return (
+            f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
+            f"row {self.row_id} version {self.version}, confidence {self.confidence:.4g} from {self.sample_size} "
+            f"(votes {votes}), gate {verdict} (asks below {low:g}, applies above {high:g})"
+        )
+
+
+class DecisionThen(NamedTuple):
+    """A decision as it is recorded, and as it follows from its checks.
+
+    derived: None where no checks are recorded. margins: anew, one a check; None where value and threshold do not tell.
+    """
+
+    status: str
+    reason: str | None
+    answer: str | None
+    sources: tuple[str, ...]
+    confidence: float | None
+    arm: str | None
+    default_applied: Any
+    checks: tuple[Check, ...]
+    margins: tuple[float | None, ...]
+    derived: Decided | None
+
+
+def policy_of(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
+    """Thresholds of the policy that a request was decided under; and what is wrong with its body."""
+    named = request["policy_id"]
+    row = log.one(POLICIES, policy_id=named)
+    if row is None:
+        return None, [f"policy {named} is not in the log"]
+    try:
+        policy = PolicyData.from_mapping(row["body"])
+    except ValueError as error:
+        return None, [f"policy {named} cannot be read: {error}"]
+    if policy.policy_id != named:
+        return thresholds([policy]), [f"policy {named} is recorded, its body has the id {policy.policy_id}"]
+    return thresholds([policy]), []
+
+
+def _learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
+    try:
+        found = learner_of(log, named, {})
+    except (ValueError, TypeError) as error:
+        return Learner(), [f"learner {named} cannot be read: {error}"]
+    digest = digest_of(found)
+    return found, [] if digest == named else [f"learner {named} is recorded, its settings have the digest {digest}"]
+
+
+def defaults_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tuple[DefaultThen, ...], list[str]]:
+    """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
+    request_id = request["request_id"]
+    learner, differences = _learner(log, request["learner"])
+    found = []
+    for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
+        for row in of_request(log, table, request_id):
+            then, wrong = _row_then(log, row, anew)
+            differences += wrong
+            one = _default_then(log, row, then, learner, used)
+            told = f"{used} {one.value or 'nothing'}, row {one.row_id} version {one.version}"
+            pairs = (("confidence", one.confidence), ("gate", one.gate), ("votes", dict(one.votes)))
+            differences += [
+                f"{told}: {name} {row[name]} is recorded, the changes before it give {value}"
+                for name, value in pairs
+                if row[name] != value
+            ]
+            found.append((int(row["seq"]), one))
+    return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), differences
+
+
+def _row_then(log: Entries, row: Mapping[str, Any], anew: Anew) -> tuple[ClarificationDefault, list[str]]:
+    """Row of the version that is recorded, folded from the changes up to the one that made it."""
+    of, version = row["row_id"], row["version"]
+    kept = log.one(VERSIONS, of=f"{of}.{version}")
+    if kept is None:
+        empty = fresh(key_of_row(log, of), datetime.fromisoformat(row["at"]))
+        return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
+    then, wrong = anew.row(of, version, int(kept["cause"]))
+    if then is not None and body_of(then) == kept["body"]:
+        return then, wrong
+    wrong = wrong or [f"row {of} version {version}: its body differs from what the changes give"]
+    return then or fresh(key_of_row(log, of), datetime.fromisoformat(row["at"])), wrong
+
+
+def _default_then(
+    log: Entries, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
+) -> DefaultThen:
+    learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
+    verdict = gate(then, ask_below=learner.ask_below, apply_above=learner.apply_above)
+    requests = then.requests if _counted(log, row) else then.requests + 1
+    before = then.model_copy(update={"requests": requests - 1})
+    return DefaultThen(
+        used,
+        row["kind"],
+        row["value"] if used == "applied" else row["proposed"],
+        then.target_field,
+        then.doctype,
+        dict(then.sub_conditions),
+        then.row_id,
+        then.version,
+        then.confidence,
+        then.sample_size,
+        dict(then.candidate_votes),
+        verdict,
+        requests,
+        asks(before, learner),
+        (learner.ask_below, learner.apply_above),
+        learner.every,
+    )
+
+
+def _counted(log: Entries, row: Mapping[str, Any]) -> bool:
+    """Whether the version that is recorded counts this request already."""
+    for change in of_request(log, CHANGES, row["request_id"]):
+        if change["kind"] == "met" and change["row_id"] == row["row_id"]:
+            made = log.one(VERSIONS, cause=change["seq"], row_id=row["row_id"])
+            return made is not None and bool(made["version"] <= row["version"])
+    return False
+
+
+def signals_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+    """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
+    found, differences = [], []
+    for change in of_request(log, CHANGES, request["request_id"]):
+        made = list(log.rows(VERSIONS, cause=int(change["seq"])))
+        for kept in made:
+            then, wrong = anew.row(kept["row_id"], kept["version"], int(change["seq"]))
+            if not wrong and (then is None or body_of(then) != kept["body"]):
+                by = f"{change['kind']} {change['signal']}".rstrip()
+                told = f"row {kept['row_id']} version {kept['version']} after {by}"
+                wrong = [f"{told}: its body differs from what the changes give"]
+            differences += [one for one in (*wrong, *_columns(kept)) if one not in differences]
+            if kept["row_id"] == change["row_id"]:
+                told_by = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
+                found.append(told_by | {"version": kept["version"], "confidence": kept["confidence"]})
+        if not made:
+            differences.append(f"change {change['seq']} ({change['kind']}) has no version of its row")
+    return tuple(found), differences
+
+
+def _columns(kept: Mapping[str, Any]) -> Iterator[str]:
+    """Columns of a version that are not those of its body."""
+    for name in ("target_field", "doctype", "confidence", "sample_size"):
+        if isinstance(kept["body"], Mapping) and kept[name] != kept["body"].get(name):
+            yield f"row {kept['row_id']} version {kept['version']}: {name} {kept[name]!r} is recorded beside its body"
+
+
+def decisions_of(
+    log: Entries, request: Mapping[str, Any], limits: Thresholds | None, *, clarified: bool
+) -> tuple[tuple[DecisionThen, ...], list[str]]:
+    """Decisions of a request, each anew from its checks; and what differs."""
+    found, differences = [], []
+    rows, applied = (of_request(log, table, request["request_id"]) for table in (DECISIONS, APPLICATIONS))
+    for row in rows:
+        checks = tuple(read(one) for one in row["checks"])
+        derived = _derived(row, checks, clarified=clarified)
+        anew: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
+        one = DecisionThen(
+            row["status"],
+            row["reason"],
+            row["answer"],
+            tuple(row["sources"]),
+            row["confidence"],
+            row["arm"],
+            row["default_applied"],
+            checks,
+            tuple(anew),
+            derived,
+        )
+        found.append(one)
+        differences += [] if limits is None else problems(checks, limits)
+        differences += _differs(row, one, request)
+        named = one.default_applied
+        if named is not None and not any(_names(named, each) for each in applied):
+            differences.append(f"default_applied {named} is recorded with the decision, no such default was applied")
+    return tuple(found), differences if rows else [*differences, "no decision is recorded"]
+
+
+def _names(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
+    return all(named.get(name) == applied[name] for name in ("value", "row_id", "version", "confidence", "gate"))
+
+
+def _derived(row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool) -> Decided | None:
+    if row["clarified"]:
+        return Decided("ambiguous", "clarification", "") if clarified else None
+    if row["reason"] and row["reason"].startswith("Invalid selection"):
+        return Decided("refuse", "selection", row["reason"])
+    return decided(checks)
+
+
+def _differs(row: Mapping[str, Any], one: DecisionThen, request: Mapping[str, Any]) -> Iterator[str]:
+    derived = one.derived
+    if derived is None:
+        yield "no checks are recorded, so that the decision cannot be derived anew"
+        return
+    if derived.status != one.status:
+        by = f" by {derived.gate}" if derived.gate else ""
+        yield f"status {one.status} is recorded, the checks give {derived.status}{by}"
+    reason = one.reason or ""
+    if derived.status == "refuse" and derived.gate not in _PLAIN and not reason.startswith(derived.text):
+        yield f"reason {reason!r} is recorded, the check that decides says {derived.text!r}"
+    if bool(row["status"] == "refuse") != (one.reason is not None):
+        yield f"status {one.status} is recorded with reason {one.reason!r}; a refusal has one, and nothing else has"
+    for name in ("policy_id", "fingerprint", "models", "prompt_version"):
+        if row[name] != request[name]:
+            yield f"{name} {row[name]!r} is recorded with the decision, {request[name]!r} with the request"
+
+
+def slots(parsed: object) -> Iterator[tuple[str, str | None, float]]:
+    """Fields of a parsed question with value and confidence, those that have both."""
+    if not isinstance(parsed, Mapping):
+        return
+    for name, slot in parsed.items():
+        pair = (slot.get("value"), slot.get("confidence")) if isinstance(slot, Mapping) else slot
+        if (
+            isinstance(pair, Sequence)
+            and not isinstance(pair, str)
+            and len(pair) == 2
+            and isinstance(pair[1], int | float)
+        ):
+            yield name, None if pair[0] is None else str(pair[0]), float(pair[1])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Explained:
+    """What happened to a request, rebuilt; see `explain`.
+
+    request: its row of the log: question or hash, parsed fields, policy, models. clarification: what the user was
+    asked, why, and what was replied; None where nothing was. defaults: rows of the default table that were used, as
+    of then. signals: what was learned from it, in order. decisions: in order, one a turn; the last is the outcome.
+    differences: what the log records against what follows from it, in words.
+    """
+
+    request: Mapping[str, Any]
+    clarification: Mapping[str, Any] | None
+    defaults: tuple[DefaultThen, ...]
+    signals: tuple[Mapping[str, Any], ...]
+    decisions: tuple[DecisionThen, ...]
+    differences: tuple[str, ...]
+
+    @property
+    def request_id(self) -> str:
+        """Id of the request."""
+        return str(self.request["request_id"])
+
+    @property
+    def rebuilt(self) -> bool:
+        """Whether everything that is recorded follows from the log, and a decision does."""
+        return not self.differences and all(one.derived is not None for one in self.decisions)
+
+    def frame(self) -> pd.DataFrame:
+        """Checks of the last decision, a row each: gate, rule, value, threshold, margin, passes, text; margin anew."""
+        import pandas as pd
+
+        names = ["gate", "rule", "value", "threshold", "margin", "passes", "text", "margin_anew"]
+        last = self.decisions[-1] if self.decisions else None
+        rows = [] if last is None else [(*one, anew) for one, anew in zip(last.checks, last.margins, strict=True)]
+        return pd.DataFrame(rows, columns=names)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything as JSON values; a number that is not finite is null."""
+        whole = {
+            "request_id": self.request_id,
+            "rebuilt": self.rebuilt,
+            "differences": list(self.differences),
+            "request": dict(self.request),
+            "clarification": None if self.clarification is None else dict(self.clarification),
+            "defaults": [one._asdict() for one in self.defaults],
+            "signals": [dict(one) for one in self.signals],
+            "decisions": [
+                one._asdict()
+                | {
+                    "derived": None if one.derived is None else one.derived._asdict(),
+                    "checks": [check._asdict() for check in one.checks],
+                }
+                for one in self.decisions
+            ],
+        }
+        return _finite(whole)
+
+    def json(self) -> str:
+        """Everything as JSON."""
+        return json.dumps(self.as_dict(), ensure_ascii=False, indent=2)
+
+    def lines(self) -> list[tuple[str, str]]:
+        """What happened, a line a thing: a head and its words."""
+        asked = self.request
+        told = [
+            (
+                "request",
+                f"{self.request_id} at {asked['at']}" + (f", session {asked['session']}" if asked["session"] else ""),
+            ),
+            (
+                "question",
+                asked["question"]
+                or (f"not kept; SHA-256 {asked['question_hash'][:16]}…" if asked["question_hash"] else "not kept"),
+            ),
+        ]
+        if asked["documents"]:
+            told.append(("documents", ", ".join(asked["documents"])))
+        told += [("parsed", f"{name}: {value or 'none'} ({sure:.2f})") for name, value, sure in slots(asked["parsed"])]
+        made_by = ", ".join(f"{name} {value}" for name, value in asked["models"].items())
+        told.append(
+            (
+                "system",
+                f"policy {asked['policy_id']}, index {asked['fingerprint']}" + (f", {made_by}" if made_by else ""),
+            )
+        )
+        told += [("default", one.told) for one in self.defaults]
+        if self.clarification is None:
+            told.append(("clarification", "none"))
+        else:
+            told += _asked(self.clarification)
+        told += [
+            (
+                "signal",
+                f"{one['signal']} for {one['value']}"
+                + (f", corrected to {one['corrected_to']}" if one["corrected_to"] else "")
+                + f": version {one['version']}, confidence {one['confidence']:.4g}",
+            )
+            for one in self.signals
+            if one["kind"] == "signal"
+        ]
+        for one in self.decisions:
+            told += _decision(one)
+        told.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
+        return told + [("difference", one) for one in self.differences]
+
+    def __str__(self) -> str:
+        return "\n".join(f"{head:<14}{words}" for head, words in self.lines())
+
+    def __repr__(self) -> str:
+        return f"Explained({self.request_id!r}, rebuilt={self.rebuilt}, differences={list(self.differences)!r})"
+
+    def _repr_html_(self) -> str:
+        """Table for a notebook; whatever came from people, documents or models is escaped."""
+        left = "text-align: left; vertical-align: top"
+        text = f"{left}; white-space: pre-wrap"
+        rows = "".join(
+            f'<tr><th style="{left}">{escape(head)}</th><td style="{text}">{escape(words)}</td></tr>'
+            for head, words in self.lines()
+        )
+        return f"<table>{rows}</table>"
+
+
+def explain(request_id: str, log: AuditLog) -> Explained:
+    """How a request came to its answer, rebuilt from the log alone.
+
+    Rows of the default table are folded anew from the changes before it, their gate is asked again under the settings
+    that are kept, margins are taken again from values and thresholds, and the decision from the checks.
+
+    Raises:
+      ValueError: the log has no such request, or rows of it that were altered beyond reading.
+
+    Source: rule S5.8.
+    """
+    with log.log.reading() as entries:
+        request = request_of(entries, request_id)
+        try:
+            return _explained(entries, request)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            came = f"{type(error).__name__}: {str(error).rstrip('.')}"
+            msg = f"rows of a log must be as they were written, got {came}; its tables were altered."
+            raise ValueError(msg) from error
+
+
+def _explained(log: Entries, request: Mapping[str, Any]) -> Explained:
+    request_id = request["request_id"]
+    limits, differences = policy_of(log, request)
+    if request["question"] is not None and request["question_hash"] not in {"", hashed(request["question"])}:
+        differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
+    anew = Anew(log, request)
+    clarification = _clarification(log.one(CLARIFICATIONS, request_id=request_id), of_request(log, REPLIES, request_id))
+    defaults, found = defaults_of(log, request, anew)
+    differences += found
+    signals, found = signals_of(log, request, anew)
+    differences += found
+    decisions, found = decisions_of(log, request, limits, clarified=clarification is not None)
+    made = Explained(request, clarification, defaults, signals, decisions, tuple(differences + found))
+    made.lines()  # which reads what was not read yet
+    return made
+
+
+def _clarification(row: Mapping[str, Any] | None, replies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if row is None:
+        return None
+    return dict(row) | {"replies": [one["reply"] for one in replies if one["seq"] > row["seq"]]}
+
+
+def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    worth = "" if row["gain"] is None else f"; expected gain {row['gain']:.4g}, cost {row['cost'] or 0.0:.4g}"
+    proposed = f"; proposed {row['proposed']}" if row["proposed"] else ""
+    told = [
+        ("clarification", f"{row['kind']}: {row['question_to_user'] or 'text not kept'}"),
+        ("", f"one of {', '.join(row['candidates'])}{proposed}"),
+        ("", f"because {row['why']}{worth}"),
+    ]
+    if row["tried"]:
+        told.append(("", f"after {', '.join(row['tried'])} failed"))
+    return told + [("reply", one if one is not None else "not kept") for one in row["replies"]]
+
+
+def _decision(one: DecisionThen) -> list[tuple[str, str]]:
+    confidence = "" if one.confidence is None else f", confidence {one.confidence:.4g}"
+    reason = f": {one.reason}" if one.reason else ""
+    told = [("decision", f"{one.status}{confidence}{reason}")]
+    if one.answer is not None:
+        told.append(("answer", one.answer))
+    if one.sources:
+        told.append(("sources", ", ".join(one.sources)))
+    told += [
+        (
+            "check",
+            f"{'passes' if check.passes else 'FAILS '}  {check.gate:<12} margin {check.margin:+.4g}  {check.text}",
+        )
+        for check in one.checks
+    ]
+    derived = one.derived
+    anew = (
+        "no checks are recorded"
+        if derived is None
+        else derived.status + (f" by {derived.gate}" if derived.gate else "")
+    )
+    return [*told, ("decided anew", anew)]
+
+
+def _finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    if isinstance(value, Mapping):
+        return {str(key): _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return number(value) if isinstance(value, float) else value
+
+
+COUNTS = ("requests", "ok", "refuse", "ambiguous", "asked", "filled_in", "confirmed", "rejected", "silent", "rephrased")
+_TOLD = {"explicit_yes": "confirmed", "explicit_no": "rejected"}
+
+
+def days(log: AuditLog) -> pd.DataFrame:
+    """Counts by day (UTC) of the request, one row a day with requests.
+
+    ok, refuse, ambiguous: by the last decision. asked: clarifications. filled_in: defaults applied silently. confirmed,
+    rejected: by word. silent, rephrased: how the silent ones were settled.
+
+    Source: rule S6.4.
+    """
+    with log.log.reading() as entries:
+        return _counts_by_day(entries)
+
+
+def _counts_by_day(log: Entries) -> pd.DataFrame:
+    import pandas as pd
+
+    day = {row["request_id"]: row["at"][:10] for row in log.rows(REQUESTS)}
+    status = {row["request_id"]: row["status"] for row in log.rows(DECISIONS)}
+    seen: Counter[tuple[str, str]] = Counter((at, "requests") for at in day.values())
+    seen.update((day[request], name) for request, name in status.items())
+    for table, name in ((CLARIFICATIONS, "asked"), (APPLICATIONS, "filled_in")):
+        seen.update((day[row["request_id"]], name) for row in log.rows(table))
+    seen.update((day[row["request_id"]], _TOLD[row["signal"]]) for row in log.rows(CHANGES) if row["signal"] in _TOLD)
+    seen.update((day[row["request_id"]], row["outcome"]) for row in log.rows(SETTLEMENTS))
+    rows = [(at, *(seen[at, name] for name in COUNTS)) for at in sorted(set(day.values()))]
+    return pd.DataFrame(rows, columns=["day", *COUNTS])
+
+
+def defaults(log: AuditLog) -> pd.DataFrame:
+    """The default table, each row with its gate under the log's learner settings."""
+    import pandas as pd
+
+    limits = {"ask_below": log.learner.ask_below, "apply_above": log.learner.apply_above}
+    return pd.DataFrame(
+        [
+            {
+                "target_field": row.target_field,
+                "doctype": row.doctype,
+                "sub_conditions": ", ".join(f"{name}={value}" for name, value in sorted(row.sub_conditions.items())),
+                "votes": ", ".join(f"{value} {votes:g}" for value, votes in row.candidate_votes.items()),
+                "confidence": row.confidence,
+                "sample_size": row.sample_size,
+                "gate": gate(row, **limits),
+                "requests": row.requests,
+                "version": row.version,
+                "last_refreshed": row.last_refreshed.isoformat(timespec="seconds"),
+                "row_id": row.row_id,
+            }
+            for row in log.rows()
+        ]
+    )

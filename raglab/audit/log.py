@@ -1,0 +1,590 @@
+"""What is written, redacted, exported.
+
+The log is the truth and the default table a fold over it: whatever is killed in the middle of a question, the log
+rebuilds the rows that there were, to the byte. Every time is UTC; `now` is the log's clock where it is not given.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from raglab.audit.default_rows import (
+    Application,
+    Key,
+    Pending,
+    application_of,
+    apply,
+    counted,
+    digest_of,
+    folded,
+    hashed,
+    key_of_row,
+    learned,
+    noted,
+    ordered,
+    pending_of,
+    remember,
+    rows_of,
+    settle,
+    stamp,
+)
+from raglab.decision.decisions import Check
+from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
+from raglab.policy import PolicyData
+from raglab.store.database import Database, Entries, Table
+from raglab.store.files import Where, input_error
+from raglab.store.log_tables import (
+    CLARIFICATIONS,
+    CURRENT,
+    DECISIONS,
+    EVENTS,
+    FORGOTTEN,
+    OPEN,
+    POLICIES,
+    REPLIES,
+    REQUEST_TABLES,
+    REQUESTS,
+    check_id,
+    request_of,
+)
+from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_ENDLESS = {"inf": math.inf, "-inf": -math.inf}
+
+
+def kept_policy(log: Entries, policy: PolicyData, at: str) -> str:
+    """Keep a policy's body where it is new, and give its id."""
+    if log.one(POLICIES, policy_id=policy.policy_id) is None:
+        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": policy.model_dump(mode="json")})
+    return policy.policy_id
+
+
+def clarify(log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
+    """Log what the user is asked, once a request.
+
+    Raises:
+      ValueError: request or row is not in the log, or the request was asked about already.
+    """
+    request_id = row["request_id"]
+    request_of(log, request_id)
+    key_of_row(log, row["row_id"])
+    if log.one(CLARIFICATIONS, request_id=request_id) is not None:
+        msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
+        raise ValueError(msg)
+    asked = {
+        "target_field": request.target_field,
+        "question_to_user": request.question_to_user,
+        "candidates": list(request.candidate_values),
+        "proposed": request.proposed_default,
+        "proposed_reason": request.proposed_default_reason,
+        "audit": plain(request.audit),
+    }
+    log.add(CLARIFICATIONS, {**row, **asked})
+
+
+def then(row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner) -> dict[str, Any]:
+    """Columns of a row of the default table as it is now."""
+    verdict = gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
+    state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": verdict}
+    return state | {"votes": dict(row.candidate_votes), "kind": kind, "conditions": dict(conditions)}
+
+
+def decision_row(
+    of: Mapping[str, Any],
+    response: Mapping[str, Any],
+    checks: Sequence[Check],
+    ms: Mapping[str, float] | float | None,
+) -> dict[str, Any]:
+    """Columns of a decision: what was answered, by which checks, under what the request was opened with.
+
+    Args:
+      of: row of the request.
+
+    Raises:
+      ValueError: a status that is none (rule S0.1).
+    """
+    if response.get("status") not in Status.__members__:
+        came = f"{response.get('status')!r:.80}"
+        msg = f"status must be one of {', '.join(Status.__members__)}, got {came}; a broken input raises."
+        raise ValueError(msg)
+    spent = ms if isinstance(ms, Mapping) else {} if ms is None else {"total": ms}
+    stated = {
+        "status": response["status"],
+        "reason": response.get("refusal_reason"),
+        "answer": response.get("answer"),
+        "sources": list(response.get("sources") or ()),
+        "options": plain(list(response.get("options") or ())),
+        "warnings": list(response.get("warnings") or ()),
+        "confidence": number(response.get("confidence")),
+        "route": response.get("route"),
+        "arm": response.get("arm"),
+        "clarified": int(response.get("clarification") is not None),
+        "default_applied": plain(response.get("default_applied")),
+    }
+    told = {"checks": [written(one) for one in checks], "ms": {name: number(value) for name, value in spent.items()}}
+    shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
+    return stated | told | {name: of[name] for name in shared}
+
+
+def written(check: Check) -> dict[str, Any]:
+    """Check as JSON values: null for NaN, a text for an infinity."""
+    numbers = {name: _out(getattr(check, name)) for name in ("value", "threshold", "margin")}
+    return {"gate": check.gate, "rule": check.rule, **numbers, "passes": bool(check.passes), "text": check.text}
+
+
+def read(row: Mapping[str, Any]) -> Check:
+    """Check of JSON values."""
+    value, threshold, margin = (_in(row[name]) for name in ("value", "threshold", "margin"))
+    return Check(row["gate"], row["rule"], value, threshold, margin, row["passes"], row["text"])
+
+
+def number(value: object) -> float | None:
+    """A finite number, None for another."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Value as JSON can hold it; models by their fields, NaN as null.
+
+    Example:
+      >>> plain({"page_scope": ("1", float("nan"))})
+      {'page_scope': ['1', None]}
+    """
+    if hasattr(value, "model_dump"):
+        return plain(value.model_dump(mode="json"))
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value.item() if hasattr(value, "item") else value
+
+
+def _out(value: float) -> float | str | None:
+    if math.isfinite(value):
+        return float(value)
+    return None if math.isnan(value) else str(float(value))
+
+
+def _in(value: float | str | None) -> float:
+    if value is None:
+        return math.nan
+    return _ENDLESS[value] if isinstance(value, str) else float(value)
+
+
+Redaction = Literal["text", "hash", "none"]
+OF_QUESTION = frozenset({"coverage"})  # gates whose words may quote the question
+QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
+_SLOT = 2
+
+
+def check_kept(query: str, keep_days: float) -> None:
+    """Refuse what is no setting of what is kept, and for how long."""
+    if query not in get_args(Redaction):
+        msg = f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose what is kept."
+        raise ValueError(msg)
+    if not 0.0 <= keep_days < float("inf"):
+        msg = f"keep_days must be at least 0, got {keep_days!r:.80}; 0 keeps texts for ever."
+        raise ValueError(msg)
+
+
+def check_texts(**texts: object) -> None:
+    """Refuse what is no text, by name."""
+    for name, text in texts.items():
+        if not isinstance(text, str):
+            msg = f"{name} must be a text, got {type(text).__name__}; pass a str."
+            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+
+
+def kept(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
+    """Columns of a question's words, as far as they are kept."""
+    fields, whole = plain(parsed), query == "text"
+    return {
+        "question": question if whole else None,
+        "question_hash": "" if query == "none" else hashed(question),
+        "parsed": fields if whole else without_values(fields),
+    }
+
+
+def without_values(parsed: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Parsed fields with their confidences alone."""
+    if not isinstance(parsed, Mapping):
+        return None
+    return {name: blank for name, slot in parsed.items() if (blank := _blank(slot)) is not None}
+
+
+def _blank(slot: object) -> list[Any] | None:
+    """A field without its value: [null, confidence]; None for what has no confidence."""
+    parts = slot.get("confidence") if isinstance(slot, Mapping) else None
+    if isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
+        parts = slot[1]
+    return [None, float(parts)] if isinstance(parts, int | float) and not isinstance(parts, bool) else None
+
+
+def blanked(log: Entries, before: str) -> int:
+    """Take texts out of rows older than a moment; requests that had any."""
+    had: set[str] = set()
+    for table, without in _WITHOUT.items():
+        for row in list(log.rows(table, before=before)):
+            new = without(row)
+            if any(row[name] != value for name, value in new.items()):
+                log.blank(table, row, **new)
+                had.add(row["request_id"])
+    return len(had)
+
+
+def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision without answer, previews, warnings and quotations; its numbers stay."""
+    options = [{key: item for key, item in one.items() if key != "text"} for one in row["options"]]
+    return {"answer": None, "options": options, "warnings": [], **_unquoted(row, QUOTING)}
+
+
+def spoken(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]:
+    """Columns of a decision without what quotes the question, where its text is not kept."""
+    return {**row, **({} if query == "text" else _unquoted(row, OF_QUESTION))}
+
+
+def _unquoted(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
+    """Reason and checks of a decision without the words of these gates."""
+    quoted = {one["text"] for one in row["checks"] if one["gate"] in gates and one["text"]}
+    reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
+    return {"reason": reason, "checks": [one | {"text": ""} if one["gate"] in gates else one for one in row["checks"]]}
+
+
+_WITHOUT: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {  # by table: columns without their texts
+    REQUESTS: lambda row: {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])},
+    CLARIFICATIONS: lambda _: {"question_to_user": None, "proposed_reason": None, "audit": {}},
+    REPLIES: lambda _: {"reply": None},
+    DECISIONS: _decision,
+}
+
+
+_KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
+
+
+def exported(log: Entries, folder: Path) -> list[Path]:
+    """Files of every table of events and of the rows, each whole or as it was."""
+    made = []
+    for table in (*EVENTS, *(one for one in REQUEST_TABLES if one.name == CURRENT)):
+        path = folder / f"{table.name}.parquet"
+        partial = folder / f".{secrets.token_hex(8)}.tmp"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            frame(log, table).to_parquet(partial, index=False)
+            partial.replace(path)
+        except OSError as error:
+            came = error.strerror or type(error).__name__
+            rule = "the folder must be writable"
+            raise input_error(Where(str(folder)), rule, "make it or choose another", came) from error
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+        made.append(path)
+    return made
+
+
+def frame(log: Entries, table: Table) -> pd.DataFrame:
+    """Rows of a table: `seq` whole, `at` a time in UTC, JSON as text, what is missing as NA."""
+    import pandas as pd
+
+    first = {} if table.key is not None else {"seq": "Int64", "at": "time"}
+    kinds = first | {one.name: _KINDS[one.kind] for one in table.columns}
+    packed = {one.name for one in table.columns if one.kind == "json"}
+    rows = [_flat(row, packed) for row in log.rows(table.name)]
+    columns: dict[str, Any] = {}
+    for name, kind in kinds.items():
+        values = [row[name] for row in rows]
+        if kind == "time":
+            columns[name] = pd.to_datetime(pd.Series(values, dtype="str"), utc=True, format="ISO8601").astype(
+                "datetime64[us, UTC]"
+            )
+        else:
+            columns[name] = pd.Series(values, dtype=kind)
+    return pd.DataFrame(columns)
+
+
+def _flat(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
+    return {
+        name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) if name in packed else value
+        for name, value in row.items()
+    }
+
+
+NOW = partial(datetime.now, UTC)
+
+
+class AuditLog:
+    """An audit log in a file or a database; see the module. Several processes may share one.
+
+    What is said of a request that the log does not have is refused with a ValueError.
+    """
+
+    def __init__(
+        self,
+        log: str | Path,
+        *,
+        learner: Learner = Learner(),  # noqa: B008 - a value
+        query: Redaction = "text",
+        keep_days: float = 0.0,
+        create: bool = True,
+        clock: Callable[[], datetime] = NOW,
+    ) -> None:
+        """Name the log; it is opened on first use.
+
+        Args:
+          log: a file, or a URL with `://`. learner: settings that signals are learned under; each is kept with what it
+            decided. query: whether a question is kept as its text, as a hash (a short one can be guessed), or not at
+            all; with its text go values and quotations of it, but no reply or answer. keep_days: `forget` without a
+            moment forgets what is older; 0 is never. create: whether the log is made where it is not there.
+
+        Raises:
+          ValueError: query is none of the three, keep_days below 0.
+        """
+        check_kept(query, keep_days)
+        self.learner, self.query, self.keep_days = learner, query, float(keep_days)
+        self.log = Database(log, REQUEST_TABLES, create=create)
+        self._clock = clock
+        self._asked: dict[str, tuple[str, frozenset[str]]] = {}
+
+    @property
+    def digest(self) -> str:
+        """Digest of the learner's settings, under which the log keeps them."""
+        return digest_of(self.learner)
+
+    def opened(
+        self,
+        request_id: str,
+        question: str,
+        *,
+        session: str = "",
+        documents: Sequence[str] = (),
+        parsed: object = None,
+        policy: PolicyData,
+        fingerprint: str,
+        models: Mapping[str, str],
+        now: datetime | None = None,
+    ) -> None:
+        """Log a request before anything is done for it.
+
+        Args:
+          session: whose requests follow one another; '' is a request alone, whose silence ends after 24 hours.
+          parsed: a `ParsedQuestion` or a mapping of its fields. models: name by part; `prompt_version` among them.
+
+        Raises:
+          ValueError: the id is no text or is in the log, question or session is none, `now` has no time zone.
+        """
+        check_id(request_id)
+        check_texts(question=question, session=session)
+        at = self._at(now)
+        with self.log.writing() as log:
+            if log.one(REQUESTS, request_id=request_id) is not None:
+                msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
+                raise ValueError(msg)
+            before = remember(log, self._asked, request_id, session, question, documents, at)
+            told = {"at": at, "request_id": request_id, "session": session, "rephrases": before}
+            asked = told | {"documents": list(documents)} | kept(question, parsed, self.query)
+            system = {"policy_id": kept_policy(log, policy, at), "fingerprint": fingerprint, "models": dict(models)}
+            made_by = {"prompt_version": models.get("prompt_version", ""), "learner": noted(log, self.learner, at)}
+            log.add(REQUESTS, asked | system | made_by)
+
+    def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
+        """Latest versions of the default table's rows, of a field or doctype where given."""
+        where = {"target_field": target_field, "doctype": doctype}
+        with self.log.reading() as log:
+            return rows_of(log, **{name: value for name, value in where.items() if value is not None})
+
+    def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
+        """Count a request that came to a row, once, and give the row; one that is not there begins.
+
+        Args:
+          key: target field, doctype, sub-conditions.
+        """
+        at = datetime.fromisoformat(self._at(now))
+        with self.log.writing() as log:
+            request_of(log, request_id)
+            return counted(log, request_id, key, self.learner, at)
+
+    def clarified(
+        self,
+        request_id: str,
+        request: ClarificationRequest,
+        *,
+        row: ClarificationDefault,
+        kind: str,
+        why: str,
+        gain: float | None = None,
+        cost: float | None = None,
+        conditions: Mapping[str, str],
+        tried: Sequence[str] = (),
+        now: datetime | None = None,
+    ) -> None:
+        """Log that the user is asked, once a request (rule S5.2), with the row as it is now.
+
+        Args:
+          row: of the default table that the values are of. why: gate, schedule or value of information, in words.
+          gain, cost: of asking, in the units of the error's cost. tried: values that failed in this request.
+
+        Raises:
+          ValueError: request or row is not in the log, or the request was asked about already.
+        """
+        with self.log.writing() as log:
+            about = {"at": self._at(now), "request_id": request_id, "why": why, "gain": gain, "cost": cost}
+            clarify(log, about | {"tried": list(tried)} | then(row, kind, conditions, self.learner), request)
+
+    def applied(
+        self,
+        request_id: str,
+        *,
+        row: ClarificationDefault,
+        value: str,
+        gate: str | None = None,
+        conditions: Mapping[str, str],
+        kind: str,
+        now: datetime | None = None,
+    ) -> None:
+        """Log that a row's value was applied silently, with the row as it is now; a row once a request.
+
+        Args:
+          gate: verdict of the row's gate; None asks it. value, conditions: such as silence can confirm.
+        """
+        with self.log.writing() as log:
+            row_then = then(row, kind, conditions, self.learner) | ({} if gate is None else {"gate": gate})
+            apply(log, request_of(log, request_id), {"at": self._at(now), "value": value} | row_then)
+
+    def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
+        """Log what the user said, to a clarification or of an answer."""
+        check_texts(reply=reply)
+        with self.log.writing() as log:
+            request_of(log, request_id)
+            log.add(REPLIES, {"at": self._at(now), "request_id": request_id, "reply": reply})
+
+    def signal(
+        self,
+        request_id: str,
+        row_key: Key,
+        value: str,
+        signal: str,
+        corrected_to: str | None = None,
+        *,
+        conditions: Mapping[str, str],
+        now: datetime | None = None,
+    ) -> tuple[ClarificationDefault, ...]:
+        """Learn from a signal: the row's new versions, and those of rows that a split makes, in one transaction.
+
+        A request gives a row each kind of signal once; a second one changes nothing and gives (). A signal that comes
+        after silence was settled is one more: the half vote of `implicit_ok` stays, since rows are never undone.
+
+        Raises:
+          ValueError: the request is not in the log; an unknown signal, a value that is empty or too long.
+
+        Source: rules S5.4, S5.6.
+        """
+        at = datetime.fromisoformat(self._at(now))
+        with self.log.writing() as log:
+            request_of(log, request_id)
+            said = (value, signal, corrected_to)
+            return learned(log, request_id, row_key, said, conditions, self.learner, at)
+
+    def decided(
+        self,
+        request_id: str,
+        response: Mapping[str, Any],
+        checks: Sequence[Check] = (),
+        ms: Mapping[str, float] | float | None = None,
+        *,
+        now: datetime | None = None,
+    ) -> None:
+        """Log what was decided, with every check; of several decisions of a request, one a turn, the last counts.
+
+        Args:
+          response: with the keys of rule S0.3. ms: milliseconds, by stage or in all.
+        """
+        with self.log.writing() as log:
+            asked = request_of(log, request_id)
+            said = spoken(decision_row(asked, response, checks, ms), self.query)
+            log.add(DECISIONS, {"at": self._at(now), **said})
+
+    def pending(self, request_id: str) -> Pending | None:
+        """What a request waits for: its clarification that nobody replied to; None where it waits for nothing."""
+        with self.log.reading() as log:
+            return pending_of(log, request_id)
+
+    def application(self, request_id: str) -> Application | None:
+        """Default that was last applied silently to a request, None where none was."""
+        with self.log.reading() as log:
+            return application_of(log, request_id)
+
+    def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
+        """Settle what became of defaults applied silently, as far as it is known; how many were right by silence.
+
+        Silence is `implicit_ok` where the answer is ok, the field was filled, and the user neither corrected nor
+        rephrased before the session's next request or 24 hours (rule S5.4). Each is settled once.
+
+        Args:
+          session: only requests of it; None settles all.
+        """
+        at = datetime.fromisoformat(self._at(now))
+        with self.log.reading() as log:
+            if log.one(OPEN) is None:
+                return 0
+        with self.log.writing() as log:
+            return settle(log, at, session, self.learner)
+
+    def rebuild(self) -> tuple[ClarificationDefault, ...]:
+        """Rows of the default table from their changes alone: to the byte what `rows` has."""
+        with self.log.reading() as log:
+            return ordered(folded(log).values())
+
+    def export(self, folder: str | Path) -> list[Path]:
+        """Write every table of events, and the rows, as Parquet; see `_exported`."""
+        with self.log.reading() as log:
+            return exported(log, Path(folder))
+
+    def forget(self, *, before: datetime | None = None) -> int:
+        """Blank what people wrote and were answered in older rows; how many requests. Decisions and votes stay.
+
+        Args:
+          before: the moment; `keep_days` ago where not given.
+
+        Raises:
+          ValueError: neither a moment nor keep_days; the moment has no time zone.
+          InputError: another process reads the log meanwhile, so that the files still hold what was blanked.
+        """
+        if before is None and not self.keep_days:
+            msg = "forget needs a moment, got none and keep_days 0; give `before` or set keep_days."
+            raise ValueError(msg)
+        now = self._at(None)
+        until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
+        with self.log.writing() as log:
+            count = blanked(log, until)
+            if count:
+                log.add(FORGOTTEN, {"at": now, "before": until, "requests": count})
+        self._asked.clear()
+        self.log.erase(anew=count > 0)
+        return count
+
+    def close(self) -> None:
+        """Let go of the log's files."""
+        self.log.close()
+
+    def __repr__(self) -> str:
+        return f"AuditLog({self.log.shown!r}, query={self.query!r}, keep_days={self.keep_days:g}, {self.learner})"
+
+    def _at(self, now: datetime | None) -> str:
+        moment = self._clock() if now is None else now
+        if moment.tzinfo is None:
+            msg = f"now must have a time zone, got {moment.isoformat()}; use datetime.now(UTC)."
+            raise ValueError(msg)
+        return stamp(moment)

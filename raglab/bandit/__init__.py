@@ -1,0 +1,47 @@
+"""Bandits over retrieval arms: `init`, `choose`, `update`, and a fast simulation (rules S4.1 to S4.5)."""
+
+from __future__ import annotations
+
+from raglab.bandit.learner import POLICIES, Bandit, Choice, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit.persistence import (
+    Helps,
+    Saved,
+    dumps,
+    guarded,
+    history_of,
+    loads,
+    merge,
+    warm_start,
+    warm_start_helps,
+)
+from raglab.bandit.propensity import propensities, sample
+from raglab.bandit.simulation import Simulation, simulate
+from raglab.bandit.worlds import Bernoulli, Table
+
+__all__ = [
+    "POLICIES",
+    "Bandit",
+    "Bernoulli",
+    "Choice",
+    "Helps",
+    "Saved",
+    "Simulation",
+    "State",
+    "Stats",
+    "Table",
+    "choose",
+    "dumps",
+    "guarded",
+    "history_of",
+    "init",
+    "kl_upper",
+    "loads",
+    "merge",
+    "propensities",
+    "revise",
+    "sample",
+    "simulate",
+    "update",
+    "warm_start",
+    "warm_start_helps",
+]

@@ -1,0 +1,295 @@
+"""Numba twins.
+
+A generator draws in a compiled loop what it draws in NumPy, in the order in which it is asked: rounds, then
+replications, then arms. Logarithms come ready from NumPy, whose last digits are its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from raglab._numba import compiled
+from raglab.bandit.learner import Bandit, spread
+from raglab.bandit.loops import forced, logs
+from raglab.bandit.worlds import Accounts, Arms, Feed
+
+# ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
+
+
+THIRD = 1.0 / 3.0
+
+
+@compiled(inline="always")
+def _row(t: int, r: int, case: Any, rows: int) -> int:
+    """Row of the tables."""
+    if len(case) > 0:
+        return int(case[t, r])
+    return t if rows > 1 else 0
+
+
+@compiled(inline="always")
+def _paid(t: int, r: int, row: int, arm: int, reward: Any, uniform: Any) -> float:
+    """Reward of an arm: read from a table, or 1 where the uniform is below its mean."""
+    if len(uniform) > 0:
+        return 1.0 if uniform[t, r] < reward[row, arm] else 0.0
+    return float(reward[row, arm])
+
+
+@compiled(inline="always")
+def _best(score: Any, r: int, row: int, mask: Any) -> int:
+    """Lowest of the available arms with the best score."""
+    arm, best = 0, -np.inf
+    for a in range(score.shape[1]):
+        mine = score[r, a] if len(mask) == 0 or mask[row, a] else -np.inf
+        arm = a if mine > best else arm
+        best = max(best, mine)
+    return arm
+
+
+@compiled(checked=False)
+def _upper(
+    out: Any, case: Any, uniform: Any, reward: Any, mask: Any, at_random: Any, level: Any, width: float, bounds: bool
+) -> None:
+    """Arms of ucb1, or without bounds of epsilon_greedy, whose uniform choices are given.
+
+    Arms first and replications last, so that the scores of several replications are made at once.
+    """
+    n_arms, size = reward.shape[1], out.shape[1]
+    total, seen = np.zeros((n_arms, size)), np.zeros((n_arms, size))
+    counted, mean = np.ones((n_arms, size)), np.full((n_arms, size), np.inf)
+    best, paid, first = np.empty(size), np.empty(size), np.empty(size, np.int64)
+    masked, given, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
+    for t in range(len(out)):
+        twice = 2.0 * level[t]
+        best[:] = -np.inf
+        first[:] = 0
+        for a in range(n_arms):
+            n, means = counted[a], mean[a]
+            if masked or not bounds:
+                for r in range(size):
+                    if not masked or mask[_row(t, r, case, len(reward)), a]:
+                        score = width * np.sqrt(twice / n[r]) + means[r] if bounds else means[r]
+                        first[r] = a if score > best[r] else first[r]
+                        best[r] = max(score, best[r])
+            else:
+                for r in range(size):
+                    score = width * np.sqrt(twice / n[r]) + means[r]
+                    better = score > best[r]
+                    first[r] = a if better else first[r]
+                    best[r] = score if better else best[r]
+        if given:
+            for r in range(size):
+                first[r] = at_random[t, r] if at_random[t, r] >= 0 else first[r]
+        if tabled:
+            for r in range(size):
+                paid[r] = reward[case[t, r], first[r]]
+        else:
+            chances, now = uniform[t], reward[t if drifts else 0]
+            for r in range(size):
+                paid[r] = 1.0 if chances[r] < now[first[r]] else 0.0
+        for r in range(size):
+            arm = first[r]
+            out[t, r] = arm
+            count, added = seen[arm, r] + 1.0, total[arm, r] + paid[r]
+            seen[arm, r], counted[arm, r], total[arm, r], mean[arm, r] = count, count, added, added / count
+
+
+@compiled(inline="always")
+def _gamma(rng: Any, shape: float, low: float, steep: float) -> float:
+    """One gamma draw, that which `rng.standard_gamma(shape)` makes, with its constants at hand.
+
+    Source: Marsaglia and Tsang, A simple method for generating gamma variables (2000).
+    """
+    if shape <= 1.0:
+        return float(rng.standard_gamma(shape))
+    while True:
+        x = rng.standard_normal()
+        root = 1.0 + steep * x
+        while root <= 0.0:
+            x = rng.standard_normal()
+            root = 1.0 + steep * x
+        cube = root * root * root
+        u = rng.random()
+        if u < 1.0 - 0.0331 * (x * x) * (x * x):
+            return float(low * cube)
+        if np.log(u) < 0.5 * x * x + low * (1.0 - cube + np.log(cube)):
+            return float(low * cube)
+
+
+@compiled(checked=False)
+def _beta(
+    out: Any,
+    case: Any,
+    uniform: Any,
+    reward: Any,
+    mask: Any,
+    rng: Any,
+    before: float,
+    rest: float,
+    divisor: float,
+    threshold: float,
+) -> None:
+    """Arms of thompson_beta; before, rest: prior successes and failures."""
+    n_arms, size = reward.shape[1], out.shape[1]
+    draw, seen = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
+    shape = np.empty((2, size, n_arms))
+    shape[0], shape[1] = before / divisor, rest / divisor
+    low = shape - THIRD
+    steep = 1.0 / np.sqrt(9.0 * np.maximum(low, THIRD))
+    for t in range(len(out)):
+        for r in range(size):
+            for a in range(n_arms):
+                first, second = shape[0, r, a], shape[1, r, a]
+                if first <= 1.0 and second <= 1.0:
+                    draw[r, a] = rng.beta(first, second)
+                else:
+                    won = _gamma(rng, first, low[0, r, a], steep[0, r, a])
+                    draw[r, a] = won / (won + _gamma(rng, second, low[1, r, a], steep[1, r, a]))
+            row = _row(t, r, case, len(reward))
+            arm = _best(draw, r, row, mask)
+            out[t, r] = arm
+            side = 0 if _paid(t, r, row, arm, reward, uniform) > threshold else 1
+            seen[side, r, arm] += 1.0
+            shape[side, r, arm] = ((before if side == 0 else rest) + seen[side, r, arm]) / divisor
+            low[side, r, arm] = shape[side, r, arm] - THIRD
+            steep[side, r, arm] = 1.0 / np.sqrt(9.0 * max(low[side, r, arm], THIRD))
+
+
+@compiled(checked=False)
+def _student(
+    out: Any,
+    case: Any,
+    uniform: Any,
+    reward: Any,
+    mask: Any,
+    rng: Any,
+    mu: float,
+    strength: float,
+    variance: float,
+    exploration: float,
+) -> None:
+    """Arms of thompson_nig."""
+    n_arms, size = reward.shape[1], out.shape[1]
+    n, total, square = np.zeros((size, n_arms)), np.zeros((size, n_arms)), np.zeros((size, n_arms))
+    draw, location = np.empty((size, n_arms)), np.full((size, n_arms), strength * mu / strength)
+    scale = np.full((size, n_arms), exploration * np.sqrt(variance * strength / strength / strength))
+    for t in range(len(out)):
+        for r in range(size):
+            for a in range(n_arms):
+                draw[r, a] = location[r, a] + scale[r, a] * rng.standard_t(strength + n[r, a])
+            row = _row(t, r, case, len(reward))
+            arm = _best(draw, r, row, mask)
+            out[t, r] = arm
+            paid = _paid(t, r, row, arm, reward, uniform)
+            n[r, arm] += 1.0
+            total[r, arm] += paid
+            square[r, arm] += paid * paid
+            seen, added = n[r, arm], total[r, arm]
+            count = strength + seen
+            scatter = max(square[r, arm] - added * added / seen, 0.0)
+            shift = added - seen * mu
+            between = strength * shift * shift / (seen * count)
+            location[r, arm] = (strength * mu + added) / count
+            scale[r, arm] = exploration * np.sqrt((variance * strength + scatter + between) / count / count)
+
+
+@compiled(checked=False)
+def _linear(
+    out: Any,
+    case: Any,
+    reward: Any,
+    mask: Any,
+    features: Any,
+    rng: Any,
+    ridge: float,
+    width: float,
+    draws: bool,
+) -> None:
+    """Arms of lin_ucb, or of lin_thompson, which draws."""
+    n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
+    inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
+    for i in range(d):
+        inverse[:, :, i, i] = 1.0 / ridge
+    solved, square, chance = np.empty((n_arms, d)), np.empty(n_arms), np.ones(n_arms)
+    for t in range(len(out)):
+        for r in range(size):
+            if draws:
+                for a in range(n_arms):
+                    chance[a] = rng.standard_normal()
+            row = int(case[t, r])
+            x = features[row]
+            arm, best = 0, -np.inf
+            for a in range(n_arms):
+                if len(mask) > 0 and not mask[row, a]:
+                    continue
+                mine = solved[a]
+                for i in range(d):
+                    mine[i] = inverse[r, a, 0, i] * x[0]
+                for j in range(1, d):
+                    for i in range(d):
+                        mine[i] += inverse[r, a, j, i] * x[j]
+                mean, square[a] = 0.0, 0.0
+                for i in range(d):
+                    square[a] += mine[i] * x[i]
+                    mean += moment[r, a, i] * mine[i]
+                score = mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                if score > best:
+                    arm, best = a, score
+            out[t, r] = arm
+            paid, mine = reward[row, arm], solved[arm]
+            factor = np.sqrt(1.0 / (1.0 + square[arm]))
+            for i in range(d):
+                mine[i] *= factor
+                moment[r, arm, i] += paid * x[i]
+            for i in range(d):
+                for j in range(d):
+                    inverse[r, arm, i, j] -= mine[i] * mine[j]
+
+
+@compiled(checked=False)
+def _summed(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any) -> None:
+    """Cumulative regret and value [R, T], and pulls [R, A], of arms [R, T]."""
+    for r in range(len(arm)):
+        lost, won = 0.0, 0.0
+        for t in range(arm.shape[1]):
+            row, mine = _row(r, t, case, 1) if len(case) > 0 else (t if len(gap) > 1 else 0), arm[r, t]
+            lost += gap[row, mine]
+            won += worth[row, mine]
+            regret[r, t], value[r, t] = lost, won
+            pulls[r, mine] += 1
+
+
+def accounts(met: Feed, arm: Arms) -> Accounts:
+    """Regret, value and pulls of the arms chosen, [T, R]; the same bits as `_feed.accounts`."""
+    mine = np.ascontiguousarray(arm.T)
+    case = None if met.case is None else np.ascontiguousarray(met.case.T)
+    regret, value = np.empty(mine.shape), np.empty(mine.shape)
+    pulls = np.zeros((met.size, met.n_arms), np.int64)
+    _summed(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
+    return Accounts(regret, value, pulls, mine, case)
+
+
+def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] that a plain learner chooses, of any policy but kl_ucb."""
+    out = np.empty((met.rounds, met.size), np.int8)
+    case = np.zeros((0, 0), np.int32) if met.case is None else met.case
+    uniform = np.zeros((0, 0)) if met.uniform is None else met.uniform
+    mask = np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask)
+    reward = np.ascontiguousarray(met.reward)
+    mean, strength, width = float(bandit.prior_mean), float(bandit.prior_strength), float(bandit.exploration)
+    if bandit.linear:
+        features, draws = np.ascontiguousarray(met.features), bandit.policy == "lin_thompson"
+        _linear(out, case, reward, mask, features, rng, strength, spread(bandit), draws)
+    elif bandit.policy == "thompson_beta":
+        before = strength * mean
+        prior = before, strength - before, width * width
+        _beta(out, case, uniform, reward, mask, rng, *prior, float(bandit.threshold))
+    elif bandit.policy == "thompson_nig":
+        _student(out, case, uniform, reward, mask, rng, mean, strength, float(bandit.prior_variance), width)
+    else:
+        given = forced(met, bandit, rng)
+        at_random = np.zeros((0, 0), np.int8) if given is None else given
+        _upper(out, case, uniform, reward, mask, at_random, logs(met.rounds), width, bandit.policy == "ucb1")
+    return out

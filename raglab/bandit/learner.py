@@ -1,0 +1,684 @@
+"""Settings, state, init/choose/update/revise, indices and posteriors."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.values import Floats
+
+POLICIES = ("epsilon_greedy", "ucb1", "kl_ucb", "thompson_beta", "thompson_nig", "lin_ucb", "lin_thompson")
+LINEAR = ("lin_ucb", "lin_thompson")
+THOMPSON = ("thompson_beta", "thompson_nig", "lin_thompson")
+TIES = ("lowest", "random")
+
+
+class Stats(NamedTuple):
+    """What was seen of each arm; discounted where the bandit discounts."""
+
+    n: NDArray[np.float64]  # [..., A] rewards counted
+    total: NDArray[np.float64]  # [..., A] their sum; successes for thompson_beta
+    square: NDArray[np.float64]  # [..., A] sum of their squares
+
+
+class Bandit(NamedTuple):
+    """Settings of a learner.
+
+    policy: one of `POLICIES`. epsilon: share of rounds in which epsilon_greedy chooses uniformly.
+    exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
+      divided by its square).
+    threshold: thompson_beta calls a reward above it a success (rule S4.5).
+    prior_mean, prior_strength, prior_variance: of thompson_beta Beta(mean * strength, (1 - mean) * strength); of
+      thompson_nig mu0, kappa0 = 2 * alpha0, and beta0 / alpha0; of the linear ones the strength is the ridge, and
+      lin_thompson's variance that of its noise.
+    discount: every round multiplies all statistics by it. window: > 0, only the last so many rounds count.
+    floor: least propensity of every available arm. ties: among equal scores the `lowest` arm, or a `random` one.
+    history: pseudo-counts [A] added to the statistics whenever scores are made; no part of the state.
+    """
+
+    policy: str = "thompson_beta"
+    epsilon: float = 0.1
+    exploration: float = 1.0
+    threshold: float = 0.5
+    prior_mean: float = 0.5
+    prior_strength: float = 2.0
+    prior_variance: float = 0.25
+    discount: float = 1.0
+    window: int = 0
+    floor: float = 0.0
+    ties: str = "lowest"
+    history: Stats | None = None
+
+    @property
+    def linear(self) -> bool:
+        """Whether it learns from a context."""
+        return self.policy in LINEAR
+
+
+class State(NamedTuple):
+    """What a learner knows; [...] is any batch of replications."""
+
+    t: NDArray[np.int64]  # [...] rounds chosen
+    pulls: NDArray[np.int64]  # [..., A] rounds that chose the arm
+    n: NDArray[np.float64]  # [..., A] rewards counted, as in Stats
+    total: NDArray[np.float64]  # [..., A]
+    square: NDArray[np.float64]  # [..., A]
+    gram: NDArray[np.float64]  # [..., A, d, d] sum of x x', without the ridge; d = 0 without a context
+    moment: NDArray[np.float64]  # [..., A, d] sum of reward * x
+    recent_arm: NDArray[np.int64]  # [..., W] arm whose reward came, -1 none yet; round t stands in place t mod W
+    recent_reward: NDArray[np.float64]  # [..., W]
+    recent_context: NDArray[np.float64]  # [..., W, d]
+
+
+class Choice(NamedTuple):
+    """One arm of each replication, and the scores that it was the best of."""
+
+    arm: NDArray[np.int64]  # [...]
+    score: NDArray[np.float64]  # [..., A] index, or draw from the posterior; -inf where masked
+
+
+RANGES = {
+    "epsilon": (0.0, 1.0, "it is a share of rounds"),
+    "exploration": (0.0, np.inf, "it multiplies a width; 1 is the published one"),
+    "threshold": (0.0, 1.0, "it is compared with rewards in [0, 1]"),
+    "prior_mean": (0.0, 1.0, "it is the reward expected before any came"),
+    "prior_strength": (0.0, np.inf, "it counts pseudo-observations"),
+    "prior_variance": (0.0, np.inf, "it is the variance of a reward"),
+    "discount": (0.0, 1.0, "1 forgets nothing, 0.99 halves a reward in 69 rounds"),
+    "floor": (0.0, 1.0, "it is a probability; times the number of arms it may not pass 1"),
+}
+POSITIVE = ("discount",)
+ROUNDING = 1e-9  # that scaled sums may be off
+POSITIVE_IN = {  # settings that are divided by
+    "thompson_beta": ("exploration", "prior_strength"),
+    "thompson_nig": ("prior_strength", "prior_variance"),
+    "lin_ucb": ("prior_strength",),
+    "lin_thompson": ("prior_strength",),
+}
+
+
+def refuse(rule: str, came: object, remedy: str) -> NoReturn:
+    """Raise a ValueError with rule, value and remedy."""
+    msg = f"{rule}, got {came}; {remedy}."
+    raise ValueError(msg)
+
+
+def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
+    """Refuse settings outside their ranges; with n_arms also a floor or a history that does not fit them.
+
+    Raises:
+      ValueError: the rule, the value, and what to do.
+    """
+    if bandit.policy not in POLICIES:
+        refuse(f"policy must be one of {', '.join(POLICIES)}", repr(bandit.policy), "choose one of them")
+    if bandit.ties not in TIES:
+        refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")
+    positive = (*POSITIVE, *POSITIVE_IN.get(bandit.policy, ()))
+    for name, (low, high, why) in RANGES.items():
+        value = getattr(bandit, name)
+        if not (low <= value <= high and np.isfinite(value)) or (name in positive and value == 0.0):
+            bracket = "(" if name in positive else "["
+            refuse(f"{name} must be in {bracket}{low:g}, {high:g}]", value, why)
+    if bandit.policy == "thompson_beta" and bandit.prior_mean in {0.0, 1.0}:
+        refuse("prior_mean of thompson_beta must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+    if not (isinstance(bandit.window, int | np.integer) and bandit.window >= 0):
+        refuse("window must be a whole number of rounds, >= 0", bandit.window, "0 is no window")
+    if bandit.window and bandit.discount < 1.0:
+        refuse("a window and a discount exclude each other", (bandit.window, bandit.discount), "set one of them")
+    if bandit.history is not None:
+        _check_history(bandit, n_arms)
+
+
+def _check_history(bandit: Bandit, n_arms: int | None) -> None:
+    if bandit.linear:
+        refuse("a history has no contexts", bandit.policy, "a linear policy starts without one")
+    for name, values in zip(Stats._fields, bandit.history or (), strict=True):
+        array = np.asarray(values)
+        if array.ndim != 1 or (n_arms is not None and array.shape != (n_arms,)):
+            refuse(f"history.{name} must be [A], a number an arm", array.shape, "see warm_start")
+        if not (np.isfinite(array).all() and (array >= 0.0).all()):
+            refuse(f"history.{name} must be finite and >= 0", array, "see warm_start")
+    n, total, square = (np.asarray(values, dtype=np.float64) for values in bandit.history or ())
+    if (total > n * (1.0 + ROUNDING)).any() or (square > total * (1.0 + ROUNDING)).any():
+        came = (n.tolist(), total.tolist(), square.tolist())
+        refuse("history must have n >= total >= square, as rewards in [0, 1] do", came, "see warm_start")
+
+
+def check_mask(mask: ArrayLike | None, shape: tuple[int, ...]) -> NDArray[np.bool_] | None:
+    """Mask as bool [..., A] of the given shape; none where every arm is available.
+
+    Raises:
+      ValueError: it does not fit, is not of booleans, or leaves no arm.
+    """
+    if mask is None:
+        return None
+    array = np.asarray(mask)
+    if array.dtype != np.bool_:
+        refuse("mask must be of booleans", array.dtype, "True where the arm is available")
+    if array.shape not in {shape[place:] for place in range(len(shape))}:
+        refuse(f"mask must be [A] or [..., A] of {shape}", array.shape, "one boolean an arm")
+    array = np.broadcast_to(array, shape)
+    if not array.any(axis=-1).all():
+        refuse("mask must leave an arm in every round", "all false", "let one arm be available always")
+    return None if array.all() else array
+
+
+def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64]:
+    """Context as float64 [..., d] that fits the state; d = 0 where the state has none.
+
+    Raises:
+      ValueError: it is missing, of another width, or not finite.
+    """
+    n_features = state.moment.shape[-1]
+    shape = (*state.t.shape, n_features)
+    if context is None:
+        if n_features:
+            refuse(f"context must be [..., {n_features}]", "none", "give the features that init was told of")
+        return np.zeros(shape)
+    array = np.asarray(context, dtype=np.float64)
+    if n_features == 0:
+        return np.zeros(shape)
+    if array.ndim == 0 or array.shape[-1] != n_features:
+        refuse(f"context must be [..., {n_features}]", array.shape, "give the features that init was told of")
+    if not np.isfinite(array).all():
+        refuse("context must be finite", "NaN or infinity", "impute what is missing before")
+    return np.broadcast_to(array, shape)
+
+
+def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
+    """Arms as int64.
+
+    Raises:
+      ValueError: an arm that is not a whole number in [0, A).
+    """
+    array = np.asarray(arm)
+    if not np.issubdtype(array.dtype, np.integer):
+        refuse(f"arm must be a whole number in [0, {n_arms})", array, "it is a place among the arms")
+    if array.size and not (array.min() >= 0 and array.max() < n_arms):
+        refuse(f"arm must be in [0, {n_arms})", array, "it is unknown to this state")
+    return array.astype(np.int64)
+
+
+def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np.float64]:
+    """Rewards as float64.
+
+    Raises:
+      ValueError: a reward is NaN or outside [0, 1].
+    """
+    array = np.asarray(reward, dtype=np.float64)
+    wrong = ~((array >= 0.0) & (array <= 1.0))
+    if wrong.any():
+        remedy = "a missing reward is no update; normalise the others (rule S4.4)"
+        refuse(f"{name} must be in [0, 1]", array[wrong].flat[0], remedy)
+    return array
+
+
+def check_whole(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401 - what a person gave
+    """A whole number that is at least so large.
+
+    Raises:
+      ValueError: it is not.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        refuse(f"{name} must be a whole number >= {least}", repr(value), remedy)
+    return int(value)
+
+
+Array = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+
+def counted(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
+    """State after a round that chose these arms: pulls, forgetting."""
+    places = np.asarray(arm)[..., None]
+    pulls = state.pulls.copy()
+    np.put_along_axis(pulls, places, np.take_along_axis(pulls, places, -1) + 1, -1)
+    state = state._replace(pulls=pulls)
+    if bandit.discount < 1.0:
+        statistics = ("n", "total", "square", "gram", "moment")
+        state = state._replace(**{name: getattr(state, name) * bandit.discount for name in statistics})
+    if bandit.window:
+        state = _without_oldest(state, bandit)
+    return state._replace(t=np.asarray(state.t + 1))
+
+
+def flat(state: State) -> State:
+    """State of one batch axis, [B, ...], with arrays of its own."""
+    lead, size = state.t.ndim, state.t.size
+    return State._make(field.reshape(size, *field.shape[lead:]).copy() for field in state)
+
+
+def shaped(state: State, batch: tuple[int, ...]) -> State:
+    """State [B, ...] with its batch as it was."""
+    return State._make(field.reshape((*batch, *field.shape[1:])) for field in state)
+
+
+def outcome(reward: Array, bandit: Bandit) -> Array:
+    """What a policy adds up: the reward, or for thompson_beta whether it is a success (rule S4.5)."""
+    return np.asarray(won(reward, bandit), np.float64) if bandit.policy == "thompson_beta" else reward
+
+
+def won(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
+    """Whether a reward is a success: above the threshold (rule S4.5)."""
+    return np.asarray(reward > bandit.threshold)
+
+
+def _without_oldest(state: State, bandit: Bandit) -> State:
+    """State from whose statistics the round that leaves the window is gone; its place is empty."""
+    mine = flat(state)
+    place = mine.t % bandit.window
+    rows = np.arange(len(place))
+    there = mine.recent_arm[rows, place] >= 0
+    rows, place = rows[there], place[there]
+    arm, seen = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
+    x = mine.recent_context[rows, place]
+    _add(mine, rows, arm, -np.ones(len(rows)), outcome(seen, bandit), x)
+    empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
+    for field in (mine.total, mine.square, mine.gram, mine.moment):  # no digit of what was subtracted stays
+        field[empty] = 0.0
+    mine.recent_arm[rows, place], mine.recent_reward[rows, place], mine.recent_context[rows, place] = -1, 0.0, 0.0
+    return shaped(mine, state.t.shape)
+
+
+def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context: Array) -> None:
+    """Add outcomes to the statistics of a state that is one's own; a row may occur more than once."""
+    at = rows, arm
+    np.add.at(mine.n, at, weight)
+    np.add.at(mine.total, at, weight * seen)
+    np.add.at(mine.square, at, weight * (seen * seen))
+    if mine.moment.shape[-1]:
+        np.add.at(mine.gram, at, weight[:, None, None] * (context[:, :, None] * context[:, None, :]))
+        np.add.at(mine.moment, at, (weight * seen)[:, None] * context)
+
+
+def learned(state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, context: Array, bandit: Bandit) -> State:
+    """State [B, ...] after rewards [N] of these rows, of arguments that were checked; a row may occur more than once.
+
+    Args:
+      context: [N, d]; d = 0 without a context.
+    """
+    mine = flat(state)
+    if bandit.window:
+        kept = age < bandit.window
+        rows, arm, reward, age, context = rows[kept], arm[kept], reward[kept], age[kept], context[kept]
+        place = (mine.t[rows] - 1 - age) % bandit.window
+        if (mine.recent_arm[rows, place] >= 0).any():
+            refuse("a round has one reward", "a second one", "correct the first with revise")
+        mine.recent_arm[rows, place], mine.recent_reward[rows, place] = arm, reward
+        mine.recent_context[rows, place] = context
+    _add(mine, rows, arm, np.asarray(bandit.discount**age, np.float64), outcome(reward, bandit), context)
+    return mine
+
+
+NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit.py)
+PULLED = np.finfo(np.float64).max  # score of an arm without a reward yet that others were pulled less than
+
+
+class Beta(NamedTuple):
+    """Posterior of each arm's success rate, [..., A]."""
+
+    a: Array
+    b: Array
+
+
+class Student(NamedTuple):
+    """Posterior of each arm's mean reward, a shifted t distribution, [..., A]."""
+
+    location: Array
+    scale: Array
+    df: Array
+
+
+class Normal(NamedTuple):
+    """Posterior of each arm's reward in this context, [..., A]."""
+
+    mean: Array
+    sd: Array
+
+
+def pooled(state: State, bandit: Bandit) -> Stats:
+    """Statistics [..., A] with the history's pseudo-counts."""
+    if bandit.history is None:
+        return Stats(state.n, state.total, state.square)
+    n, total, square = bandit.history
+    return Stats(state.n + n, state.total + total, state.square + square)
+
+
+def beta(state: State, bandit: Bandit) -> Beta:
+    """Posterior of thompson_beta: prior counts plus successes and failures, over exploration squared (rule S4.5)."""
+    n, total, _ = pooled(state, bandit)
+    before, spread = bandit.prior_strength * bandit.prior_mean, bandit.exploration * bandit.exploration
+    failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
+    return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
+
+
+def student(state: State, bandit: Bandit) -> Student:
+    """Posterior of thompson_nig: of the mean, with the variance integrated out.
+
+    Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6; alpha0 is half of
+      kappa0, so that prior_strength counts the pseudo-observations of both.
+    """
+    return student_of(*pooled(state, bandit), bandit)
+
+
+def student_of(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
+    """Posterior of thompson_nig from statistics of any shape."""
+    strength, mu = bandit.prior_strength, bandit.prior_mean
+    count = strength + n
+    location = (strength * mu + total) / count
+    scatter = square - total * total / np.maximum(n, 1e-300)
+    shift = total - n * mu
+    between = strength * shift * shift / (np.maximum(n, 1e-300) * count)
+    twice_beta = bandit.prior_variance * strength + np.maximum(scatter, 0.0) + between
+    return Student(location, bandit.exploration * np.sqrt(twice_beta / count / count), count)
+
+
+def normal(state: State, bandit: Bandit, context: Array) -> Normal:
+    """Posterior of a linear arm's expected reward: ridge regression, disjoint arms.
+
+    Args:
+      context: [..., d].
+
+    Source: Li et al., A contextual-bandit approach to personalized news article recommendation (2010), algorithm 1.
+    """
+    ridge = bandit.prior_strength * np.eye(context.shape[-1])
+    x = context[..., None, :]
+    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[..., 0]
+    mean = (state.moment * solved).sum(axis=-1)
+    return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
+
+
+def spread(bandit: Bandit) -> float:
+    """What multiplies the width sqrt(x' inv(A) x) of a linear arm."""
+    noise = np.sqrt(bandit.prior_variance) if bandit.policy == "lin_thompson" else 1.0
+    return float(bandit.exploration * noise)
+
+
+def index(state: State, bandit: Bandit, mask: NDArray[np.bool_] | None, context: Array) -> Array:
+    """Scores [..., A] of a policy that does not draw; among available arms the best is chosen.
+
+    Arms without a reward come first: of them those that were pulled least.
+    """
+    if bandit.policy == "lin_ucb":
+        found = normal(state, bandit, context)
+        return found.mean + spread(bandit) * found.sd
+    n, total, _ = pooled(state, bandit)
+    unseen = n <= 0.0
+    counted = np.where(unseen, 1.0, n)
+    mean = total / counted
+    if bandit.policy == "epsilon_greedy":
+        score = mean
+    else:
+        level = np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None]
+        if bandit.policy == "ucb1":
+            score = mean + bandit.exploration * np.sqrt(2.0 * level / counted)
+        else:
+            score = kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
+    return _unseen_first(score, unseen, state.pulls, mask) if unseen.any() else score
+
+
+def _unseen_first(
+    score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: NDArray[np.bool_] | None
+) -> Array:
+    open_ = unseen if mask is None else unseen & mask
+    least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
+    return np.where(unseen, np.where(pulls <= least, np.inf, PULLED), score)
+
+
+def kl_upper(mean: Array, level: Array) -> Array:
+    """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
+
+    Newton's method from above: kl is convex in q, so that no step passes the root.
+
+    Args:
+      mean: [...] in [0, 1]. level: [...] >= 0; ln(t) / n in KL-UCB.
+
+    Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond (2011), with c = 0.
+    """
+    low = 1.0 - mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(low > 0.0, low * np.log(low), 0.0)
+        pinsker = mean + np.sqrt(0.5 * level)
+        near_one = -np.expm1((entropy - level) / low)
+        q = np.minimum(np.minimum(pinsker, near_one), 1.0)
+        for _ in range(NEWTON):
+            one = np.where(mean > 0.0, mean * np.log(q), 0.0)
+            other = np.where(low > 0.0, low * np.log1p(-q), 0.0)
+            step = (entropy - one - other - level) * q * (1.0 - q) / (q - mean)
+            q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
+    return np.where(low > 0.0, q, 1.0)
+
+
+def drawn(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
+    """One draw from the posterior of each arm, [..., A]; replications, then arms, in the generator's order."""
+    if bandit.policy == "thompson_beta":
+        return rng.beta(*beta(state, bandit))
+    if bandit.policy == "thompson_nig":
+        location, scale, df = student(state, bandit)
+        return location + scale * rng.standard_t(df)
+    mean, sd = normal(state, bandit, context)
+    return mean + spread(bandit) * sd * rng.standard_normal(mean.shape)
+
+
+DEFAULT = Bandit()
+LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
+
+
+def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()) -> State:
+    """State before the first round.
+
+    Args:
+      n_features: width of the context; of use to linear policies alone.
+      batch: leading shape of replications that learn side by side.
+
+    Raises:
+      ValueError: settings outside their range, no arm, or a linear policy without features.
+
+    Example:
+      >>> init(2, batch=(3,)).pulls.shape
+      (3, 2)
+    """
+    check_whole("n_arms", n_arms, 1, "there must be an arm to choose")
+    check_whole("n_features", n_features, 0, "0 is no context")
+    check_bandit(bandit, n_arms)
+    if bandit.linear and n_features == 0:
+        refuse(f"{bandit.policy} learns from a context", "n_features = 0", "name the width of the context")
+    if bandit.floor * n_arms > 1.0:
+        refuse(f"floor times {n_arms} arms may not pass 1", bandit.floor, f"at most {1.0 / n_arms:g} fits")
+    width = n_features if bandit.linear else 0
+    arms, recent = (*batch, n_arms), (*batch, bandit.window)
+    return State(
+        t=np.zeros(batch, np.int64),
+        pulls=np.zeros(arms, np.int64),
+        n=np.zeros(arms),
+        total=np.zeros(arms),
+        square=np.zeros(arms),
+        gram=np.zeros((*arms, width, width)),
+        moment=np.zeros((*arms, width)),
+        recent_arm=np.full(recent, -1, np.int64),
+        recent_reward=np.zeros(recent),
+        recent_context=np.zeros((*recent, width)),
+    )
+
+
+def scores(
+    state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
+) -> Array:
+    """Index or draw of each arm, [..., A]; -inf where masked."""
+    score = drawn(state, bandit, rng, context) if bandit.policy in THOMPSON else index(state, bandit, mask, context)
+    return score if mask is None else np.where(mask, score, -np.inf)
+
+
+def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
+    """Arm [...] that is the place-th open one of [..., A], counted from 0."""
+    return np.argmax(np.cumsum(open_, axis=-1) > place[..., None], axis=-1)
+
+
+def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
+    """Probability [...] that a round chooses uniformly among the available arms: epsilon, floor, or both."""
+    floor = np.asarray(bandit.floor * np.asarray(n_available))
+    epsilon = bandit.epsilon if bandit.policy == "epsilon_greedy" else 0.0
+    return epsilon + floor - epsilon * floor
+
+
+def chosen(
+    state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
+) -> tuple[State, Choice]:
+    """What `choose` returns, of arguments that were checked."""
+    score = scores(state, bandit, rng, mask, context)
+    if bandit.ties == "random":
+        tied = score == score.max(axis=-1, keepdims=True)
+        arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
+    else:
+        arm = np.argmax(score, axis=-1)
+    if bandit.policy == "epsilon_greedy" or bandit.floor > 0.0:
+        open_ = np.ones(score.shape, np.bool_) if mask is None else mask
+        n_available = open_.sum(axis=-1)
+        share = uniform_share(bandit, n_available)
+        chance = rng.random(state.t.shape)
+        place = np.minimum((chance / np.maximum(share, 1e-300) * n_available), n_available - 1).astype(np.int64)
+        arm = np.where(chance < share, nth(open_, place), arm)
+    return counted(state, arm, bandit), Choice(arm, score)
+
+
+def choose(
+    state: State,
+    bandit: Bandit,
+    rng: np.random.Generator,
+    *,
+    mask: ArrayLike | None = None,
+    context: ArrayLike | None = None,
+) -> tuple[State, Choice]:
+    """State that has counted the round, and the arm of each replication.
+
+    Draws replication by replication, arm by arm; with random ties one uniform a replication follows, and with
+    epsilon_greedy or a floor one more.
+
+    Args:
+      mask: available arms, [A] or [..., A]. context: [..., d], for linear policies.
+
+    Raises:
+      ValueError: settings outside their range, a mask that leaves no arm, or a context that does not fit.
+
+    Source: rule S4.5.
+
+    Example:
+      >>> _, choice = choose(init(2), Bandit("ucb1"), np.random.default_rng(0), mask=[False, True])
+      >>> int(choice.arm), choice.score
+      (1, array([-inf,  inf]))
+    """
+    n_arms = state.n.shape[-1]
+    check_bandit(bandit, n_arms)
+    _check_fits(state, bandit)
+    checked = check_mask(mask, state.n.shape)
+    most = n_arms if checked is None else int(checked.sum(axis=-1).max())
+    if bandit.floor * most > 1.0:
+        refuse(f"floor times {most} arms may not pass 1", bandit.floor, f"at most {1.0 / most:g} fits")
+    return chosen(state, bandit, rng, checked, check_context(context, state))
+
+
+def _check_fits(state: State, bandit: Bandit) -> None:
+    if bandit.linear and state.moment.shape[-1] == 0:
+        refuse(f"{bandit.policy} needs a state with features", "none", "give init the same bandit and n_features")
+    if state.recent_arm.shape[-1] != bandit.window:
+        came = (state.recent_arm.shape[-1], bandit.window)
+        refuse("state and bandit must have the same window", came, "give init the same bandit")
+
+
+def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[Any]:
+    if values.shape not in {batch[place:] for place in range(len(batch) + 1)}:
+        refuse(f"{name} must be one for all, or fit the state's batch {batch}", values.shape, "give one a replication")
+    return np.broadcast_to(values, batch)
+
+
+def _seen(
+    state: State, arm: ArrayLike, rewards: tuple[ArrayLike, ...], bandit: Bandit, context: ArrayLike | None, age: object
+) -> tuple[Ints, tuple[Array, ...], Array, Ints]:
+    """Checked arm [B], rewards [B], context [B, d] and age [B]."""
+    check_bandit(bandit, state.n.shape[-1])
+    _check_fits(state, bandit)
+    batch, size = state.t.shape, state.t.size
+    arms = _full("arm", check_arm(arm, state.n.shape[-1]), batch).reshape(size)
+    values = tuple(_full("reward", check_reward(reward), batch).reshape(size) for reward in rewards)
+    x = check_context(context, state).reshape(size, state.moment.shape[-1])
+    ages = np.asarray(age)
+    if not np.issubdtype(ages.dtype, np.integer) or (ages < 0).any():
+        refuse("age must be a whole number of rounds, >= 0", age, "0 is a reward before the next choice")
+    ages = _full("age", ages.astype(np.int64), batch).reshape(size)
+    if bandit.window and (ages >= state.t.reshape(size)).any():
+        refuse("age must be less than the rounds chosen", age, "a window keeps rewards of rounds that were chosen")
+    return arms, values, x, ages
+
+
+def update(
+    state: State,
+    arm: ArrayLike,
+    reward: ArrayLike,
+    bandit: Bandit,
+    *,
+    context: ArrayLike | None = None,
+    age: ArrayLike = 0,
+) -> State:
+    """State that knows one more reward of each replication.
+
+    Args:
+      arm, reward: [...]; a reward in [0, 1]. context: [..., d], that of the choice.
+      age: rounds between the choice and this reward, scalar or [...]: a late reward counts discount**age, and
+        outside the window not at all.
+
+    Raises:
+      ValueError: a reward that is NaN or outside [0, 1], an unknown arm, or a second reward in one place of a window.
+
+    Example:
+      >>> update(init(2), 1, 0.8, Bandit("ucb1")).total
+      array([0. , 0.8])
+    """
+    arms, (value,), x, ages = _seen(state, arm, (reward,), bandit, context, age)
+    return shaped(learned(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape)
+
+
+def revise(
+    state: State,
+    arm: ArrayLike,
+    old: ArrayLike,
+    new: ArrayLike,
+    bandit: Bandit,
+    *,
+    context: ArrayLike | None = None,
+    age: ArrayLike = 0,
+) -> State:
+    """State in which a reward that was counted is another, such as after a thumb up: old out, new in.
+
+    Args:
+      old, new: [...] in [0, 1]. age: rounds chosen since the choice, scalar or [...].
+
+    Raises:
+      ValueError: as `update`; or the window holds another reward of that round.
+
+    Example:
+      >>> bandit = Bandit("ucb1")
+      >>> revise(update(init(2), 1, 0.25, bandit), 1, 0.25, 1.0, bandit).total
+      array([0., 1.])
+    """
+    arms, (before, after), x, ages = _seen(state, arm, (old, new), bandit, context, age)
+    mine, rows = flat(state), np.arange(len(arms))
+    if bandit.window:
+        kept = ages < bandit.window
+        rows, arms, ages, x = rows[kept], arms[kept], ages[kept], x[kept]
+        before, after = before[kept], after[kept]
+        place = (mine.t[rows] - 1 - ages) % bandit.window
+        if not ((mine.recent_arm[rows, place] == arms) & (mine.recent_reward[rows, place] == before)).all():
+            refuse("old must be the reward that was counted", before, "give arm, reward and age of that round")
+        mine.recent_reward[rows, place] = after
+    weight = np.asarray(bandit.discount**ages, np.float64)
+    if (mine.n[rows, arms] < LEAST_COUNT * weight).any():
+        refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
+    was, becomes = outcome(before, bandit), outcome(after, bandit)
+    at = rows, arms
+    mine.total[at] += weight * (becomes - was)
+    mine.square[at] += weight * (becomes * becomes - was * was)
+    if mine.moment.shape[-1]:
+        mine.moment[at] += (weight * (becomes - was))[:, None] * x
+    return shaped(mine, state.t.shape)

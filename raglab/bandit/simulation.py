@@ -1,0 +1,336 @@
+"""Simulate, run, log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit import loops
+from raglab.bandit.learner import Bandit, check_whole, chosen, counted, init, learned, refuse, update
+from raglab.bandit.propensity import propensities, sample
+from raglab.bandit.worlds import (
+    POLICY,
+    Accounts,
+    Arms,
+    Array,
+    Bernoulli,
+    Feed,
+    Table,
+    World,
+    accounts,
+    blocks,
+    check_delay,
+    check_world,
+    feed,
+    stream,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+ENGINES = ("auto", "numpy", "numba")
+SEED = "the same seed gives the same bits"
+PAYS = {  # policies with a compiled twin, and the choices from which it makes up for loading it
+    "epsilon_greedy": 8e6,
+    "ucb1": 8e6,
+    "thompson_beta": 3e6,
+    "thompson_nig": 2e6,
+    "lin_ucb": 1e6,
+    "lin_thompson": 1e6,
+}
+
+
+class Simulation(NamedTuple):
+    """Cumulative expected regret and pulls of each replication."""
+
+    regret: Array  # [R, T]
+    pulls: NDArray[np.int64]  # [R, A]
+
+
+def step_by_step(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of any learner, by `choose` and `update`."""
+    n_features = met.features.shape[1] if bandit.linear else 0
+    state = init(met.n_arms, bandit=bandit, n_features=n_features, batch=(met.size,))
+    arms = np.empty((met.rounds, met.size), np.int8)
+    order, first = _arrivals(met)
+    none = np.zeros((met.size, 0))
+    for t in range(met.rounds):
+        context = met.features[met.row(t)] if bandit.linear else none
+        state, choice = chosen(state, bandit, rng, met.open(t), context)
+        arms[t] = choice.arm
+        when, who = np.divmod(order[first[t] : first[t + 1]], met.size)
+        arm = arms[when, who].astype(np.int64)
+        reward = met.rewards(when, who, arm)
+        there = ~np.isnan(reward)
+        when, who, arm, reward = when[there], who[there], arm[there], reward[there]
+        seen = met.features[met.case[when, who]] if bandit.linear and met.case is not None else none[who]
+        state = learned(state, who, arm, reward, t - when, seen, bandit)
+    return arms
+
+
+def _arrivals(met: Feed) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Choices (round * R + replication) in the order in which their rewards arrive, and where each round's begin."""
+    due = (met.delay + np.arange(met.rounds)[:, None] + np.zeros((1, met.size), np.int64)).ravel()
+    there = np.arange(due.size) if met.lost is None else np.flatnonzero(~met.lost.ravel())
+    order = there[np.argsort(due[there], kind="stable")]
+    return order, np.searchsorted(due[order], np.arange(met.rounds + 1))
+
+
+def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a module
+    """The compiled twins; none where NumPy is to do the work, so many choices.
+
+    Raises:
+      ValueError: numba is asked for, and a policy has no compiled twin.
+      ImportError: numba is asked for, and is not installed.
+    """
+    if engine == "numpy" or (engine == "auto" and work < PAYS.get(bandit.policy, np.inf)):
+        return None
+    if bandit.policy not in PAYS:
+        refuse(f"engine numba plays {', '.join(PAYS)}", bandit.policy, "use engine='auto'")
+    try:
+        from raglab.bandit import kernel
+    except ImportError:
+        if engine == "numba":
+            msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
+            raise ImportError(msg) from None
+        return None
+    return kernel
+
+
+def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, replications: int, engine: str) -> None:
+    """Refuse what cannot be simulated.
+
+    Raises:
+      ValueError: the rule, the value, and what to do.
+    """
+    check_whole("rounds", rounds, 1, "simulate at least one")
+    check_whole("replications", replications, 1, "simulate at least one")
+    if engine not in ENGINES:
+        refuse("engine must be auto, numpy or numba", repr(engine), "choose one of them")
+    if world.n_arms > np.iinfo(np.int8).max:
+        refuse("a world has at most 127 arms", world.n_arms, "leave some out")
+    n_features = len(world.feature_names) if isinstance(world, Table) else 0
+    init(world.n_arms, bandit=bandit, n_features=n_features)
+
+
+def block_of(
+    bandit: Bandit,
+    world: Bernoulli | Table,
+    rounds: int,
+    size: int,
+    seed: int,
+    number: int,
+    *,
+    engine: str = "auto",
+    work: float = 0.0,
+    delay: tuple[int, int] = (0, 0),
+    missing: float = 0.0,
+) -> Accounts:
+    """One block of replications; the same bits wherever it runs.
+
+    Args:
+      work: choices that the whole simulation makes.
+    """
+    met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
+    rng = stream(seed, number, POLICY)
+    plain = loops.is_plain(bandit, met)
+    if engine == "numba" and not plain:
+        came = "a learner that forgets or has a floor, or rewards that are late or missing"
+        refuse("engine numba plays plain learners whose rewards are there at once", came, "use engine='auto'")
+    twin = kernel(bandit, work, engine) if plain else None
+    if twin is not None:
+        done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
+        return done
+    return accounts(met, loops.played(met, bandit, rng) if plain else step_by_step(met, bandit, rng))
+
+
+def simulate(
+    policy: str, means: ArrayLike, *, rounds: int, replications: int, seed: int, mask: ArrayLike | None = None
+) -> Simulation:
+    """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
+
+    Args:
+      policy: one of `POLICIES` that needs no context; its settings are those of `Bandit`.
+      means: [A], or [T, A] where they drift. mask: arms available, [A] or [T, A]; the gap is that to the best of them.
+
+    Returns:
+      Simulation: regret [R, T] and pulls [R, A].
+
+    Raises:
+      ValueError: means outside [0, 1], a round without an arm, an unknown policy, or rounds below 1.
+
+    Example:
+      >>> simulate("ucb1", [0.5, 0.6], rounds=3, replications=2, seed=0).regret.shape
+      (2, 3)
+    """
+    bandit = Bandit(policy)
+    check_whole("rounds", rounds, 1, "simulate at least one")
+    check_whole("seed", seed, 0, SEED)
+    world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
+    check_simulation(bandit, world, rounds, replications, "auto")
+    work = float(rounds * replications)
+    sizes = enumerate(blocks(replications))
+    done = [block_of(bandit, world, rounds, size, seed, number, work=work) for number, size in sizes]
+    return Simulation(np.concatenate([each.regret for each in done]), np.concatenate([each.pulls for each in done]))
+
+
+class Run(NamedTuple):
+    """What a policy came to in a world, replication by replication."""
+
+    regret: Array  # [R, T] cumulative, against the best available arm
+    value: Array  # [R, T] cumulative: the mean of the arm, or the value of the case
+    pulls: NDArray[np.int64]  # [R, A]
+    arm: Arms  # [R, T]
+    case: NDArray[np.int32] | None  # [R, T] which case of a table
+
+
+def run(
+    policy: Bandit | ArrayLike,
+    world: World,
+    *,
+    rounds: int,
+    replications: int,
+    seed: int = 0,
+    delay: int | tuple[int, int] = 0,
+    missing: float = 0.0,
+    engine: str = "auto",
+    n_jobs: int = 1,
+) -> Run:
+    """Play a policy in a world: cases in random order with replacement, or arms with known means.
+
+    What the world does hangs on the seed and the block, not on the policy: two policies under one seed meet the
+    same cases, the same chance and the same delays, so that their differences may be taken pair by pair.
+
+    Args:
+      policy: a learner, or probabilities that stay as they are: [A], or a row a case [Q, A] (a round where means
+        drift).
+      delay: rounds until a reward is there, or the least and the greatest of them, drawn uniformly.
+      missing: probability that a reward never arrives.
+      engine: `numpy`, `numba` (the compiled twin, where there is one), or `auto`: numba where it pays.
+      n_jobs: processes, as joblib counts them; the same bits for any number.
+
+    Raises:
+      ValueError: a world, a policy or sizes that break a rule; probability on an arm that is not available.
+
+    Source: rule S4.7.
+
+    Example:
+      >>> from raglab.bandit.worlds import Bernoulli
+      >>> world = Bernoulli(np.array([0.5, 0.6]))
+      >>> run(Bandit("ucb1"), world, rounds=4, replications=2).arm[:, :2]
+      array([[0, 1],
+             [0, 1]], dtype=int8)
+    """
+    check_whole("rounds", rounds, 1, "simulate at least one")
+    check_whole("seed", seed, 0, SEED)
+    if isinstance(policy, str):
+        refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
+    met = check_world(world, rounds)
+    late = check_delay(delay, missing)
+    learner = policy if isinstance(policy, Bandit) else Bandit("ucb1")
+    check_simulation(learner, met, rounds, replications, engine)
+    fixed = None if isinstance(policy, Bandit) else _check_probabilities(policy, met, rounds)
+
+    def one(number: int, size: int) -> Accounts:
+        if fixed is not None:
+            return _stationary(fixed, met, rounds, size, seed, number)
+        work = float(rounds * replications)
+        return block_of(learner, met, rounds, size, seed, number, engine=engine, work=work, delay=late, missing=missing)
+
+    work = list(enumerate(blocks(replications)))
+    if n_jobs == 1 or len(work) == 1:
+        done = [one(number, size) for number, size in work]
+    else:
+        from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
+
+        done = Parallel(n_jobs=n_jobs)(delayed(one)(number, size) for number, size in work)
+    return Run(*done[0]) if len(done) == 1 else Run(*(_joined(part) for part in zip(*done, strict=True)))
+
+
+def _joined(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or none
+    return None if parts[0] is None else np.concatenate(parts)
+
+
+def _check_probabilities(policy: ArrayLike, world: World, rounds: int) -> Array:
+    """Probabilities as float64, [1, A] or [N, A]."""
+    given = np.asarray(policy, dtype=np.float64)
+    met = feed(world, 1, 1, 0, 0) if isinstance(world, Table) else feed(world, rounds, 1, 0, 0)
+    if given.shape not in {(met.n_arms,), met.worth.shape}:
+        came = given.shape
+        refuse(f"a policy must be a Bandit, [{met.n_arms}], or {met.worth.shape}", came, "give a number an arm")
+    rows = np.atleast_2d(given)
+    wrong = ~((rows >= 0.0).all(axis=-1) & (np.abs(rows.sum(axis=-1) - 1.0) <= 1e-9))
+    if wrong.any():
+        refuse("a policy's rows must be >= 0 and sum to 1", rows[wrong][0].tolist(), "they are probabilities")
+    if met.mask is not None and (np.broadcast_to(rows, met.mask.shape)[~met.mask] > 0.0).any():
+        refuse("a policy may give nothing to an arm that is not available", "some", "give a row a case")
+    return rows
+
+
+def _stationary(policy: Array, world: World, rounds: int, size: int, seed: int, number: int) -> Accounts:
+    """One block of a policy that learns nothing: the arm by the inverse of its distribution."""
+    met = feed(world, rounds, size, seed, number)
+    last = policy.shape[-1] - 1 - np.argmax(policy[:, ::-1] > 0.0, axis=-1)
+    upper = np.where(np.arange(policy.shape[-1]) >= last[:, None], np.inf, np.cumsum(policy, axis=-1))
+    chance = stream(seed, number, POLICY).random((rounds, size))
+    rows = met.case if met.case is not None else np.arange(rounds)[:, None]
+    arm = np.zeros((rounds, size), np.int8)
+    for edge in upper.T[:-1]:
+        arm += chance >= (edge[rows] if len(upper) > 1 else edge[0])
+    return accounts(met, arm)
+
+
+def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataFrame:
+    """One learner's rounds in a world, each chosen by its exact propensities; what a live system would have logged.
+
+    Args:
+      rounds: a millisecond each for Thompson sampling, whose propensities are integrals.
+
+    Returns: a row a round: `action` (number of the arm), `arm` (its name, or number), `reward`, `propensity` of that
+      arm, `case` (row of a table; -1 where there is none), `value` of the choice, and `p_<arm>` of every arm.
+
+    Raises:
+      ValueError: a world, settings or sizes that break a rule.
+
+    Source: rules S4.6, S4.7.
+
+    Example:
+      >>> from raglab.bandit.worlds import Bernoulli
+      >>> seen = log(Bandit("epsilon_greedy", epsilon=0.5), Bernoulli(np.array([0.2, 0.8])), rounds=3)
+      >>> seen[["p_0", "p_1"]].sum(axis=1).tolist()
+      [1.0, 1.0, 1.0]
+    """
+    import pandas as pd
+
+    check_whole("rounds", rounds, 1, "log at least one")
+    met = feed(check_world(world, rounds), rounds, 1, seed, 0)
+    names = world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(met.n_arms))
+    state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
+    chance = stream(seed, 0, POLICY).random(rounds)
+    share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
+    for t in range(rounds):
+        row = int(np.ravel(met.row(t))[0])
+        context = met.features[row] if bandit.linear else None
+        mask = None if met.mask is None else met.mask[row]
+        share[t] = propensities(state, bandit, mask=mask, context=context)
+        arm = sample(share[t], chance[t])
+        state = counted(state, arm, bandit)
+        (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
+        actions[t] = arm
+        if not np.isnan(rewards[t]):
+            state = update(state, arm, rewards[t], bandit, context=context)
+    case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)
+    rows = case if met.case is not None else np.arange(rounds) % len(met.worth)
+    return pd.DataFrame(
+        {
+            "action": actions,
+            "arm": [names[arm] for arm in actions],
+            "reward": rewards,
+            "propensity": share[np.arange(rounds), actions],
+            "case": case,
+            "value": met.worth[rows, actions],
+            **{f"p_{name}": share[:, number] for number, name in enumerate(names)},
+        }
+    )

@@ -1,0 +1,237 @@
+"""Environments and their draws."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.bandit.learner import check_whole, refuse
+
+
+class Table(NamedTuple):
+    """Full information: every arm of every case measured."""
+
+    arms: tuple[str, ...]
+    value: NDArray[np.float64]  # [Q, A] what counts, such as a right decision, 0 or 1
+    reward: NDArray[np.float64]  # [Q, A] what the learner sees, in [0, 1]; NaN never arrives
+    mask: NDArray[np.bool_]  # [Q, A] arms available
+    features: NDArray[np.float64]  # [Q, F] contexts; F may be 0
+    feature_names: tuple[str, ...]
+    ms: NDArray[np.float64]  # [Q, A] milliseconds; NaN unknown
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms it has."""
+        return len(self.arms)
+
+
+class Bernoulli(NamedTuple):
+    """Arms that pay 1 with a known probability, else 0; drifting where a row a round is given."""
+
+    means: NDArray[np.float64]  # [A] or [T, A]
+    mask: NDArray[np.bool_] | None = None  # [A] or [T, A] arms available
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms it has."""
+        return int(np.shape(self.means)[-1])
+
+
+World = Table | Bernoulli
+
+
+def check_world(world: World, rounds: int) -> World:
+    """World with arrays of the right types.
+
+    Raises:
+      ValueError: shapes that do not fit, values outside their range, or a round without an arm.
+    """
+    if not isinstance(world, Table | Bernoulli):
+        refuse("a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)")
+    return _checked_table(world) if isinstance(world, Table) else _checked_bernoulli(world, rounds)
+
+
+def _checked_table(world: Table) -> Table:
+    value, reward, ms, features = (
+        np.asarray(array, dtype=np.float64) for array in (world.value, world.reward, world.ms, world.features)
+    )
+    mask = np.asarray(world.mask)
+    shape = (len(value), len(world.arms))
+    for name, array in (("value", value), ("reward", reward), ("mask", mask), ("ms", ms)):
+        if array.shape != shape or 0 in shape:
+            refuse(f"{name} must be [Q, A], a row a case and a column an arm, {shape}", array.shape, "fill it")
+    if features.shape != (len(value), len(world.feature_names)):
+        refuse("features must be [Q, F], a column a feature name", features.shape, "name each feature")
+    _check_mask(mask)
+    seen = reward[mask & ~np.isnan(reward)]
+    if not ((seen >= 0.0) & (seen <= 1.0)).all():
+        wrong = seen[~((seen >= 0.0) & (seen <= 1.0))][0]
+        refuse("reward must be in [0, 1], or NaN where it never arrives", wrong, "normalise it (rule S4.4)")
+    if not np.isfinite(value[mask]).all():
+        refuse("value of an available arm must be finite", "NaN or infinity", "measure it, or mask the arm")
+    if not np.isfinite(features).all():
+        refuse("features must be finite", "NaN or infinity", "impute what is missing before")
+    return world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
+
+
+def _checked_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
+    means = np.asarray(world.means, dtype=np.float64)
+    if means.ndim not in {1, 2} or 0 in means.shape:
+        refuse("means must be [A] or [T, A]", means.shape, "give one probability an arm")
+    if not ((means >= 0.0) & (means <= 1.0)).all():
+        wrong = means[~((means >= 0.0) & (means <= 1.0))][0]
+        refuse("means must be in [0, 1]", wrong, "they are probabilities of a reward of 1")
+    if means.ndim == 2 and len(means) != rounds:
+        refuse(f"drifting means must have a row a round, {rounds}", len(means), "give as many rows as rounds")
+    if world.mask is None:
+        return Bernoulli(means)
+    mask = np.asarray(world.mask)
+    if mask.shape not in {means.shape[-1:], (rounds, means.shape[-1])}:
+        refuse(f"mask must be [A] or [T, A], {(rounds, means.shape[-1])}", mask.shape, "one boolean an arm")
+    _check_mask(mask)
+    return Bernoulli(means, None if mask.all() else mask)
+
+
+def _check_mask(mask: NDArray[np.bool_]) -> None:
+    if mask.dtype != np.bool_:
+        refuse("mask must be of booleans", mask.dtype, "True where the arm is available")
+    if not mask.any(axis=-1).all():
+        refuse("mask must leave an arm in every round", "all false", "let one arm be available always")
+
+
+Array = NDArray[np.float64]
+Arms = NDArray[np.int8]
+BLOCK = 200  # replications that share one spawned stream; fixed, so that the bits are; of 100 half as fast
+REWARDS, DELAYS, LOST, POLICY = range(4)  # streams of a block
+
+
+class Feed(NamedTuple):
+    """A block of a world; its tables have a row a case, a row a round, or one row, [N, A]."""
+
+    rounds: int
+    size: int  # replications, R
+    worth: Array  # [N, A] what counts: the value of the case, or the mean
+    gap: Array  # [N, A] what the best available arm is worth more
+    reward: Array  # [N, A] what the learner sees, or the probability that it is 1
+    mask: NDArray[np.bool_] | None  # [N, A]; none where every arm is available
+    uniform: Array | None  # [T, R] a reward is 1 where it is below the mean; none for a table
+    case: NDArray[np.int32] | None  # [T, R] row of the table; none for known means
+    features: Array  # [N, F]
+    delay: NDArray[np.int64] | int  # [T, R] rounds until the reward is there, or the same for all
+    lost: NDArray[np.bool_] | None  # [T, R] reward never arrives
+
+    @property
+    def n_arms(self) -> int:
+        """How many arms it has."""
+        return self.worth.shape[-1]
+
+    def row(self, t: int) -> NDArray[np.int32] | int:
+        """Row of the tables at round t: of each replication, or one for all."""
+        if self.case is not None:
+            return self.case[t]
+        return t if len(self.worth) > 1 else 0
+
+    def open(self, t: int) -> NDArray[np.bool_] | None:
+        """Arms available at round t, [R, A]."""
+        return None if self.mask is None else np.broadcast_to(self.mask[self.row(t)], (self.size, self.n_arms))
+
+    def rewards(self, t: NDArray[np.int64], replication: NDArray[np.int64], arm: NDArray[np.int64]) -> Array:
+        """Rewards [N] of rounds that were chosen; NaN never arrives."""
+        if self.uniform is None:
+            rows = t if self.case is None else self.case[t, replication]
+            return self.reward[rows, arm]
+        means = self.reward[t if len(self.reward) > 1 else 0, arm]
+        return np.asarray(self.uniform[t, replication] < means, np.float64)
+
+
+class Accounts(NamedTuple):
+    """What a block of replications came to."""
+
+    regret: Array  # [R, T] cumulative
+    value: Array  # [R, T] cumulative
+    pulls: NDArray[np.int64]  # [R, A]
+    arm: Arms  # [R, T]
+    case: NDArray[np.int32] | None  # [R, T]
+
+
+def stream(seed: int, block: int, kind: int) -> np.random.Generator:
+    """Generator of one block and one purpose."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block, kind)))
+
+
+def blocks(replications: int) -> list[int]:
+    """How many replications each block has."""
+    return [min(BLOCK, replications - first) for first in range(0, replications, BLOCK)]
+
+
+def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]:
+    """Least and greatest delay.
+
+    Raises:
+      ValueError: they are no whole numbers with 0 <= low <= high, or missing is no probability.
+    """
+    low, high = delay if isinstance(delay, tuple) else (delay, delay)
+    low = check_whole("delay", low, 0, "0 is a reward before the next choice")
+    high = check_whole("the greatest delay", high, low, "give (low, high) with low <= high")
+    if not 0.0 <= missing <= 1.0:
+        refuse("missing must be in [0, 1]", missing, "it is the probability that a reward never arrives")
+    return low, high
+
+
+def feed(
+    world: World,
+    rounds: int,
+    size: int,
+    seed: int,
+    block: int,
+    *,
+    delay: tuple[int, int] = (0, 0),
+    missing: float = 0.0,
+) -> Feed:
+    """Block of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
+    tables = _of_table(world) if isinstance(world, Table) else _of_means(world)
+    worth, _, _, mask, features = tables
+    rng, shape = stream(seed, block, REWARDS), (rounds, size)
+    low, high = delay
+    return Feed(
+        rounds,
+        size,
+        worth,
+        _gap(worth, mask),
+        *tables[2:4],
+        None if isinstance(world, Table) else rng.random(shape),
+        rng.integers(len(worth), size=shape, dtype=np.int32) if isinstance(world, Table) else None,
+        features,
+        low if low == high else stream(seed, block, DELAYS).integers(low, high, size=shape, endpoint=True),
+        stream(seed, block, LOST).random(shape) < missing if missing > 0.0 else None,
+    )
+
+
+def _of_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
+    mask = None if world.mask.all() else world.mask
+    return world.value, world.value, world.reward, mask, world.features
+
+
+def _of_means(world: Bernoulli) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
+    rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
+    means = np.ascontiguousarray(np.broadcast_to(world.means, (rows, world.n_arms)))
+    mask = None if world.mask is None else np.ascontiguousarray(np.broadcast_to(world.mask, means.shape))
+    return means, means, means, mask, np.zeros((rows, 0))
+
+
+def _gap(worth: Array, mask: NDArray[np.bool_] | None) -> Array:
+    best = (worth if mask is None else np.where(mask, worth, -np.inf)).max(axis=-1, keepdims=True)
+    return best - worth
+
+
+def accounts(met: Feed, arm: Arms) -> Accounts:
+    """Regret, value and pulls of the arms chosen, [T, R]."""
+    mine = np.ascontiguousarray(arm.T)
+    case = None if met.case is None else np.ascontiguousarray(met.case.T)
+    rows = case if case is not None else np.arange(met.rounds) if len(met.worth) > 1 else 0
+    place = mine + np.asarray(rows, np.int64) * met.n_arms
+    pulls = np.stack([(mine == number).sum(axis=1) for number in range(met.n_arms)], axis=1)
+    regret, value = (np.take(table, place) for table in (met.gap, met.worth))
+    return Accounts(np.cumsum(regret, 1, out=regret), np.cumsum(value, 1, out=value), pulls, mine, case)

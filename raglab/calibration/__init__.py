@@ -1,0 +1,65 @@
+"""Scores as probabilities: how far they can be believed, and maps that make them so.
+
+Measures take outcomes y, 0 or 1, and probabilities p, both [Q], and give the same number, to the last bit, for the
+same cases in any order. A calibrator is never judged by the cases it was fitted to alone: see `calibrated`.
+"""
+
+from __future__ import annotations
+
+from raglab.calibration.calibrators import (
+    METHODS,
+    Brier,
+    Calibrated,
+    Calibrator,
+    Judgement,
+    Method,
+    Spiegelhalter,
+    apply,
+    brier_decomposition,
+    calibrated,
+    cross_fitted,
+    fit,
+    folds_of,
+    judged,
+    spiegelhalter,
+    venn_abers_interval,
+)
+from raglab.calibration.errors import (
+    Norm,
+    SmoothECE,
+    Strategy,
+    check_probability,
+    ece,
+    ece_interval,
+    reliability,
+    smooth_ece,
+    smooth_ece_with_bandwidth,
+)
+
+__all__ = [
+    "METHODS",
+    "Brier",
+    "Calibrated",
+    "Calibrator",
+    "Judgement",
+    "Method",
+    "Norm",
+    "SmoothECE",
+    "Spiegelhalter",
+    "Strategy",
+    "apply",
+    "brier_decomposition",
+    "calibrated",
+    "check_probability",
+    "cross_fitted",
+    "ece",
+    "ece_interval",
+    "fit",
+    "folds_of",
+    "judged",
+    "reliability",
+    "smooth_ece",
+    "smooth_ece_with_bandwidth",
+    "spiegelhalter",
+    "venn_abers_interval",
+]

@@ -1,0 +1,483 @@
+"""Reliability, ECE, smooth ECE.
+
+Rows are sorted once; whatever comes after sums over levels, or over sorted rows, so that no number depends on
+the order of the rows, not even in its last bit.
+
+Residuals (score minus outcome) and cases are laid on a mesh over [0, 1], both are smoothed, and the error is the
+mean absolute smoothed residual. The width is the smallest at which the error is no larger than the width.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.values import Curve
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+
+class ScoreLevels(NamedTuple):
+    """Distinct scores in ascending order: k of n cases came true at the score `at`; all [L]."""
+
+    at: FloatArray
+    n: IntArray
+    k: IntArray
+
+
+def pairs(y: ArrayLike, score: ArrayLike, name: str = "score") -> tuple[NDArray[np.bool_], FloatArray]:
+    """Outcomes, bool [Q], and finite scores, float [Q], one of each a case.
+
+    Raises:
+      ValueError: another shape, different lengths, no case, NaN, an infinite score, or an outcome beside 0 and 1.
+    """
+    outcome, value = np.asarray(y), np.asarray(score, dtype=np.float64)
+    if outcome.ndim != 1 or outcome.shape != value.shape:
+        msg = f"y and {name} must be [Q], one of each a case, got shapes {outcome.shape} and {value.shape}."
+        raise ValueError(msg)
+    if not outcome.size:
+        msg = f"y and {name} must hold at least one case, got none; check the filter before."
+        raise ValueError(msg)
+    true = outcome if outcome.dtype == np.bool_ else outcome == 1
+    known = true is outcome or bool((true | (outcome == 0)).all())
+    if not (known and np.isfinite(value.min()) and np.isfinite(value.max())):
+        _refuse(outcome, value, name)
+    return true, value
+
+
+def _refuse(outcome: NDArray[Any], value: FloatArray, name: str) -> None:
+    """Raise for the worst of what is wrong with outcomes and scores."""
+    missing = [int((part != part).sum()) for part in (outcome, value)]  # noqa: PLR0124 - NaN, of any dtype
+    if any(missing):
+        seen = f"{missing[0]} in y and {missing[1]} in {name}, of {value.size} cases"
+        msg = f"y and {name} must not be NaN, got {seen}; label or drop them first."
+        raise ValueError(msg)
+    if np.isinf(value).any():
+        msg = f"{name} must be finite, got {np.isinf(value).sum()} infinite of {value.size}."
+        raise ValueError(msg)
+    odd = outcome[(outcome != 0) & (outcome != 1)]
+    msg = f"y must be 0 or 1 (or bool), got {odd[0]!s} in {odd.size} cases; compare with the outcome meant first."
+    raise ValueError(msg)
+
+
+def chances(y: ArrayLike, p: ArrayLike) -> tuple[NDArray[np.bool_], FloatArray]:
+    """`pairs` whose scores are probabilities."""
+    outcome, value = pairs(y, p, "p")
+    return outcome, check_probability(value)
+
+
+def check_probability(p: ArrayLike) -> FloatArray:
+    """Probabilities as float64, [...].
+
+    Raises:
+      ValueError: NaN, or a value outside [0, 1]; such a score only ranks until it is calibrated.
+
+    Example:
+      >>> check_probability([40.0, 72.0])
+      Traceback (most recent call last):
+      ValueError: p must be in [0, 1], got 72 at most; a cosine, an L2 distance or a confidence in points is \
+rank only: calibrate first (fit, apply).
+    """
+    value = np.asarray(p, dtype=np.float64)
+    low, high = (value.min(), value.max()) if value.size else (0.0, 1.0)
+    if low >= 0.0 and high <= 1.0:
+        return value
+    if np.isnan(low):
+        msg = f"p must not be NaN, got {np.isnan(value).sum()} of {value.size} cases; label or drop them first."
+        raise ValueError(msg)
+    worst = float(high if high > 1.0 else low)
+    text = next(text for text in (f"{worst:.4g}", repr(worst)) if not 0.0 <= float(text) <= 1.0)
+    seen = f"{text} at {'most' if high > 1.0 else 'least'}"
+    rank = "a cosine, an L2 distance or a confidence in points is rank only: calibrate first (fit, apply)."
+    msg = f"p must be in [0, 1], got {seen}; {rank}"
+    raise ValueError(msg)
+
+
+def ordered(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
+    """Outcomes, 0 or 1, and scores of the same rows sorted by score, then outcome, [Q] each."""
+    plain = score + 0.0  # one zero, not two
+    if plain.min() >= 0.0 and plain.max() < 2.0:  # bits of floats in [0, 2) keep their order and leave room for one
+        key = plain.view(np.int64) << 1
+        key |= y
+        key.sort()
+        return key & 1, (key >> 1).view(np.float64)
+    order = np.lexsort((y, plain))
+    return y[order].astype(np.int64), plain[order]
+
+
+def levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
+    """Counts at each distinct score.
+
+    Example:
+      >>> levels(np.array([True, False, True]), np.array([0.7, 0.7, 0.4])).n.tolist()
+      [1, 2]
+    """
+    outcome, value = ordered(y, score)
+    start = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1])))
+    return ScoreLevels(value[start], np.diff(start, append=value.size), np.add.reduceat(outcome, start))
+
+
+def blocks(n: IntArray, k: IntArray) -> IntArray:
+    """First level of each block of the isotonic regression of k / n on the level, weighted by n; [B].
+
+    Rates of the blocks rise strictly: they are taken from the counts again until none is out of order.
+
+    Source: Dimitriadis, Gneiting and Jordan 2021 (CORP); pool-adjacent-violators by SciPy.
+    """
+    from scipy.optimize import isotonic_regression
+
+    start = np.arange(n.size)
+    while True:
+        size = np.add.reduceat(n, start)
+        pooled = isotonic_regression(np.add.reduceat(k, start) / size, weights=size).blocks[:-1]
+        if pooled.size == start.size:
+            return start
+        start = start[pooled]
+
+
+Strategy = Literal["uniform", "quantile", "corp"]
+Norm = Literal["l1", "l2", "max"]
+FINE = 1024  # levels that are resampled as they are; more are merged where they share a cell of this width
+BLOCK = 1 << 19  # counts drawn at once
+CHUNK = 1 << 15  # rows binned at once, few enough for the cache
+UNIT = 2.0**26
+
+
+class Bins(NamedTuple):
+    """Non-empty bins in ascending order, [B]: k of n cases came true, `total` is the sum of their scores."""
+
+    at: FloatArray
+    n: IntArray
+    k: IntArray
+    total: FloatArray
+
+
+def reliability(y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strategy = "uniform") -> Curve:
+    """Observed rate against mean score, one entry a non-empty bin; `at` is the lower edge of the bin.
+
+    A score on an inner edge belongs to the bin below it, a score of 0 to the first bin: bins are (low, high]. Edges
+    are those of floating point, as in scikit-learn's `calibration_curve`; with 5, 10, 15, 20, 25, 50 or 100 bins every
+    decimal that names an edge, such as 0.6 and 0.7 or 30 / 100 and 40 / 100, does fall below it.
+
+    Args:
+      y: outcomes, 0 or 1, [Q]. p: probabilities, [Q]. bins: their number; not used by "corp".
+      strategy: "uniform", equal widths; "quantile", equal numbers of cases, edges at percentiles of p; "corp", the
+        blocks of the isotonic regression of y on p, which has no bins to choose.
+
+    Raises:
+      ValueError: p outside [0, 1] (a score that only ranks), NaN, no case, y beside 0 and 1, bins below 1.
+
+    Source: Dimitriadis, Gneiting and Jordan 2021 for "corp".
+
+    Example:
+      >>> curve = reliability([0, 1, 1, 1], [0.55, 0.6, 0.65, 0.7])
+      >>> curve.n.tolist(), curve.y.tolist()
+      ([2, 2], [0.5, 1.0])
+    """
+    found = _binned(*chances(y, p), bins, strategy)
+    return Curve(found.total / found.n, found.k / found.n, found.n, found.k, found.at)
+
+
+def ece(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = "l1",
+    debias: bool = False,
+) -> float:
+    """Expected calibration error, in probability: the gap of mean score and observed rate, over bins.
+
+    Bins are those of `reliability`. norm: "l1", mean absolute gap, weighted by cases; "l2", root of the mean squared
+    gap; "max", the largest gap. It is biased upwards, the more bins the more; debias takes the sampling variance
+    rate (1 − rate) / (n − 1) off each squared gap, leaves bins of one case out, and never goes below 0.
+
+    Raises:
+      ValueError: as in `reliability`; debias with a norm other than "l2".
+
+    Source: Naeini, Cooper and Hauskrecht 2015; Kumar, Liang and Ma 2019 for debias.
+
+    Example:
+      >>> round(ece([0, 1, 1, 1], [0.5, 0.5, 0.9, 0.9]), 3)
+      0.05
+    """
+    _check_norm(norm, debias=debias)
+    found = _binned(*chances(y, p), bins, strategy)
+    return float(_error(found.total - found.k, found.n, found.k, norm, debias=debias))
+
+
+def ece_interval(
+    y: ArrayLike,
+    p: ArrayLike,
+    *,
+    bins: int = 15,
+    strategy: Strategy = "uniform",
+    norm: Norm = "l1",
+    debias: bool = False,
+    level: float = 0.95,
+    resamples: int = 1000,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Percentile bootstrap interval of `ece`: low and high end, in probability.
+
+    Cases are drawn with replacement, the bins stay those of the data. Drawn are counts of score level × outcome,
+    which is exact up to 1,024 levels. Beyond, levels that share a bin and a cell of width 1 / 1,024 count as one, at
+    the mean score of each outcome in it: only the spread of scores inside a cell is left out, at most 0.0005 a case
+    beside the 0.3 to 0.5 of an outcome. Since ECE is biased upwards, and a resample's more so, the interval of a
+    well calibrated score lies above 0 and may lie above its own ECE; "l2" with debias suffers least.
+
+    Raises:
+      ValueError: as in `ece`; level outside (0, 1), resamples below 1.
+
+    Example:
+      >>> low, high = ece_interval([0, 1] * 50, [0.5] * 100, rng=np.random.default_rng(0))
+      >>> low, round(high, 2)
+      (0.0, 0.12)
+    """
+    _check_norm(norm, debias=debias)
+    if not 0.0 < level < 1.0:
+        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
+        raise ValueError(msg)
+    if resamples < 1:
+        msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
+        raise ValueError(msg)
+    seen = levels(*chances(y, p))
+    start = _level_bins(seen, bins, strategy)
+    drawn = _resampled(*_cells(seen, start), norm, debias, resamples, rng)
+    low, high = np.quantile(drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]).tolist()
+    return low, high
+
+
+def _binned(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
+    """Counts and sums of scores in each non-empty bin, alike to the last bit for rows in any order."""
+    if strategy == "corp":
+        seen = levels(y, p)
+        start = blocks(seen.n, seen.k)
+        size, true, total = (np.add.reduceat(part, start) for part in (seen.n, seen.k, seen.n * seen.at))
+        return Bins(seen.at[start], size, true, total)
+    if strategy == "uniform":
+        return _even(y, p, _edges(p, bins, strategy))
+    outcome, score = ordered(y, p)
+    edges = _edges(score, bins, strategy)
+    start, filled = _starts(score, edges)
+    size = np.diff(start, append=score.size)
+    return Bins(edges[filled], size, np.add.reduceat(outcome, start), np.add.reduceat(score, start))
+
+
+def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
+    """Sums over bins of equal width, without sorting.
+
+    The nearest edge and one comparison with it place a score. Scores are summed as two integers, multiples of 2^-26
+    and of 2^-52: sums of integers are exact below 2^53, so they do not depend on the order.
+    """
+    bins = edges.size - 1
+    below = np.append(-1.0, edges[1:])
+    count = np.zeros(2 * bins, dtype=np.int64)
+    parts = np.zeros((2, bins))
+    for begin in range(0, p.size, CHUNK):
+        score = p[begin : begin + CHUNK]
+        place = np.rint(score * bins).astype(np.int64)
+        place -= score <= below[place]
+        count += np.bincount(2 * place + y[begin : begin + CHUNK], minlength=2 * bins)
+        units = score * UNIT
+        coarse = np.rint(units)
+        fine = np.rint((units - coarse) * UNIT)
+        parts += [np.bincount(place, weights=part, minlength=bins) for part in (coarse, fine)]
+    size = count[::2] + count[1::2]
+    filled = size > 0
+    total = (parts[0] + parts[1] / UNIT) / UNIT
+    return Bins(edges[:-1][filled], size[filled], count[1::2][filled], total[filled])
+
+
+def _edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
+    """Ends of bins, [bins + 1]."""
+    if bins < 1:
+        msg = f"bins must be at least 1, got {bins}."
+        raise ValueError(msg)
+    if strategy not in get_args(Strategy):
+        msg = f"strategy must be one of {', '.join(get_args(Strategy))}, got {strategy!r}."
+        raise ValueError(msg)
+    even = np.linspace(0.0, 1.0, bins + 1)
+    return even if strategy == "uniform" else np.percentile(score, even * 100.0)
+
+
+def _starts(score: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
+    """First position of each non-empty bin in sorted scores, and the number of that bin, [B] each."""
+    start = np.append(0, np.searchsorted(score, edges[1:-1], side="right"))
+    filled = np.flatnonzero(np.diff(start, append=score.size))
+    return start[filled], filled
+
+
+def _level_bins(seen: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
+    """First level of each non-empty bin, [B]."""
+    if strategy == "corp":
+        return blocks(seen.n, seen.k)
+    rows = np.repeat(seen.at, seen.n) if strategy == "quantile" else seen.at
+    return _starts(seen.at, _edges(rows, bins, strategy))[0]
+
+
+def _cells(seen: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+    """Cells of level × outcome, [C]: cases, mean residual, outcome; and the first cell of each bin, [B]."""
+    if seen.at.size > FINE:
+        inside = np.zeros(seen.at.size, dtype=np.int64)
+        inside[start] = 1
+        cut = np.diff(np.floor(seen.at * FINE), prepend=-1.0) + inside
+        parts = np.flatnonzero(cut)
+    else:
+        parts = np.arange(seen.at.size)
+    outcomes = np.stack([seen.n - seen.k, seen.k])
+    count = np.add.reduceat(outcomes, parts, axis=1)
+    score = np.add.reduceat(outcomes * seen.at, parts, axis=1) / np.maximum(count, 1)
+    residual = score - np.array([[0.0], [1.0]])
+    held = count.T.ravel() > 0
+    first = np.add.reduceat(count.astype(bool).sum(axis=0), np.searchsorted(parts, start)).cumsum()
+    outcome = np.tile([0, 1], parts.size)
+    return count.T.ravel()[held], residual.T.ravel()[held], outcome[held], np.append(0, first[:-1])
+
+
+def _resampled(
+    count: IntArray,
+    residual: FloatArray,
+    outcome: IntArray,
+    start: IntArray,
+    norm: Norm,
+    debias: bool,  # noqa: FBT001
+    resamples: int,
+    rng: np.random.Generator,
+) -> FloatArray:
+    """Calibration error of each resample, [resamples]."""
+    total = int(count.sum())
+    found = []
+    size = max(1, BLOCK // count.size)
+    for begin in range(0, resamples, size):
+        drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
+        gap, n, k = (np.add.reduceat(part, start, axis=1) for part in (drawn * residual, drawn, drawn * outcome))
+        found.append(_error(gap, n, k, norm, debias=debias))
+    return np.concatenate(found)
+
+
+def _check_norm(norm: Norm, *, debias: bool) -> None:
+    if norm not in get_args(Norm):
+        msg = f"norm must be one of {', '.join(get_args(Norm))}, got {norm!r}."
+        raise ValueError(msg)
+    if debias and norm != "l2":
+        msg = f"debias needs norm='l2', got {norm!r}; only the squared gap has a known bias."
+        raise ValueError(msg)
+
+
+def _error(gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool) -> FloatArray:
+    """Norm of gaps over the last axis. gap: sum of scores less k, in each bin; a bin without cases adds nothing."""
+    share = n / n.sum(axis=-1, keepdims=True)
+    filled = np.maximum(n, 1)
+    each = np.abs(gap) / filled
+    if norm == "max":
+        return each.max(axis=-1)
+    if norm == "l1":
+        return (share * each).sum(axis=-1)
+    squared = each**2
+    if debias:
+        rate = k / filled
+        squared = np.where(n > 1, squared - rate * (1.0 - rate) / np.maximum(n - 1, 1), 0.0)
+    return np.sqrt(np.maximum((share * squared).sum(axis=-1), 0.0))
+
+
+FLOOR = 1e-4  # cases added to the density everywhere
+NARROWEST = 1e-3  # no narrower kernel is tried
+HALVINGS = 10  # of the interval in which the width is sought
+REACH = 9.0  # standard deviations; what lies beyond is below 3e-18 of the peak
+
+
+class SmoothECE(NamedTuple):
+    """Smooth ECE, in probability, and the standard deviation of its kernel, in units of the score."""
+
+    value: float
+    bandwidth: float
+
+
+def smooth_ece(y: ArrayLike, p: ArrayLike) -> float:
+    """Smooth ECE, in probability: binning replaced by a kernel whose width follows from the data.
+
+    Args:
+      y: outcomes, 0 or 1, [Q]. p: probabilities, [Q].
+
+    Source: Błasiok and Nakkiran 2023, on the probability itself, not its logit, with the mesh and the search of
+      their package relplot.
+
+    Example:
+      >>> round(smooth_ece([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]), 3)
+      0.0
+    """
+    return smooth_ece_with_bandwidth(y, p).value
+
+
+def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
+    """Smooth ECE and the width of the kernel, found by ten halvings of (0, 1].
+
+    Example:
+      >>> smooth_ece_with_bandwidth([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]).bandwidth
+      0.001953125
+    """
+    return smoothed(levels(*chances(y, p)))
+
+
+def smoothed(at: ScoreLevels) -> SmoothECE:
+    """Smooth ECE of counts at levels in [0, 1]."""
+    residual = at.n * at.at - at.k
+    moments = np.stack([residual, residual * at.at, at.n, at.n * at.at])
+
+    @cache
+    def laid(points: int) -> FloatArray:
+        return _laid(at.at, moments, points)
+
+    def error(width: float) -> float:
+        points = max(2000, round(20 / width)) // 2 + 1
+        return _smoothed_error(laid(points), width)
+
+    best, below = SmoothECE(np.nan, 1.0), 0.0
+    for _ in range(HALVINGS):
+        middle = (best.bandwidth + below) / 2.0
+        found = error(middle) if middle >= NARROWEST else np.inf
+        if found <= middle:
+            best = SmoothECE(found, middle)
+        else:
+            below = middle
+    return best if best.bandwidth < 1.0 else SmoothECE(error(1.0), 1.0)
+
+
+def _laid(at: FloatArray, moments: FloatArray, points: int) -> FloatArray:
+    """Residuals and cases on a mesh, each split between its two neighbours, [2, points].
+
+    moments: residual, residual × level, cases, cases × level, [4, L]; their sums over a cell say what each end gets.
+    """
+    start = np.searchsorted(at, np.arange(points - 1) / (points - 1))
+    start[0] = 0
+    filled = np.flatnonzero(np.diff(start, append=at.size))
+    sums = np.add.reduceat(moments, start[filled], axis=1)
+    above = sums[1::2] * (points - 1) - sums[::2] * filled
+    mesh = np.zeros((2, points))
+    mesh[:, filled] += sums[::2] - above
+    mesh[:, filled + 1] += above
+    return mesh
+
+
+def _smoothed_error(mesh: FloatArray, width: float) -> float:
+    """Mean absolute smoothed residual, weighted by the smoothed density of cases.
+
+    The kernel spans the length of the mesh around its middle point; where the number of points is even it stands
+    half a cell off, as in the package.
+    """
+    points = mesh.shape[1]
+    grid = np.linspace(0.0, 1.0, points)
+    near = np.flatnonzero(np.abs(grid - 0.5) <= REACH * width)
+    kernel = np.exp(-((grid[near] - 0.5) ** 2) / (2.0 * width**2)) / (np.sqrt(2.0 * np.pi) * width)
+    first = points - 1 + points // 2 - near[-1]
+    reflected = np.concatenate([mesh[:, :0:-1], mesh, mesh[:, -2::-1]], axis=1)
+    reached = reflected[:, first : first + points + near.size - 1]
+    at = np.linspace(0.0, 1.0, max(round(10 / width), 200))
+    residual, density = (np.interp(at, grid, np.convolve(row, kernel, "valid")) for row in reached)
+    return float(np.abs(residual).sum() / (density + FLOOR).sum())

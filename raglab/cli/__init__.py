@@ -1,0 +1,291 @@
+"""App and the main commands."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from raglab.cli import experiments, live, logs
+from raglab.cli.common import (
+    Arm,
+    AsJson,
+    Encoder,
+    PolicyPath,
+    Reranker,
+    Sampler,
+    Split,
+    TracePath,
+    finished,
+    load_policy,
+    load_trace,
+    records,
+    refusals,
+    show,
+    written,
+)
+
+EXIT_CODES = (
+    "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · "
+    "3 a promise is not certified or is broken · 4 too few cases to say · 130 interrupted."
+)
+app = typer.Typer(
+    name="raglab",
+    help="Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed.",
+    epilog=EXIT_CODES,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+@app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
+def trace(
+    corpus: Annotated[
+        Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
+    cases: Annotated[
+        Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
+    ] = None,
+    policy: PolicyPath = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(help="Arm: hybrid, iterative, graph, table, dense, bm25; repeat.")
+    ] = None,
+    encoder: Encoder = None,
+    reranker: Reranker = None,
+    index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
+    fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
+    rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
+    max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Retrieve once for every question and store every measurement."""
+    from raglab.lab.slices import ranking
+    from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
+
+    with refusals():
+        made = build_trace(
+            load_corpus(corpus),
+            load_cases(cases or corpus),
+            out=out,
+            policy=load_policy(policy),
+            progress=not quiet,
+            command=" ".join(["raglab", *sys.argv[1:]]),
+            arms=tuple(arm or ["hybrid"]),
+            encoder=encoder,
+            reranker=reranker,
+            index=index,
+            fetch_k=fetch_k,
+            rerank_k=rerank_k,
+            max_depth=max_depth,
+        )
+        where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
+        table = ranking(made)
+        show(where | {"ranking": records(table)} if as_json else where, as_json=as_json)
+        if not as_json:
+            typer.echo("\nwhere the expected sources stand:\n" + table.round(4).to_string(index=False))
+
+
+@app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
+def decide(
+    path: TracePath,
+    policy: PolicyPath = None,
+    case: Annotated[str | None, typer.Option(help="Explain this one case: every gate, and what would flip it.")] = None,
+    arm: Arm = None,
+    split: Split = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Decide every case with one policy, or explain one."""
+    import pandas as pd
+
+    from raglab.replay import decide as decided
+    from raglab.replay import flips
+
+    with refusals():
+        chosen, of = load_policy(policy), load_trace(path, split)
+        said = decided(of, chosen, arm)
+        if case is None:
+            table = said.frame()
+            written(table, out)
+            show(
+                table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
+                as_json=as_json,
+            )
+            return
+        row = said.frame().iloc[said.row_of(case)]
+        checks = pd.DataFrame(said.explain(case))
+        near = flips(of, chosen, case, arm)
+        if as_json:
+            parts = {
+                "decision": records(said.frame().iloc[[said.row_of(case)]])[0],
+                "checks": records(checks),
+                "flips": records(near),
+            }
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+            return
+        typer.echo(
+            f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n"
+        )
+        typer.echo(checks[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
+        typer.echo("\nthe smallest change of one threshold that would flip it:\n" + near.to_string(index=False))
+
+
+@app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")
+def sweep(
+    path: TracePath,
+    policies: Annotated[list[Path] | None, typer.Argument(help="Policies to compare, a row each.")] = None,
+    threshold: Annotated[
+        str | None, typer.Option("--path", help="Sweep this threshold exactly, such as l2.max_l2.")
+    ] = None,
+    policy: PolicyPath = None,
+    arm: Arm = None,
+    split: Split = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Rates of several policies, or of one threshold at every breakpoint."""
+    from raglab.metrics import RATES
+    from raglab.replay import steps
+    from raglab.replay import sweep as swept
+
+    with refusals():
+        if (threshold is None) == (not policies):
+            msg = "sweep takes either policies or --path with one threshold, got both or none."
+            raise ValueError(msg)
+        of = load_trace(path, split)
+        if threshold is not None:
+            table, lead = steps(of, load_policy(policy), threshold, arm), ["low", "high"]
+        else:
+            table = swept(of, [load_policy(one) for one in policies or ()], arm)
+            table.insert(0, "policy", [str(one) for one in policies or ()])
+            lead = ["policy"]
+        written(table, out)
+        show(table if as_json else table[[*lead, *RATES]], as_json=as_json)
+
+
+@app.command(
+    epilog="Example: raglab tune out/broker.parquet -p datasets/broker/policy.yaml --trials 2000 --out out/broker"
+)
+def tune(
+    path: TracePath,
+    policy: PolicyPath = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")
+    ] = Path("out/tune"),
+    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    arm: Arm = None,
+    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+    track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search for better thresholds on split tune, judge them on split report."""
+    from raglab.lab.study import tune as tuned
+
+    with refusals():
+        result = tuned(
+            load_trace(path),
+            policy=load_policy(policy),
+            arm=arm,
+            trials=trials,
+            sampler=sampler,
+            seed=seed,
+            resume=out / "study",
+            progress=not quiet,
+        )
+        finished(result, out, mlruns if track else None, as_json=as_json)
+
+
+@app.command(
+    epilog="Example: raglab report out/broker.parquet -p out/broker/tuned.yaml --split report -o out/report.html"
+)
+def report(
+    path: TracePath,
+    policy: PolicyPath = None,
+    incumbent: Annotated[
+        Path | None,
+        typer.Option(
+            help="Policy to compare with; the published thresholds with the policy's patterns where not given."
+        ),
+    ] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="HTML page to write; PNG figures go beside it.")] = Path(
+        "out/report.html"
+    ),
+    arm: Arm = None,
+    split: Split = None,
+    as_json: AsJson = False,
+) -> None:
+    """One self-contained page: verdict, reliability, risk and coverage, every threshold, every flipped case."""
+    from raglab.lab.report.page import write_report
+    from raglab.lab.search_space import always_answer, always_refuse, published
+
+    with refusals():
+        chosen = load_policy(policy)
+        policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published(chosen))}
+        if chosen.policy_id != base.policy_id:
+            policies["tuned"] = chosen
+        policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
+        out.parent.mkdir(parents=True, exist_ok=True)
+        page = write_report(out, load_trace(path, split), policies, arm=arm)
+        show({"report": str(page)}, as_json=as_json)
+
+
+@app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
+def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
+    """Print a policy whole, with its id: what it states and the published defaults for the rest."""
+    import yaml
+
+    with refusals():
+        shown = load_policy(path)
+        rows = shown.model_dump(mode="json")
+        if as_json:
+            typer.echo(json.dumps({"policy_id": shown.policy_id, **rows}, ensure_ascii=False, indent=2))
+        else:
+            typer.echo(
+                f"# policy_id {shown.policy_id}\n"
+                + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
+            )
+
+
+@app.command(epilog="Run it from a clone of the project; it needs datasets/broker.")
+def demo(
+    data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
+    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
+) -> None:
+    """Documents and questions to tuned policy and report, on the bundled set."""
+    from raglab.lab.study import tune as tuned
+    from raglab.live.trace_building import build_trace
+    from raglab.store.loaders import load_cases, load_corpus
+
+    with refusals():
+        start = load_policy(data / "policy.yaml")
+        typer.echo(f"1/3 trace: retrieve once for the questions of {data}")
+        made = build_trace(
+            load_corpus(data),
+            load_cases(data),
+            out=out / "trace.parquet",
+            policy=start,
+            progress=True,
+            command="raglab demo",
+        )
+        typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
+        result = tuned(made, policy=start, trials=trials, progress=True)
+        typer.echo("3/3 report")
+        finished(result, out, mlruns, as_json=False)
+        typer.echo("JupyterLab:  make lab")
+
+
+for group in (live, experiments, logs):
+    for command, example in group.COMMANDS:
+        app.command(epilog=f"Example: {example}")(command)

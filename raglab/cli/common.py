@@ -1,0 +1,124 @@
+"""Options, printing."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.study import TuneResult
+    from raglab.store.loaders import Policy
+    from raglab.store.traces import Trace
+
+TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
+PolicyPath = Annotated[
+    Path | None, typer.Option("--policy", "-p", help="Policy YAML; the published defaults where not given.")
+]
+Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace to replay; its first where not given.")]
+Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
+Sampler = Literal["nsga2", "tpe", "random"]
+Encoder = Annotated[
+    str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
+]
+Reranker = Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Print what an input broke as one line, without a stack."""
+    try:
+        yield
+    except (ValueError, KeyError, OSError, ImportError) as error:
+        text = error.args[0] if isinstance(error, KeyError) and error.args else error
+        typer.echo(f"raglab: {text}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        raise typer.Exit(130) from None
+
+
+def load_trace(path: Path, split: str | None = None) -> Trace:
+    """Trace of a file, or of one of its splits."""
+    from raglab.store.traces import Trace
+
+    trace = Trace.load(path)
+    return trace if split is None else trace.split(split)
+
+
+def load_policy(path: Path | None) -> Policy:
+    """Policy of a file, or the published one."""
+    from raglab.store.loaders import Policy
+
+    return Policy.load(path)
+
+
+def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
+    return [
+        {str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
+        for row in table.to_dict("records")
+    ]
+
+
+def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
+    """Print a table or a mapping, for people or as JSON."""
+    if hasattr(value, "to_dict"):
+        if as_json:
+            typer.echo(json.dumps(records(value), ensure_ascii=False))
+        else:
+            typer.echo(value.to_string(index=False))
+    else:
+        typer.echo(
+            json.dumps(value, ensure_ascii=False, indent=2)
+            if as_json
+            else "\n".join(f"{key}: {item}" for key, item in value.items())
+        )
+
+
+def written(table: pd.DataFrame, out: Path | None) -> None:
+    """Write a table as CSV where a path is given."""
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(out, index=False)
+        typer.echo(f"wrote {out}", err=True)
+
+
+def finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
+    """Write policy, report and run of a study; print the table and where everything is."""
+    from raglab.lab.tracking import table_of, track
+
+    out.mkdir(parents=True, exist_ok=True)
+    result.policy.save(out / "tuned.yaml")
+    page = result.report(out / "report.html")
+    run = None if mlruns is None else track(result, mlruns, report=page)
+    if as_json:
+        parts = {
+            "policy_id": result.policy.policy_id,
+            "policy": str(out / "tuned.yaml"),
+            "report": str(page),
+            "notes": result.notes,
+            "comparison": records(result.comparison),
+        }
+        typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        return
+    seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
+    typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n):\n")
+    typer.echo(table_of(result).to_string(index=False))
+    test = result.paired["pass"]
+    typer.echo(
+        f"\ntuned against defaults: {test.only_second} cases only tuned has right, "
+        f"{test.only_first} only the defaults; exact p = {test.p:.3g}"
+    )
+    for note in result.notes:
+        typer.echo(f"note: {note}")
+    typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
+    if run is not None:
+        typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")

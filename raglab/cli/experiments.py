@@ -1,0 +1,539 @@
+"""Simulate, clarify-sim, certify, check, fuse."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from raglab.cli.common import (
+    Arm,
+    AsJson,
+    Encoder,
+    PolicyPath,
+    Reranker,
+    Split,
+    TracePath,
+    load_policy,
+    load_trace,
+    records,
+    refusals,
+    show,
+    written,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.default_learner import Learner
+    from raglab.lab.bandit_study import Simulated
+    from raglab.reward import RewardWeights
+    from raglab.store.loaders import Policy
+    from raglab.store.traces import Trace
+
+BUDGET_MS = 8000.0
+MOST_COLUMNS = ("right", "reward", "regret", "difference")
+
+
+def simulate(
+    path: Annotated[
+        Path | None, typer.Argument(help="Trace of several arms, made by `raglab trace --arm …`; none with --means.")
+    ] = None,
+    policy: PolicyPath = None,
+    bandit: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--bandit",
+            "-b",
+            help="epsilon_greedy, ucb1, kl_ucb, thompson_beta, thompson_nig, lin_ucb, lin_thompson; "
+            "repeat; thompson_beta and ucb1 where none.",
+        ),
+    ] = None,
+    means: Annotated[
+        str | None, typer.Option(help="Bernoulli arms in the place of a trace, such as 0.7,0.6,0.5.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Questions a replication.")] = 2000,
+    replications: Annotated[int, typer.Option(min=1, help="Simulations, each with chance of its own.")] = 100,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
+    weights: Annotated[
+        str | None,
+        typer.Option(help="w1,w2,w3,w4,w5 of margin, diversity, latency, cache, consistency; or a JSON file by name."),
+    ] = None,
+    always_answer: Annotated[
+        bool, typer.Option("--always-answer", help="Every gate of the policy off: arms are judged by what they find.")
+    ] = False,
+    budget_ms: Annotated[float, typer.Option(help="Latency budget of a question, in the reward.")] = BUDGET_MS,
+    split: Split = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a row a learner and replication as CSV.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Months of traffic in seconds: what bandits earn and lose on questions whose right arm is known."""
+    with refusals():
+        if (path is None) == (means is None):
+            msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
+            raise ValueError(msg)
+        names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
+        of_traces = {
+            "--policy": policy is not None,
+            "--weights": weights is not None,
+            "--always-answer": always_answer,
+            "--budget-ms": budget_ms != BUDGET_MS,
+            "--split": split is not None,
+        }
+        if means is not None and any(of_traces.values()):
+            idle = ", ".join(option for option, given in of_traces.items() if given)
+            msg = f"arms of --means have neither questions nor latencies, got {idle}; leave it out, or give a trace."
+            raise ValueError(msg)
+        sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+        if path is None:
+            found, told = _arms(means or "", names, sizes)
+        else:
+            given = (policy, weights, split)
+            found, told = _trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
+        written(_by_replication(found), out)
+        if as_json:
+            typer.echo(json.dumps({"told": told, "policies": records(found.table)}, ensure_ascii=False))
+            return
+        typer.echo("\n".join(told) + "\n")
+        typer.echo(_readable_estimates(found.table).to_string(index=False, na_rep="–"))
+
+
+def _arms(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[Simulated, list[str]]:
+    import numpy as np
+
+    from raglab.bandit import Bandit
+    from raglab.lab.bandit_study import simulated_arms
+    from raglab.lab.report.bandit_displays import lai_robbins
+
+    if linear := [name for name in names if name.startswith("lin_")]:
+        msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
+        raise ValueError(msg)
+    known = np.array(_numbers(means, "--means"))
+    found = simulated_arms(known, {name: Bandit(name) for name in names}, **sizes)
+    simulated = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
+    told = [
+        f"{len(known)} Bernoulli arms of means {means}, {simulated}; every policy meets the same chance.",
+        "regret: expected reward lost in all rounds against the best arm, mean over replications (95 % interval).",
+        "reward: expected, a round. pulls: share of the rounds.",
+    ]
+    if ((known > 0.0) & (known < 1.0)).all() and len(set(known)) > 1:
+        slope = lai_robbins(known)
+        told.append(f"In the long run no good learner loses less than {slope:.4g} · ln(rounds) (Lai and Robbins).")
+    return found, told
+
+
+def _trace(
+    path: Path,
+    given: tuple[Path | None, str | None, str | None],
+    names: tuple[str, ...],
+    sizes: dict[str, Any],
+    budget_ms: float,
+    *,
+    always_answer: bool,
+) -> tuple[Simulated, list[str]]:
+    import numpy as np
+
+    from raglab.bandit import Bandit
+    from raglab.lab.bandit_study import FIXED, ORACLE, baselines, best_fixed, simulated
+    from raglab.lab.search_space import always_answer as opened
+    from raglab.live.arms import router, table
+
+    policy, weights, split = given
+    trace, chosen = load_trace(path, split), load_policy(policy)
+    chosen = opened(chosen) if always_answer else chosen
+    world = table(trace, chosen, _weights(weights), budget_ms=budget_ms)
+    plans = baselines(world, router(trace, chosen))
+    found = simulated(world, {name: Bandit(name) for name in names}, plans, **sizes)
+    right = dict(zip(found.table["policy"], found.table["right"].to_numpy(np.float64), strict=True))
+    simulation = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
+    best = best_fixed(world)
+    knows = ORACLE if best is None else f"{FIXED} ({best}) and {ORACLE}"
+    told = [
+        f"{len(world.mask)} cases, arms {', '.join(world.arms)}, {simulation}; every policy meets the same cases.",
+        "right: share of right decisions. regret: right decisions lost in all rounds against each case's best arm.",
+        f"difference: right minus that of {found.reference}. ms: mean retrieval. pulls: share of the rounds.",
+        "Brackets: 95 % intervals over resampled cases and replications, paired in regret and difference.",
+        f"Learners see rewards, never labels; {knows} {'knows' if best is None else 'know'} the labels.",
+    ]
+    if best is not None:
+        room = 100.0 * (right[ORACLE] - right[FIXED])
+        told.append(f"All that choosing could gain over the best fixed arm is {room:.2f} points of right decisions.")
+    return found, told
+
+
+def _weights(text: str | None) -> RewardWeights:
+    """Reward weights of five numbers, or of a JSON file with names."""
+    from raglab.reward import PUBLISHED, RewardWeights
+
+    if text is None:
+        return PUBLISHED
+    if not Path(text).is_file():
+        parts = text.split(",")
+        msg = f"--weights must be w1,w2,w3,w4,w5 or a JSON file, got {text!r}; such as 0.4,0.1,0.2,0.1,0.2."
+        if len(parts) != 5:
+            raise ValueError(msg)
+        try:
+            return RewardWeights(*map(float, parts))
+        except ValueError:
+            raise ValueError(msg) from None
+    try:
+        rows = json.loads(Path(text).read_text(encoding="utf-8"))
+        named = {"lambda_" if name == "lambda" else name: float(value) for name, value in rows.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        msg = f"{text} must hold one JSON object of numbers by name, got {error}."
+        raise ValueError(msg) from None
+    odd = sorted(set(named) - set(RewardWeights._fields))
+    if odd:
+        msg = f"weights must be of {', '.join(RewardWeights._fields)}, got {odd[0]!r} in {text}; correct its name."
+        raise ValueError(msg)
+    return RewardWeights(**named)
+
+
+def _numbers(text: str, option: str) -> list[float]:
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        msg = f"{option} must be numbers with commas between them, got {text!r}; such as 0.7,0.6,0.5."
+        raise ValueError(msg) from None
+
+
+def _readable_estimates(table: pd.DataFrame) -> pd.DataFrame:
+    """Table with each number and its interval in one column."""
+    import pandas as pd
+
+    columns: dict[str, Any] = {"policy": table["policy"]}
+    for name in MOST_COLUMNS:
+        if name not in table:
+            continue
+        digits = 1 if name == "regret" else 3
+        sign = "+" if name == "difference" else ""
+        if f"{name}_low" in table:
+            ends = zip(*(table[f"{name}{end}"] for end in ("", "_low", "_high")), strict=True)
+            columns[name] = [
+                f"{one:{sign}.{digits}f} ({low:{sign}.{digits}f} to {high:{sign}.{digits}f})" for one, low, high in ends
+            ]
+        else:
+            columns[name] = [f"{one:.{digits}f}" for one in table[name]]
+    if "ms" in table:
+        columns["ms"] = [f"{one:.1f}" for one in table["ms"]]
+    pulls = [name for name in table if str(name).startswith("pulls_")]
+    columns |= {str(name).replace("pulls_", "% "): (100 * table[name]).round(1) for name in pulls}
+    return pd.DataFrame(columns).replace("nan", "–")
+
+
+def _by_replication(found: Simulated) -> pd.DataFrame:
+    """One row a learner and replication."""
+    import pandas as pd
+
+    names = [str(name) for name in found.table if str(name).startswith("pulls_")]
+    parts = []
+    for name, one in found.runs.items():
+        values = {"policy": name, "replication": range(len(one.regret)), "value": one.value[:, -1]}
+        pulls = {column: one.pulls[:, arm] for arm, column in enumerate(names)}
+        parts.append(pd.DataFrame(values | {"regret": one.regret[:, -1]} | pulls))
+    return pd.concat(parts, ignore_index=True)
+
+
+NAMES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
+IMAGES = (".png",)
+
+
+def clarify_sim(
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="Data of the world: folder of documents, of ClariQ, or file of ShARC; datasets/broker."),
+    ] = None,
+    world: Annotated[
+        Literal["broker", "clariq", "sharc", "cover"],
+        typer.Option(help="What users want, and where; cover is case 12, which needs no data."),
+    ] = "broker",
+    rule: Annotated[
+        Literal["vote_share", "posterior"], typer.Option(help="Of the learner beside the published one.")
+    ] = "posterior",
+    ask_below: Annotated[float, typer.Option(help="Always asks below this confidence.")] = 0.60,
+    apply_above: Annotated[float, typer.Option(help="Always applies above this confidence.")] = 0.85,
+    users: Annotated[int, typer.Option(min=1, help="Users, each with default rows of its own.")] = 1000,
+    requests: Annotated[int, typer.Option(min=1, help="Requests of each user.")] = 200,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
+    question_cost: Annotated[float, typer.Option(min=0, help="Of one question.")] = 1.0,
+    error_cost: Annotated[float, typer.Option(min=0, help="Of one wrong value applied silently.")] = 10.0,
+    tune: Annotated[
+        int, typer.Option(min=0, help="Trials of a study of thresholds, rule and schedule; 0 is none.")
+    ] = 0,
+    seeds: Annotated[int, typer.Option(min=2, help="Of the study's comparison.")] = 20,
+    mlruns: Annotated[Path | None, typer.Option(help="Log the study to this MLflow folder.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Write a row a policy and bucket as CSV, or curves as PNG.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
+    with refusals():
+        from raglab.default_learner import Learner, simulate
+        from raglab.lab.clarify_worlds import world_of
+
+        chosen = Learner(rule=rule, ask_below=ask_below, apply_above=apply_above)
+        given: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
+        policies: dict[str, Any] = {"published": Learner()}
+        if chosen != Learner():
+            policies[rule] = chosen
+        told = []
+        env = ""
+        if tune:
+            made, found = _tuned(world, path, tune, seed, users, requests, seeds, mlruns, given)
+            policies["tuned"], env, notes = found
+            told += notes
+        else:
+            made = world_of(world, path)
+        policies |= {name: name for name in ("always_ask", "never_ask", "oracle")}
+        table = simulate(made, policies, users=users, requests=requests, seed=seed, **given)
+        _drawn_or_written(table, out)
+        told.insert(0, f"{world}: {len(made.contexts)} contexts, {users} users, {requests} requests each; seed {seed}.")
+        rows = _whole(table)
+        if as_json:
+            typer.echo(json.dumps({"told": told, "env": env, "policies": records(rows)}, ensure_ascii=False))
+            return
+        told += [
+            "questions, errors (silent), unanswered and cost: per 100 requests.",
+            "regret: cost of a user above the oracle's.",
+            "early, late: questions per 100 in the first and in the last tenth of the requests.",
+            "Brackets: 95 % intervals over users, who meet the same under every policy.",
+        ]
+        typer.echo("\n".join(told) + "\n")
+        typer.echo(rows.pipe(_readable_regrets).to_string(index=False, na_rep="–"))
+        if env:
+            typer.echo(f"\n{env}", nl=False)
+
+
+def _tuned(
+    world: str,
+    path: Path | None,
+    trials: int,
+    seed: int,
+    users: int,
+    requests: int,
+    seeds: int,
+    mlruns: Path | None,
+    costs: dict[str, Any],
+) -> tuple[Any, tuple[Learner, str, list[str]]]:
+    """World that is judged on, and what a study found on the other part."""
+    from raglab.lab.clarify_study import tune_clarification
+    from raglab.lab.clarify_worlds import world_of
+
+    split = world in {"clariq", "sharc"}
+    on, judged = (world_of(world, path, part if split else None) for part in ("tune", "held_out"))
+    sizes: dict[str, Any] = {"users": min(users, 400), "requests": requests, "seeds": seeds, "users_per_seed": 50}
+    found = tune_clarification(on, judged, name=world, trials=trials, seed=seed, **sizes, **costs)
+    notes = list(found.notes)
+    if not split:
+        notes.append("This world has no parts: tuned and judged on the same contexts, so the rates flatter (S6.5).")
+    if mlruns is not None:
+        run = found.track(mlruns)
+        notes.append(f"MLflow: {run.command}; then open {run.link}")
+    return judged, (found.learner, found.env(), notes)
+
+
+def _drawn_or_written(table: pd.DataFrame, out: Path | None) -> None:
+    if out is None or out.suffix.lower() not in IMAGES:
+        written(table, out)
+        return
+    from raglab.lab.report.canvas import png
+    from raglab.lab.report.clarify_displays import ClarifyDisplay
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_bytes(png(ClarifyDisplay.from_simulation(table).figure_))
+    typer.echo(f"wrote {out}", err=True)
+
+
+def _whole(table: pd.DataFrame) -> pd.DataFrame:
+    """Rates over all requests, a row a policy."""
+    import pandas as pd
+
+    rows = []
+    for policy, part in table.groupby("policy", sort=False):
+        size = part["last"] - part["first"] + 1
+        row: dict[str, Any] = {"policy": policy}
+        row |= {name: float((part[name] * size).sum() / size.sum()) for name in NAMES}
+        tenth = part["last"] <= part["last"].max() / 10
+        early = part[tenth] if tenth.any() else part.head(1)
+        late = part[part["first"] > 0.9 * part["last"].max()]
+        row |= {"early": float(early["questions"].mean())}
+        row |= {"late": float((late if len(late) else part.tail(1))["questions"].mean())}
+        row |= {f"regret{end}": float(part[f"regret{end}"].iloc[-1]) for end in ("", "_low", "_high")}
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+def _readable_regrets(rows: pd.DataFrame) -> pd.DataFrame:
+    """Table with regret and its interval in one column."""
+    shown = rows[["policy", *NAMES, "early", "late"]].round(2)
+    ends = zip(*(rows[f"regret{end}"] for end in ("", "_low", "_high")), strict=True)
+    return shown.assign(regret=[f"{one:.1f} ({low:.1f} to {high:.1f})" for one, low, high in ends])
+
+
+NOT_KEPT, OPEN = 3, 4
+RISK = "hallucination_rate"
+Looks = Annotated[
+    Path | None,
+    typer.Option(help="File that remembers certifications; `looks.jsonl` beside the trace where not given."),
+]
+Again = Annotated[bool, typer.Option("--again", help="These cases were certified on before, and that is known.")]
+
+
+def certify(
+    path: TracePath,
+    policy: PolicyPath = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--target",
+            "-t",
+            help="rate=highest, such as hallucination_rate=0.05; repeat for several; the published two if none.",
+        ),
+    ] = None,
+    delta: Annotated[float, typer.Option(help="Error of the promise: 0.1 certifies at 90 % confidence.")] = 0.1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")] = None,
+    arm: Arm = None,
+    again: Again = False,
+    looks: Looks = None,
+    as_json: AsJson = False,
+) -> None:
+    """Thresholds with a finite-sample guarantee: learned on split tune, tested on split certify."""
+    from raglab.lab.certification import certificate_lines, certify_policy
+    from raglab.metrics import TARGETS
+
+    with refusals():
+        targets = dict(map(_target, target)) if target else dict(TARGETS)
+        chosen, trace = load_policy(policy), load_trace(path)
+        remembered = looks if looks is not None else path.with_name("looks.jsonl")
+        found = certify_policy(trace, chosen, targets=targets, delta=delta, arm=arm, again=again, looks=remembered)
+        if found.policy is not None and out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            found.policy.save(out)
+        if as_json:
+            parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": records(found.table)}
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=str))
+        else:
+            typer.echo("\n".join(certificate_lines(found)))
+            if found.policy is not None and out is not None:
+                typer.echo(f"policy:      {out}  (policy_id {found.policy.policy_id})")
+            if found.policy is None and RISK in targets:
+                _say_why(trace, chosen, targets[RISK], delta, arm)
+    if found.policy is None:
+        raise typer.Exit(NOT_KEPT)
+
+
+def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
+    """Print what each signal could carry, on cases that the certificate does not need."""
+    from raglab.fusion import SIGNALS
+    from raglab.lab.certification import diagnosis
+    from raglab.lab.gate_fitting import signals_of
+
+    pilot = any(case.split == "tune" for case in trace.cases)
+    seen = signals_of(trace.split("tune") if pilot else trace, policy, arm)
+    table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta)
+    typer.echo(
+        f"\nwhat each signal could carry for a risk of {alpha:g}, on {'split tune' if pilot else 'these cases'}:"
+    )
+    typer.echo(table.round(3).to_string(index=False, na_rep="–"))
+
+
+def check(
+    policy: Annotated[Path, typer.Argument(help="Policy YAML that holds a certificate.")],
+    cases: Annotated[
+        Path, typer.Option("--cases", "-c", help="New labelled questions, or a trace of them (.parquet).")
+    ],
+    corpus: Annotated[
+        Path | None, typer.Option(help="Documents to retrieve from; the folder of the cases where not given.")
+    ] = None,
+    split: Split = None,
+    encoder: Encoder = None,
+    reranker: Reranker = None,
+    again: Again = False,
+    as_json: AsJson = False,
+) -> None:
+    """Re-test a policy's certificate on new cases."""
+    from raglab.lab.certification import check_policy, retrieved
+
+    with refusals():
+        certified = load_policy(policy)
+        where = corpus or cases.parent
+        trace = (
+            load_trace(cases, split)
+            if cases.suffix == ".parquet"
+            else retrieved(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
+        )
+        found = check_policy(certified, trace, again=again)
+        if as_json:
+            parts = {"verdict": found.verdict, "notes": found.notes, "targets": records(found.table)}
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        else:
+            show(found.table, as_json=False)
+            typer.echo("\n".join([f"\nverdict: {found.verdict}", *(f"note: {note}" for note in found.notes)]))
+    if found.verdict != "upheld":
+        raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
+
+
+def _target(text: str) -> tuple[str, float]:
+    name, given, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        came = value if given else "nothing"
+        msg = f"--target must be rate=highest, such as hallucination_rate=0.05, got {came!r} after {name!r}."
+        raise ValueError(msg) from None
+
+
+def fuse(
+    path: TracePath,
+    policy: PolicyPath = None,
+    method: Annotated[Literal["logistic", "boosting"], typer.Option(help="How the signals are combined.")] = "logistic",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the policy with its fused gate here.")] = None,
+    seed: Annotated[int, typer.Option(help="Of the folds and of the intervals.")] = 0,
+    arm: Arm = None,
+    as_json: AsJson = False,
+) -> None:
+    """One gate from all signals: fitted on split tune, held against every single gate on split report."""
+    from raglab.lab.gate_fitting import compare_gates
+    from raglab.lab.gate_fitting import fuse as fused
+
+    with refusals():
+        trace, chosen = load_trace(path), load_policy(policy)
+        found = fused(trace, chosen, arm=arm, method=method, seed=seed)
+        splits = {case.split for case in trace.cases}
+        judged = trace.split("report") if "report" in splits else trace
+        table = compare_gates(judged, found.policy, arm=arm, seed=seed)
+        if out is not None:
+            out.parent.mkdir(parents=True, exist_ok=True)
+            found.policy.save(out)
+        if as_json:
+            parts = {
+                "policy_id": found.policy.policy_id,
+                "parts": {part.signal: part.y[-1] - part.y[0] for part in found.model.parts},
+                "quality": records(found.quality),
+                "gates": records(table),
+            }
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+            return
+        typer.echo(f"fitted on {len(found.fitted_on)} cases; reach of each part in logits:")
+        for part in sorted(found.model.parts, key=lambda one: one.y[0] - one.y[-1]):
+            typer.echo(f"  {part.signal:<22}{part.y[-1] - part.y[0]:6.2f}")
+        typer.echo("\n" + found.quality.round(4).to_string(index=False))
+        where = "split report" if "report" in splits else "the cases it was fitted on: this flatters"
+        typer.echo(f"\non {len(judged)} cases of {where} (difference of AURC to fused, paired 95 % interval):")
+        typer.echo(table.round(4).to_string(index=False, na_rep="–"))
+        if out is not None:
+            typer.echo(f"\npolicy:      {out}  (policy_id {found.policy.policy_id})")
+
+
+COMMANDS = (
+    (simulate, "raglab simulate out/arms.parquet -p datasets/broker/policy.yaml --bandit thompson_beta"),
+    (clarify_sim, "raglab clarify-sim datasets/broker --rule posterior --users 1000 --requests 200"),
+    (fuse, "raglab fuse out/broker/trace.parquet -p out/broker/tuned.yaml -o out/broker/fused.yaml"),
+    (certify, "raglab certify out/trace.parquet -p out/fused.yaml -t hallucination_rate=0.5 -o out/c.yaml"),
+    (check, "raglab check out/c.yaml --cases datasets/broker/cases.jsonl --split report"),
+)

@@ -1,0 +1,248 @@
+"""Index, ask, reply, support."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, records, refusals, show
+
+OPENAI = "https://api.openai.com/v1"
+Nli = Annotated[
+    str | None, typer.Option("--nli", help="NLI cross-encoder by name or path; the embedded scorer where not given.")
+]
+Model = Annotated[str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")]
+ParseModel = Annotated[
+    str | None, typer.Option("--parser", help="Model of that server that reads questions; the rules where not given.")
+]
+BaseUrl = Annotated[str | None, typer.Option(help="Address of that server; its key is in OPENAI_API_KEY.")]
+LiveArm = Annotated[
+    str | None, typer.Option("--arm", help="Arm that answers, router or bandit; the policy's where not given.")
+]
+Index = Annotated[Path, typer.Argument(help="Index, a folder made by `raglab index`.")]
+Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and retrievals in the folder.")]
+
+
+def index(
+    corpus: Annotated[
+        Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR folder.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
+    arm: Annotated[
+        list[str] | None, typer.Option(help="Arm that may answer; repeat. hybrid, iterative, graph, table where none.")
+    ] = None,
+    encoder: Encoder = None,
+    reranker: Reranker = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Index a corpus into a folder that `raglab ask` answers from."""
+    from raglab.live.system import LIVE_ARMS, build_index
+    from raglab.store.loaders import load_corpus
+
+    with refusals():
+        loaded = load_corpus(corpus)
+        arms = tuple(arm or LIVE_ARMS)
+        made = build_index(loaded, out, arms=arms, encoder=encoder, reranker=reranker, progress=not quiet)
+        show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
+
+
+def ask(
+    folder: Index,
+    question: Annotated[str, typer.Argument(help="The question.")],
+    policy: PolicyPath = None,
+    select: Annotated[int | None, typer.Option(help="Option chosen where the question was ambiguous, from 1.")] = None,
+    document: Annotated[
+        list[str] | None, typer.Option(help="Document that the search keeps to, file or file#page; repeat.")
+    ] = None,
+    arm: LiveArm = None,
+    model: Model = None,
+    parser: ParseModel = None,
+    base_url: BaseUrl = None,
+    nli: Nli = None,
+    cache: Kept = True,
+    clarify: Annotated[
+        bool | None,
+        typer.Option("--clarify/--no-clarify", help="Ask once for what a vague question leaves out, and learn it."),
+    ] = None,
+    session: Annotated[str, typer.Option(help="Whose question it is: the next one accepts this answer.")] = "",
+    explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Answer a question from an index, refuse it, or ask back."""
+    from raglab.live.ask import ask as asked
+    from raglab.live.system import Lab
+
+    with refusals():
+        parts = _parts(model, parser, base_url, nli)
+        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
+        said = asked(question, lab=system, selected_option=select, documents=document, session=session)
+        if as_json:
+            typer.echo(said.json())
+            return
+        typer.echo(_told(said, folder, policy))
+        if said["clarification"] is not None and _on_terminal():
+            said = _prompted(said, system)
+            typer.echo(_told(said, folder, policy))
+        if explain:
+            _explained(said)
+
+
+def reply(
+    folder: Index,
+    request_id: Annotated[str, typer.Argument(help="Request that was asked about, as its response names it.")],
+    answer: Annotated[str, typer.Argument(help="yes, no, one of the values, or in words.")],
+    policy: PolicyPath = None,
+    question: Annotated[str | None, typer.Option(help="The question again, where the audit log keeps no text.")] = None,
+    arm: LiveArm = None,
+    model: Model = None,
+    parser: ParseModel = None,
+    base_url: BaseUrl = None,
+    nli: Nli = None,
+    cache: Kept = True,
+    explain: Annotated[bool, typer.Option(help="Show every gate with its numbers, and the time by stage.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Reply to what `raglab ask` asked, or correct what it filled in by itself."""
+    from raglab.live.ask import reply as replied
+    from raglab.live.system import Lab
+
+    with refusals():
+        parts = _parts(model, parser, base_url, nli)
+        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
+        said = replied(request_id, answer, lab=system, question=question)
+        if as_json:
+            typer.echo(said.json())
+            return
+        typer.echo(_told(said, folder, policy))
+        if explain:
+            _explained(said)
+
+
+def support(
+    answer: Annotated[str, typer.Argument(help="Answer to check; @FILE reads a file, - the standard input.")],
+    evidence: Annotated[list[str], typer.Option("--evidence", "-e", help="Passage, or @FILE; repeat.")],
+    nli: Nli = None,
+    as_json: AsJson = False,
+) -> None:
+    """Score every claim of an answer, from wherever it comes, against evidence."""
+    import pandas as pd
+
+    from raglab.answering.support import WordSupport
+    from raglab.store.loaders import Policy
+
+    with refusals():
+        said = (_scorer(nli) or WordSupport()).support(_text(answer), [_text(one) for one in evidence])
+        table = pd.DataFrame(said.by_claim, columns=["claim", "support"])
+        least = Policy.load().support.min_support
+        if as_json:
+            score = said.score if len(table) else None
+            told = {"support": score, "weakest": said.claim, "claims": records(table)}
+            typer.echo(json.dumps(told, ensure_ascii=False))
+            return
+        if not len(table):
+            typer.echo("the answer states nothing to check")
+            return
+        typer.echo(table.round(3).to_string(index=False))
+        typer.echo(f"\nleast support {said.score:.3f}; the published min_support is {least:g}")
+
+
+def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
+    lines = [" · ".join(filter(None, (said["status"], said["arm_reason"], _confidence(said), said["policy_id"])))]
+    asked, default = said["clarification"], said["default_applied"]
+    if asked is not None:
+        lines += [asked["question_to_user"]]
+        lines += [f"  {one['value']}  {one['text']}" for one in said["options"]]
+        under = "" if policy is None else f" -p {policy}"
+        lines += [f"Reply with: raglab reply {folder} {said['request_id']}{under} yes, no, or a value."]
+    elif said["status"] == "ambiguous":
+        lines += ["Which of these do you mean? Ask again with --select ID."]
+        lines += [f"  {one['id']}  {', '.join(one['sources'])}: {one['text']} …" for one in said["options"]]
+    else:
+        lines += [said["answer"]]
+    if said["refusal_reason"]:
+        lines += [f"because {said['refusal_reason']}"]
+    if said["sources"]:
+        lines += ["sources: " + ", ".join(said["sources"])]
+    if said.seen.propensity is not None or default is not None:
+        lines += [f"request: {said['request_id']}"]
+    return "\n".join([*lines, *(f"warning: {text}" for text in said["warnings"])])
+
+
+def _confidence(said: Any) -> str:  # noqa: ANN401 - a response
+    return "" if said["confidence"] is None else f"confidence {said['confidence']:.1f}"
+
+
+def _explained(said: Any) -> None:  # noqa: ANN401 - a response
+    import pandas as pd
+
+    table = pd.DataFrame(said.seen.checks)
+    if len(table):
+        typer.echo("\n" + table[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
+    typer.echo("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
+
+
+def _on_terminal() -> bool:
+    """Whether a person can be asked."""
+    import sys
+
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def _prompted(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a lab
+    """Response to what the user types; a reply that is refused is asked for again."""
+    from raglab.live.ask import reply as replied
+
+    proposed = said["clarification"]["proposed_default"]
+    while True:
+        typed = typer.prompt("yes, no, or a value", default=None if proposed is None else "yes")
+        try:
+            return replied(said["request_id"], typed, lab=system)
+        except ValueError as error:
+            typer.echo(f"raglab: {error}", err=True)
+
+
+def _parts(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:
+    """Generator, parser and scorer; None is the embedded one."""
+    if model is None and parser is None and base_url is not None:
+        msg = f"base_url goes with a model, got {base_url} alone; name the model with --model or --parser."
+        raise ValueError(msg)
+    made: dict[str, Any] = {"generator": None, "parser": None, "scorer": _scorer(nli)}
+    if model is not None:
+        from raglab.answering.server import OpenAIGenerator
+
+        made["generator"] = OpenAIGenerator(model, base_url or OPENAI)
+    if parser is not None:
+        from raglab.answering.question_parsing import OpenAIParser
+
+        made["parser"] = OpenAIParser(parser, base_url or OPENAI)
+    return made
+
+
+def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
+    if name is None:
+        return None
+    from raglab.answering.support import NliScorer
+    from raglab.models import load_nli
+
+    return NliScorer(load_nli(name))
+
+
+def _text(stated: str) -> str:
+    """Text as stated, of a file, or of the standard input."""
+    if stated == "-":
+        import sys
+
+        return sys.stdin.read()
+    return Path(stated[1:]).read_text(encoding="utf-8") if stated.startswith("@") else stated
+
+
+COMMANDS = (
+    (index, "raglab index datasets/broker --out out/index"),
+    (ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
+    (reply, "raglab reply out/index REQUEST_ID yes"),
+    (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
+)

@@ -1,0 +1,344 @@
+"""Evaluate-log, explain, audit, metrics, feedback."""
+
+from __future__ import annotations
+
+import json
+import math
+import warnings
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from raglab.cli.common import AsJson, records, refusals, show, written
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from raglab.audit.log import AuditLog
+    from raglab.live.online_bandit import Online
+    from raglab.off_policy import Overlap
+
+OPEN = 4
+
+
+def evaluate_log(
+    log: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV or Parquet, a row a round: action, reward, propensity, optional q_<arm>, optional p_<arm> (the "
+            "probability of every arm); or an index whose questions a bandit answered, or its log, a .sqlite."
+        ),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            "--target",
+            "-t",
+            help="uniform, over the arms that a round could take where p_<arm> tells; best:ARM, always that arm; or a "
+            "CSV or Parquet with a column of probabilities for each arm and a row a round, or one row for all.",
+        ),
+    ] = "uniform",
+    estimators: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--estimators",
+            "-e",
+            help="Repeat, or part by commas: replay, ips, clipped_ips, snips, dm, dr, switch_dr; all where not given.",
+        ),
+    ] = None,
+    session: Annotated[str | None, typer.Option(help="Column: its rounds count together in the intervals.")] = None,
+    arm: Annotated[
+        list[str] | None, typer.Option(help="Arm, in the order of action 0, 1, …; repeat. Those of the log if none.")
+    ] = None,
+    interval: Annotated[Literal["delta", "bootstrap"], typer.Option(help="How the intervals are made.")] = "delta",
+    level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
+    clip: Annotated[float | None, typer.Option(help="Largest weight of clipped_ips; the root of the rounds.")] = None,
+    switch: Annotated[float | None, typer.Option(help="Largest weight of switch_dr; the root of the rounds.")] = None,
+    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as CSV.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What another policy would have earned, from the log of this one, and whether the log can say so."""
+    from raglab.off_policy import ESTIMATORS, estimate, overlap
+
+    with refusals():
+        rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read(log)
+        names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
+        aim = _target(target, rounds, arm)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            table = estimate(
+                rounds, aim, names, seed, level=level, interval=interval, clip=clip, switch=switch, session=session
+            )
+        seen = overlap(rounds, aim, level=level, session=session)
+        said = [str(one.message) for one in caught]
+        written(table, out)
+        notes = {name: note for name, note in table.attrs["notes"].items() if note}
+        if as_json:
+            parts = {
+                "estimates": records(table),
+                "overlap": _finite(seen._asdict()),
+                "notes": notes,
+                "warnings": said,
+            }
+            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        else:
+            typer.echo("\n".join(_lines(table, seen, notes, level)))
+            for text in said:
+                typer.echo(f"warning: {text}", err=True)
+    if (table["status"] == "none").all():
+        raise typer.Exit(OPEN)
+
+
+def _lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], level: float) -> list[str]:
+    """Table, overlap and reasons, for people."""
+    held = (
+        f"overlap: {seen.status} · {seen.n} rounds worth {seen.ess:.1f} · largest weight {seen.max_weight:.3g} · "
+        f"mean weight {seen.mean_weight:.3f} ({level:.0%} interval {seen.mean_weight_low:.3f} to "
+        f"{seen.mean_weight_high:.3f}; 1 is expected)"
+    )
+    lines = [table.round(4).to_string(index=False), "", held]
+    for note in dict.fromkeys(notes.values()):
+        lines += [f"{', '.join(name for name in notes if notes[name] == note)}: {note}"]
+    return lines
+
+
+def _finite(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
+
+
+def _read(path: Path) -> pd.DataFrame:
+    """Table of a CSV or Parquet file."""
+    import pandas as pd
+
+    if not path.is_file():
+        msg = f"{path} must be a CSV or Parquet file, got none there; check the path."
+        raise ValueError(msg)
+    try:
+        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except (ValueError, OSError) as error:
+        msg = f"{path} must be a whole CSV or Parquet file, got {' '.join(str(error).split())}; write it again."
+        raise ValueError(msg) from None
+
+
+def _live(place: Path) -> pd.DataFrame:
+    """Rounds of a bandit at work whose reward has come."""
+    from raglab.live.settings import open_online
+
+    frame = open_online(place).frame()
+    came = frame.dropna(subset=["reward"]).reset_index(drop=True)
+    if len(came) < len(frame):
+        typer.echo(f"{len(frame) - len(came)} of {len(frame)} rounds have no reward yet and are left out", err=True)
+    return came
+
+
+def _target(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) -> pd.DataFrame:
+    """Target with the arms as columns, [T, A]."""
+    import numpy as np
+    import pandas as pd
+
+    if stated != "uniform" and not stated.startswith("best:"):
+        given = _read(Path(stated))
+        given.columns = pd.Index(_whole([str(name) for name in given.columns]))
+        return given if len(given) != 1 else given.loc[given.index.repeat(len(rounds))]
+    arms = _whole(stated_arms) if stated_arms else _arms(rounds)
+    there = _open(rounds, arms)
+    share = there / there.sum(axis=1, keepdims=True)
+    if stated != "uniform":
+        wanted = stated.removeprefix("best:")
+        only = np.array([str(arm) == wanted for arm in arms])
+        if not only.any():
+            msg = f"best:ARM must name an arm, got {wanted!r}; there is {arms}; name others with --arm."
+            raise ValueError(msg)
+        closed = int((~there[:, only]).sum())
+        if closed:
+            msg = (
+                f"best:ARM must be an arm that every round could take, got {wanted!r}, whose probability is 0 in "
+                f"{closed} of {len(rounds)} rounds; keep the other rounds, or give the target as a file."
+            )
+            raise ValueError(msg)
+        share = np.broadcast_to(only, there.shape).astype(np.float64)
+    return pd.DataFrame(share, columns=arms)
+
+
+def _open(rounds: pd.DataFrame, arms: list[Any]) -> NDArray[np.bool_]:
+    """Arms that each round could take, [T, A]: all, unless p_<arm> tells and the log is not of a fixed choice."""
+    import numpy as np
+
+    if _known(rounds) != [str(arm) for arm in arms]:
+        return np.ones((len(rounds), len(arms)), dtype=np.bool_)
+    share = rounds[[f"p_{arm}" for arm in arms]].to_numpy(np.float64)
+    return share > 0.0 if (share < 1.0).all(axis=1).any() else np.ones(share.shape, dtype=np.bool_)
+
+
+def _known(rounds: pd.DataFrame) -> list[str]:
+    """Arms of the columns p_<arm>, where these are the probabilities of all of them; else none."""
+    import numpy as np
+
+    names = [str(name) for name in rounds.columns if str(name).startswith("p_")]
+    share = rounds[names]
+    if not names or not all(kind.kind in "fi" for kind in share.dtypes):
+        return []
+    sums = share.to_numpy(np.float64).sum(axis=1)
+    return [name.removeprefix("p_") for name in names] if bool((np.abs(sums - 1.0) <= 1e-6).all()) else []
+
+
+def _arms(rounds: pd.DataFrame) -> list[Any]:
+    """Arms of a log: of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted."""
+    if known := _known(rounds):
+        return _whole(known)
+    if modelled := [str(name).removeprefix("q_") for name in rounds.columns if str(name).startswith("q_")]:
+        return _whole(modelled)
+    if "action" not in rounds.columns:
+        msg = f"a log must have a column action, got {list(rounds.columns)}."
+        raise ValueError(msg)
+    seen = rounds["action"].dropna().unique().tolist()
+    numbers = all(isinstance(one, int | float) for one in seen)
+    return list(range(int(max(seen)) + 1)) if numbers and seen else sorted(map(str, seen))
+
+
+def _whole(names: list[str]) -> list[Any]:
+    """Names as whole numbers where all are, as a log in a file has them."""
+    return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
+
+
+AuditLogPlace = Annotated[
+    str | None,
+    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL; RAGLAB_AUDIT_LOG where not given."),
+]
+
+
+def explain(
+    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
+    log: AuditLogPlace = None,
+    as_json: AsJson = False,
+) -> None:
+    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up."""
+    from raglab.audit.explanation import explain as explained
+
+    with refusals():
+        said = explained(request, _opened(log))
+        typer.echo(said.json() if as_json else str(said))
+    if not said.rebuilt:
+        raise typer.Exit(1)
+
+
+def audit(
+    log: AuditLogPlace = None,
+    export: Annotated[Path | None, typer.Option(help="Folder for the tables as Parquet.")] = None,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            help="Blank questions and answers before a day such as 2026-01-31; `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
+            "Decisions and votes stay."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What was asked, filled in and learned: counts by day, and the default table."""
+    from raglab.audit.explanation import days, defaults
+
+    with refusals():
+        opened = _opened(log)
+        told: dict[str, Any] = {}
+        if forget is not None:
+            told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
+        if export is not None:
+            told["files"] = [str(path) for path in opened.export(export)]
+        by_day, rows = days(opened), defaults(opened)
+        if as_json:
+            show(told | {"days": records(by_day), "defaults": records(rows)}, as_json=True)
+            return
+        for name, value in told.items():
+            typer.echo(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
+        typer.echo(by_day.to_string(index=False) if len(by_day) else "no request so far")
+        typer.echo(f"\ndefaults\n{rows.round(3).to_string(index=False)}" if len(rows) else "\nno default so far")
+
+
+def _opened(log: str | None) -> AuditLog:
+    """Audit log that is there, under the settings of the environment."""
+    from raglab.live.settings import open_audit
+
+    return open_audit(log)
+
+
+def _day(text: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        msg = f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in UTC."
+        raise ValueError(msg) from None
+
+
+BanditLogPlace = Annotated[
+    str, typer.Argument(help="Index whose questions a bandit answered, or its log: a file or a URL.")
+]
+
+
+def metrics(
+    log: BanditLogPlace,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Write them for Prometheus as a text file.")] = None,
+    serve: Annotated[
+        int | None,
+        typer.Option(min=0, max=65535, help="Serve them to this machine on a port until interrupted; 0: any."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pulls, win rate, reward and latency of each arm that a bandit chooses from."""
+    from raglab.live import online_bandit
+
+    with refusals():
+        online = _online(log)
+        table = online.arms_frame()
+        show(table if as_json else table.round(4), as_json=as_json)
+        if out is not None:
+            online_bandit.write_metrics(table, out)
+            typer.echo(f"wrote {out}", err=True)
+        if serve is not None:
+            served = online_bandit.serve(online.arms_frame, serve)
+            typer.echo(f"http://{online_bandit.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
+            try:
+                _until_interrupted()
+            finally:
+                served.close()
+
+
+def feedback(
+    log: BanditLogPlace,
+    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
+    up: Annotated[bool, typer.Option("--up/--down", help="Whether the answer was good.")],
+    as_json: AsJson = False,
+) -> None:
+    """Thumb up or down for an answer, now or later; of several the last counts."""
+    with refusals():
+        online = _online(log)
+        online.thumbs(request, up)
+        if not online.setup.weights.thumbs:
+            typer.echo("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
+        show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
+
+
+def _online(log: str) -> Online:
+    """Bandit over a log that is there, under the settings of the environment."""
+    from raglab.live.settings import open_online
+
+    return open_online(log)
+
+
+def _until_interrupted() -> None:
+    from threading import Event
+
+    Event().wait()
+
+
+COMMANDS = (
+    (evaluate_log, "raglab evaluate-log log.csv --target uniform --estimators snips,dr"),
+    (explain, "raglab explain 4f0c2d --log out/index"),
+    (audit, "raglab audit --log out/index --export out/audit"),
+    (metrics, "raglab metrics out/index --out out/raglab.prom"),
+    (feedback, "raglab feedback out/index 4f0c2d --up"),
+)

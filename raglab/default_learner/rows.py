@@ -1,0 +1,503 @@
+"""Update, gate, lookup, split, suggestion, value of asking.
+
+A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
+`gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
+under one condition, `lookup` finds the row of a request, `suggest` the value to propose. `simulate` plays users.
+
+For every value of every condition column: are the failures of the leading value more frequent there than elsewhere?
+One-sided Fisher test, exact for any number. The chance `alpha` that a row of noise ever splits is spent over looks,
+alpha / 2 at the first, alpha / 4 at the second, and so on, and in each look shared by all column values tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
+from math import isfinite, isnan
+from operator import add
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.learner import refuse
+from raglab.default_learner.votes import (
+    LONGEST,
+    N_COUNTS,
+    SIGNALS,
+    ClarificationDefault,
+    Counts,
+    Learner,
+    Rule,
+    Signal,
+    Votes,
+    aged,
+    arrays,
+    band,
+    canonical,
+    checked,
+    confidence,
+    for_and_against,
+    instant,
+    mean,
+    no_votes,
+    place,
+    scheduled,
+    top,
+    voted,
+    votes_of,
+)
+
+
+class Split(NamedTuple):
+    """Condition that a row is to be split by.
+
+    value: of the column, where failures gather. p: of the exact test. bar: what p had to be below or at. look: from 1.
+    """
+
+    column: str
+    value: str
+    p: float
+    bar: float
+    look: int
+
+
+def due(default: ClarificationDefault, learner: Learner) -> bool:
+    """Whether failures reached the next look: `first_look`, then twice as many each time."""
+    failures = sum(each.failed for each in default.counts.values())
+    return checked(learner).stratify and failures >= learner.first_look * 2**default.looks
+
+
+def stratify(default: ClarificationDefault, learner: Learner) -> Split | None:
+    """Condition under which the leading value fails more often than elsewhere; None without evidence or before a look.
+
+    Requests without a value of a column say nothing about it; a column of which one value was seen is not tried. Of
+    several that are significant the smallest p is taken, ties by name.
+
+    Raises:
+      ValueError: settings out of range.
+
+    Source: rule S5.6; Fisher 1935; Bonferroni over column values and looks.
+    """
+    if not due(default, learner) or not default.candidate_votes:
+        return None
+    lead = place(default)[int(top(arrays(default), learner))]
+    names: list[tuple[str, str]] = []
+    tables: list[tuple[int, int, int, int]] = []  # failures and signals there, and in the whole column
+    for column, seen in sorted(default.strata.items()):
+        found = _outcomes(seen, lead)
+        whole = (sum(failed for _, failed, _ in found), sum(of for *_, of in found))
+        names += [(column, value) for value, *_ in found]
+        tables += [(failed, of, *whole) for _, failed, of in found]
+    if not tables:
+        return None
+    p = gathers(*np.transpose(tables))
+    look = default.looks + 1
+    bar = learner.alpha / 2**look / len(tables)
+    best = min(range(len(tables)), key=lambda at: (p[at], names[at]))
+    return Split(*names[best], float(p[best]), bar, look) if p[best] <= bar else None
+
+
+def _outcomes(seen: Mapping[str, Mapping[str, Counts]], lead: str) -> list[tuple[str, int, int]]:
+    """Value, failures and signals of the leading value under each value of a column, in order of their names."""
+    found = {value: by[lead] for value, by in sorted(seen.items()) if lead in by}
+    if len(found) < 2:
+        return []
+    return [(value, round(counts.failed), round(signals(counts))) for value, counts in found.items()]
+
+
+def signals(counts: Counts) -> float:
+    """Signals about a value itself."""
+    return counts.yes + counts.silent + counts.no + counts.failed
+
+
+def gathers(failed: ArrayLike, of: ArrayLike, all_failed: ArrayLike, all_of: ArrayLike) -> NDArray[np.float64]:
+    """One-sided p-value that failures are as frequent in one part as elsewhere: P(X ≥ failed), hypergeometric, [...].
+
+    Args:
+      failed, of: failures and signals in the part, int [...]. all_failed, all_of: in all parts together.
+
+    Source: Fisher 1935.
+
+    Example:
+      >>> round(float(gathers(8, 8, 8, 38)) * 48_903_492, 6)
+      1.0
+    """
+    from scipy.special import gammaln
+
+    k, m, failures, n = np.broadcast_arrays(
+        *(np.asarray(each, np.float64) for each in (failed, of, all_failed, all_of))
+    )
+    most = np.minimum(m, failures)
+    more = k[..., None] + np.arange(int((most - k).max(initial=0.0)) + 1, dtype=np.float64)
+
+    def chosen(from_n: NDArray[np.float64], take: NDArray[np.float64]) -> NDArray[np.float64]:
+        rest = from_n - take
+        within = (take >= 0.0) & (rest >= 0.0)
+        some, left = np.where(within, take, 0.0), np.where(within, rest, from_n)
+        return np.where(within, gammaln(from_n + 1.0) - gammaln(some + 1.0) - gammaln(left + 1.0), -np.inf)
+
+    inside = chosen(np.broadcast_to(m[..., None], more.shape), more)
+    outside = chosen(np.broadcast_to((n - m)[..., None], more.shape), failures[..., None] - more)
+    each = inside + outside - chosen(n, failures)[..., None]
+    return np.asarray(np.minimum(np.exp(each).sum(axis=-1), 1.0))
+
+
+def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:
+    """The row after a test for a split; of the column that it was split by it keeps no counts."""
+    left = {column: seen for column, seen in default.strata.items() if found is None or column != found.column}
+    after = {"looks": default.looks + 1, "strata": left, "version": default.version + 1}
+    return default.model_copy(update=after)
+
+
+def split(
+    default: ClarificationDefault, found: Split, *, now: datetime, learner: Learner | None = None
+) -> tuple[ClarificationDefault, ...]:
+    """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
+
+    The failures that led to the split are spent: a new row starts without. Of votes that age it gets what is left.
+
+    Args:
+      learner: whose rule gives the confidence of the new rows.
+
+    Raises:
+      ValueError: `now` is no datetime, or a column that the row has no counts of.
+    """
+    rule = checked(Learner() if learner is None else learner)
+    if found.column not in default.strata:
+        refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
+    instant(now)
+    left = default.remembered / default.sample_size if default.sample_size else 1.0
+    return tuple(
+        _part(default, found.column, value, by, left, now, rule) for value, by in default.strata[found.column].items()
+    )
+
+
+def _part(
+    default: ClarificationDefault,
+    column: str,
+    value: str,
+    by: Mapping[str, Counts],
+    left: float,
+    now: datetime,
+    learner: Learner,
+) -> ClarificationDefault:
+    """Row of one value of a column."""
+    kept = {
+        name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
+    }
+    size = sum(signals(counts) for counts in kept.values())
+    matrix = np.array(list(kept.values()), dtype=np.float64).reshape(len(kept), N_COUNTS) * left
+    votes = Votes(matrix, np.array(size * left))
+    return ClarificationDefault(
+        target_field=default.target_field,
+        doctype=default.doctype,
+        sub_conditions={**default.sub_conditions, column: value},
+        candidate_votes=dict(zip(kept, votes_of(votes).tolist(), strict=True)),
+        confidence=float(confidence(votes, learner)),
+        sample_size=round(size),
+        last_refreshed=now,
+        counts={name: Counts(*row) for name, row in zip(kept, matrix.tolist(), strict=True)},
+        remembered=float(votes.n),
+    )
+
+
+SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
+
+
+class Suggested(NamedTuple):
+    """Value to propose, and why, in one sentence."""
+
+    value: str
+    reason: str
+
+
+class Worth(NamedTuple):
+    """Value of asking, in the unit of the costs.
+
+    gain: expected cost of a silent error that an answer saves. cost: of the question. asks: whether the gain is more.
+    """
+
+    gain: float
+    cost: float
+    asks: bool
+
+
+def suggest(
+    default: ClarificationDefault | None, candidates: Sequence[str], learner: Learner | None = None
+) -> Suggested:
+    """Value to propose: of the candidates with votes above 0 the one that leads, else the first candidate.
+
+    Args:
+      candidates: in the order in which they are proposed without votes, which also breaks ties. learner: with the rule
+      `posterior` the highest posterior mean leads, as for the row's confidence; else the most votes.
+
+    Raises:
+      ValueError: no candidate.
+    """
+    if not candidates:
+        refuse("candidates must be at least one", "none", "give the values that can be proposed")
+    votes = {} if default is None else default.candidate_votes
+    liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
+    if default is None or not liked:
+        return Suggested(candidates[0], "It is the first candidate; no vote speaks for another yet.")
+    score = dict(votes)
+    if learner is not None and checked(learner).rule == "posterior":
+        score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
+    best = max(liked, key=lambda value: score[value])
+    return Suggested(best, f"It leads: votes for it {votes[best]:g}, signals {default.sample_size}.")
+
+
+def shares(
+    default: ClarificationDefault | None, candidates: Sequence[str], learner: Learner | None = None
+) -> dict[str, float]:
+    """Probability of each candidate that it is the one wanted, from its votes; they sum to 1.
+
+    What is for a value, plus `prior_yes` for each, over the sum: a Dirichlet mean.
+    """
+    prior = checked(Learner() if learner is None else learner).prior_yes
+    for_it = dict.fromkeys(candidates, 0.0)
+    if default is not None:
+        for_it |= dict(zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True))
+    weight = {value: prior + for_it[value] for value in candidates}
+    total = sum(weight.values())
+    return {value: one / total for value, one in weight.items()}
+
+
+def worth_asking(
+    shares: Mapping[str, float] | ArrayLike,
+    *,
+    question_cost: float,
+    error_cost: float,
+    outcomes: Sequence[Hashable] | None = None,
+) -> Worth:
+    """Whether a question is worth its cost: what it saves is error_cost · (1 − share of the best outcome).
+
+    Args:
+      shares: probability that each value is wanted, [V], at most 1 in sum; what is left is wanted by none of them.
+      outcomes: what each value leads to, [V]; values of one outcome need no question between them.
+
+    Raises:
+      ValueError: shares that are none, costs below 0, outcomes that do not fit.
+
+    Source: value of perfect information, Howard 1966.
+
+    Example:
+      >>> worth_asking([0.5, 0.25, 0.25], question_cost=1.0, error_cost=10.0, outcomes=["p. 1", "p. 1", "p. 2"])
+      Worth(gain=2.5, cost=1.0, asks=True)
+    """
+    mass = np.asarray(list(shares.values()) if isinstance(shares, Mapping) else shares, dtype=np.float64)
+    if mass.ndim != 1 or not mass.size or not (np.isfinite(mass) & (mass >= 0.0)).all() or mass.sum() > SUM:
+        refuse("shares must be >= 0 and sum to at most 1", mass.tolist(), "they are probabilities")
+    for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
+        if not (isfinite(cost) and cost >= 0.0):
+            refuse(f"{name} must be >= 0", cost, "it is what one costs")
+    ends = list(range(mass.size)) if outcomes is None else list(outcomes)
+    if len(ends) != mass.size:
+        refuse("outcomes must be one for each share", f"{len(ends)} for {mass.size}", "give them in the same order")
+    by_end = {end: float(sum(mass[at] for at, other in enumerate(ends) if other == end)) for end in ends}
+    gain = error_cost * max(1.0 - max(by_end.values()), 0.0)
+    return Worth(gain, question_cost, gain > question_cost)
+
+
+Gate = Literal["apply", "ask_occasionally", "ask"]
+GATES: tuple[Gate, ...] = ("ask", "ask_occasionally", "apply")  # by band of the confidence
+DAY = 86_400.0  # seconds
+
+
+def init(
+    target_field: str, doctype: str, sub_conditions: Mapping[str, str] | None = None, *, now: datetime
+) -> ClarificationDefault:
+    """Row without a vote; its confidence is 0.
+
+    Args:
+      doctype: '' where it is not known. sub_conditions: by column; one without a value is left out.
+
+    Raises:
+      ValueError: an empty or too long name, or `now` is no datetime.
+
+    Example:
+      >>> from datetime import UTC, datetime
+      >>> row = init("insurer_name", "broker_contract", now=datetime(2026, 1, 5, tzinfo=UTC))
+      >>> row.row_id, gate(row)
+      ('b1400641e69f', 'ask')
+    """
+    instant(now)
+    return ClarificationDefault(
+        target_field=_named("target_field", target_field),
+        doctype=_named("doctype", doctype) if doctype else "",
+        sub_conditions=_conditions(sub_conditions),
+        candidate_votes={},
+        confidence=0.0,
+        sample_size=0,
+        last_refreshed=now,
+    )
+
+
+def update(
+    default: ClarificationDefault,
+    value: str,
+    signal: Signal,
+    corrected_to: str | None = None,
+    *,
+    rule: Rule = "vote_share",
+    now: datetime,
+    conditions: Mapping[str, str] | None = None,
+    learner: Learner | None = None,
+) -> ClarificationDefault:
+    """New row with one signal more; the old one stays as it is.
+
+    explicit_yes +1, implicit_ok +0.5, explicit_no −1 and +1 for the value named instead; failure is no vote, but counts
+    as a signal and, with its conditions, for a split. Votes age by the time since the last signal; where the clock
+    went backwards they do not age, and `last_refreshed` stays.
+
+    Args:
+      corrected_to: value that the user named when rejecting. conditions: of the request, by column, for a split; the
+      row's own are left out. learner: settings; its rule goes before `rule`.
+
+    Raises:
+      ValueError: an unknown signal or rule, an empty or too long value, a correction without explicit_no or to the
+        same value, `now` is no datetime, or conditions that are not those of the row.
+
+    Source: rule S5.4.
+
+    Example:
+      >>> from datetime import UTC, datetime
+      >>> now = datetime(2026, 1, 5, tzinfo=UTC)
+      >>> row = update(init("insurer_name", "contract", now=now), "1", "explicit_yes", now=now)
+      >>> row = update(row, "1", "implicit_ok", now=now)
+      >>> row.candidate_votes, row.confidence, row.version
+      ({'1': 1.5}, 0.75, 2)
+    """
+    settings = checked(Learner(rule=rule) if learner is None else learner)
+    named = _checked_vote(value, signal, corrected_to)
+    seen = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
+    later = max(default.last_refreshed, now, key=instant)
+    fresh = () if signal == "failure" else (value, *named)
+    names = place(default, *fresh, value)
+    votes = arrays(default, names)
+    if settings.half_life_days > 0.0:
+        days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
+        votes = aged(votes, 0.5 ** (days / settings.half_life_days))
+    other = names.index(named[0]) if named else -1
+    votes = voted(votes, names.index(value), SIGNALS.index(signal), other)
+    by_name = dict(zip(names, votes_of(votes).tolist(), strict=True))
+    return default.model_copy(
+        update={
+            "candidate_votes": {name: by_name[name] for name in dict.fromkeys((*default.candidate_votes, *fresh))},
+            "confidence": float(confidence(votes, settings)),
+            "sample_size": default.sample_size + 1,
+            "last_refreshed": later,
+            "version": default.version + 1,
+            "counts": {name: Counts(*row) for name, row in zip(names, votes.counts.tolist(), strict=True)},
+            "strata": _strata(default, value, signal, named, seen) if settings.stratify else default.strata,
+            "remembered": float(votes.n),
+        }
+    )
+
+
+def _strata(
+    default: ClarificationDefault, value: str, signal: Signal, named: tuple[str, ...], conditions: Mapping[str, str]
+) -> dict[str, dict[str, dict[str, Counts]]]:
+    """Counts by condition with one signal more."""
+    names = [value, *named]
+    more = voted(no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1).counts.tolist()
+    strata = dict(default.strata)
+    for column, level in conditions.items():
+        levels = dict(strata.get(column, {}))
+        of = dict(levels.get(level, {}))
+        for name, added in zip(names, more, strict=True):
+            of[name] = Counts(*map(add, of.get(name, Counts()), added))
+        levels[level] = of
+        strata[column] = levels
+    return strata
+
+
+def gate(default: ClarificationDefault, *, ask_below: float = 0.60, apply_above: float = 0.85) -> Gate:
+    """What confidence allows: `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
+
+    Raises:
+      ValueError: a confidence that is NaN, or thresholds that are no confidences in this order.
+
+    Source: rule S5.5.
+    """
+    limits = checked(Learner(ask_below=ask_below, apply_above=apply_above))
+    return GATES[int(band(_sure(default), limits))]
+
+
+def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
+    """New row that one more request met. It is no signal: votes do not age, and `last_refreshed` stays."""
+    instant(now)
+    return default.model_copy(update={"requests": default.requests + 1, "version": default.version + 1})
+
+
+def asks(default: ClarificationDefault, learner: Learner) -> bool:
+    """Whether the request that meets the row now is asked: by the gate, and between its thresholds every m-th one.
+
+    Source: rule S5.5; a schedule, no coin.
+    """
+    return bool(scheduled(_sure(default), default.requests, checked(learner)))
+
+
+def lookup(
+    rows: Iterable[ClarificationDefault], target_field: str, doctype: str, conditions: Mapping[str, str]
+) -> ClarificationDefault | None:
+    """Most specific row whose conditions are all met, None without one.
+
+    Ties go by the text of their conditions; of one row's versions the latest is taken.
+
+    Source: rule S5.7.
+    """
+    fits = [
+        row
+        for row in rows
+        if (row.target_field, row.doctype) == (target_field, doctype)
+        and all(conditions.get(column) == level for column, level in row.sub_conditions.items())
+    ]
+    return min(
+        fits,
+        key=lambda row: (-len(row.sub_conditions), canonical(row.sub_conditions), -row.version),
+        default=None,
+    )
+
+
+def _sure(default: ClarificationDefault) -> float:
+    if isnan(default.confidence):
+        refuse("confidence must be a number", "nan", "the row was not made by `update`")
+    return default.confidence
+
+
+def _checked_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str, ...]:
+    """The value named instead, () without one; what is no vote is refused."""
+    _named("value", value)
+    if signal not in SIGNALS:
+        refuse(f"signal must be one of {', '.join(SIGNALS)}", repr(signal), "silence of the user is implicit_ok")
+    if corrected_to is None:
+        return ()
+    _named("corrected_to", corrected_to)
+    if signal != "explicit_no":
+        refuse("corrected_to must come with explicit_no", repr(signal), "vote for it with explicit_yes")
+    if corrected_to == value:
+        refuse("corrected_to must be another value", repr(value), "that is an explicit_yes")
+    return (corrected_to,)
+
+
+def _free(default: ClarificationDefault, column: str, level: str) -> bool:
+    """Whether a column is none of those that the row is already about."""
+    own = default.sub_conditions.get(column)
+    if own is not None and own != level:
+        refuse(f"{column} must be {own!r} for this row", repr(level), "find the row by `lookup`")
+    return own is None
+
+
+def _conditions(given: Mapping[str, str] | None) -> dict[str, str]:
+    """Conditions that have a value, by column."""
+    there = {column: level for column, level in (given or {}).items() if level is not None and level != ""}
+    return {_named("a column", column): _named(f"the value of {column}", level) for column, level in there.items()}
+
+
+def _named(what: str, text: str) -> str:
+    if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
+        came = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
+        refuse(f"{what} must be a text of 1 to {LONGEST} characters", came, "name it in short")
+    return text

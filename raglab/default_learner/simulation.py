@@ -1,0 +1,762 @@
+"""Users and what learners come to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.learner import check_whole, refuse
+from raglab.bandit.worlds import stream
+from raglab.default_learner.rows import gathers
+from raglab.default_learner.votes import (
+    CORRECTED,
+    FAILED,
+    N_COUNTS,
+    NAMED,
+    NO,
+    PLACE,
+    SIGNALS,
+    SILENT,
+    YES,
+    Learner,
+    Votes,
+    aged,
+    confidence,
+    for_and_against,
+    mean,
+    no_votes,
+    scheduled,
+    top,
+    voted,
+    votes_of,
+)
+from raglab.default_learner.votes import checked as settled
+from raglab.metrics.intervals import clopper_pearson
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Array = NDArray[np.float64]
+Small = NDArray[np.int16]
+BLOCK = 500  # users that share spawned streams; fixed, so that the bits are
+OWN, TRAFFIC, STRAYS, COLUMNS, REPLIES = range(5)  # streams of a block
+SUMS_TO_ONE = 1e-9
+PLAIN = "here"  # the one scene of a world without conditions
+
+
+class World(NamedTuple):
+    """Traffic over rows of the default table, and what users truly want there.
+
+    C contexts (row keys), S scenes (hidden strata that may decide the true value), V values, M columns.
+
+    contexts: their names. values: candidate values of each, in the order in which they are proposed.
+    traffic: share of the requests, [C]. scenes: share of a context's requests, [C, S].
+    shares: of the users, by true value, [C, S, V]. stray: what a request wants that is noise, [C, S, V].
+    noise: probability that a request wants another value than its user's own, [C].
+    drift: probability, at a request, that the user's true values of the context are drawn anew, [C].
+    columns: names of what is seen of a scene. levels: value of each column, as a number, [C, S, M].
+    noise_columns, noise_levels: columns that say nothing, and how many values each has.
+    notices: probability that a user corrects a silent wrong answer; it is taken for right otherwise.
+    detects: probability that a wrong value comes back empty. names: that a user who says no names the right value.
+    at_once: contexts that one user has, drawn by traffic; 0 all. per_day: requests of a user a day.
+    """
+
+    contexts: tuple[str, ...]
+    values: tuple[tuple[str, ...], ...]
+    traffic: Array
+    scenes: Array
+    shares: Array
+    stray: Array
+    noise: Array
+    drift: Array
+    columns: tuple[str, ...]
+    levels: NDArray[np.int16]
+    noise_columns: int = 0
+    noise_levels: int = 2
+    notices: float = 0.5
+    detects: float = 0.0
+    names: float = 1.0
+    at_once: int = 0
+    per_day: float = 5.0
+
+    @property
+    def n_levels(self) -> int:
+        """Most values that a column has."""
+        seen = int(self.levels.max(initial=-1)) + 1
+        return max(seen, self.noise_levels if self.noise_columns else 0, 1)
+
+    @property
+    def slots(self) -> int:
+        """Contexts of one user."""
+        return min(self.at_once, len(self.contexts)) or len(self.contexts)
+
+
+class Crowd(NamedTuple):
+    """What a block of users asks: T requests of each of U users.
+
+    topic: context of each slot, [U, slots]. slot: of the request, [T, U]. own: true value then. wanted: by the request.
+    scene: hidden. level: of every column, those of noise last, [T, U, M]. notice, detect, name: what happens if.
+    """
+
+    topic: NDArray[np.intp]
+    slot: Small
+    scene: Small
+    own: Small
+    wanted: Small
+    level: Small
+    notice: NDArray[np.bool_]
+    detect: NDArray[np.bool_]
+    name: NDArray[np.bool_]
+
+
+def world(
+    shares: Mapping[str, Mapping[str, Any]],
+    *,
+    column: str = "",
+    mix: Mapping[str, float] | None = None,
+    traffic: ArrayLike | None = None,
+    noise: ArrayLike = 0.0,
+    drift: ArrayLike = 0.0,
+    **more: Any,  # noqa: ANN401 - further fields of a world
+) -> World:
+    """World of shares by context and value, or by context, condition and value.
+
+    Args:
+      shares: context -> value -> share of the users; with `column`: context -> its level -> value -> share.
+      column: seen condition that decides the true value. mix: its level -> share of the requests; equal if not given.
+      traffic: by context, equal if not given. noise, drift: one, or one a context.
+      more: other fields of `World`.
+
+    Raises:
+      ValueError: no context, shares that are none, probabilities outside [0, 1].
+
+    Example:
+      >>> made = world({"insurer/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
+      >>> made.values, made.scenes.tolist(), made.shares[0].tolist()
+      ((('1', 'toc'),), [[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
+    """
+    if not shares:
+        refuse("a world has at least one context", "none", "give shares by context")
+    nested = {name: (one if column else {PLAIN: one}) for name, one in shares.items()}
+    scenes = list(dict.fromkeys(scene for one in nested.values() for scene in one))
+    values = tuple(tuple(dict.fromkeys(value for of in one.values() for value in of)) for one in nested.values())
+    table = np.zeros((len(nested), len(scenes), max(len(one) for one in values)))
+    there = np.zeros((len(nested), len(scenes)))
+    for row, (name, one) in enumerate(nested.items()):
+        for scene, of in one.items():
+            at = row, scenes.index(scene)
+            there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
+            table[at][[values[row].index(value) for value in of]] = _shares(name, list(of.values()))
+    count = len(nested)
+    return checked(
+        World(
+            tuple(nested),
+            values,
+            _shares("traffic", np.ones(count) if traffic is None else traffic),
+            there / there.sum(axis=1, keepdims=True),
+            table,
+            _others(values, table.shape),
+            np.broadcast_to(np.asarray(noise, np.float64), (count,)),
+            np.broadcast_to(np.asarray(drift, np.float64), (count,)),
+            (column,) if column else (),
+            np.broadcast_to(np.arange(len(scenes), dtype=np.int16)[:, None], (count, len(scenes), int(bool(column)))),
+            **more,
+        )
+    )
+
+
+def _shares(name: str, given: ArrayLike) -> Array:
+    """Numbers as shares that sum to 1."""
+    parts = np.asarray(given, np.float64)
+    if not (np.isfinite(parts).all() and (parts >= 0.0).all() and parts.sum() > 0.0):
+        refuse(f"shares of {name} must be >= 0 and not all 0", parts.tolist(), "give a number a value")
+    return np.asarray(parts / parts.sum())
+
+
+def _others(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
+    """Every value of a context alike, [C, S, V]."""
+    table = np.zeros(shape)
+    for row, one in enumerate(values):
+        table[row, :, : len(one)] = 1.0
+    return table
+
+
+def checked(made: World) -> World:
+    """The world itself.
+
+    Raises:
+      ValueError: the rule, the value, and what to do.
+    """
+    for name in ("noise", "drift", "notices", "detects", "names"):
+        part = np.asarray(getattr(made, name), np.float64)
+        if not ((part >= 0.0) & (part <= 1.0)).all():
+            refuse(f"{name} must be in [0, 1]", np.unique(part).tolist(), "it is a probability")
+    for name in ("traffic", "scenes", "shares"):
+        sums = getattr(made, name).sum(axis=-1)
+        wanted = (made.scenes > 0.0) if name == "shares" else np.ones_like(sums, dtype=bool)
+        if (np.abs(sums - 1.0) > SUMS_TO_ONE)[wanted].any():
+            refuse(f"{name} must sum to 1", sums[wanted].ravel()[:5].tolist(), "they are shares")
+    check_whole("noise_columns", made.noise_columns, 0, "0 is none")
+    check_whole("noise_levels", made.noise_levels, 1, "a column has at least one value")
+    check_whole("at_once", made.at_once, 0, "0 is every context")
+    if not made.per_day > 0.0:
+        refuse("per_day must be > 0", made.per_day, "it is requests of a user a day")
+    return made
+
+
+def blocks(users: int) -> list[int]:
+    """How many users each block has."""
+    return [min(BLOCK, users - first) for first in range(0, users, BLOCK)]
+
+
+def crowd(made: World, users: int, requests: int, seed: int, block: int) -> Crowd:
+    """Block of users of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
+    rng = {kind: stream(seed, block, kind) for kind in range(5)}
+    shape = (requests, users)
+    topic = _topics(made, users, rng[OWN])
+    slot = _drawn(np.cumsum(made.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
+    here = np.take_along_axis(topic[None], slot[..., None].astype(np.intp), axis=2)[..., 0]
+    scene = _drawn(np.cumsum(made.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
+    own = _own(made, topic, slot, scene, rng[OWN])
+    strays = rng[STRAYS].random(shape) < made.noise[here]
+    wanted = np.where(strays, _stray(made, here, scene, own, rng[STRAYS].random(shape)), own)
+    columns = [np.broadcast_to(made.levels[here, scene], (*shape, len(made.columns)))]
+    if made.noise_columns:
+        columns.append(rng[COLUMNS].integers(made.noise_levels, size=(*shape, made.noise_columns), dtype=np.int16))
+    chances = (made.notices, made.detects, made.names)
+    replies = [rng[REPLIES].random(shape) < chance for chance in chances]
+    return Crowd(topic, slot, scene, own, wanted.astype(np.int16), np.concatenate(columns, axis=-1), *replies)
+
+
+def _topics(made: World, users: int, rng: np.random.Generator) -> NDArray[np.intp]:
+    """Contexts of each user, [U, slots]; drawn by traffic without replacement (Gumbel's keys)."""
+    count = len(made.contexts)
+    if made.slots == count:
+        return np.broadcast_to(np.arange(count), (users, count))
+    with np.errstate(divide="ignore"):
+        keys = np.log(made.traffic) + rng.gumbel(size=(users, count))
+    return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : made.slots], axis=1)
+
+
+def _drawn(cumulated: Array, uniform: Array) -> Small:
+    """Place of a uniform number among cumulated shares, in parts of their sum; never one of share 0 at the end."""
+    ends = np.where(cumulated[..., :-1] < cumulated[..., -1:], cumulated[..., :-1], np.inf)
+    return np.asarray((uniform[..., None] * cumulated[..., -1:] >= ends).sum(axis=-1), np.int16)
+
+
+def _own(made: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
+    """True value of each user at each request, [T, U], in the scene of the request."""
+    requests, users = slot.shape
+    cumulated = np.cumsum(made.shares, axis=-1)
+    n_scenes, who = made.shares.shape[1], np.arange(users)
+    now = _drawn(cumulated[topic], rng.random((users, topic.shape[1], n_scenes)))
+    if not made.drift.any():
+        return now[who, slot, scene]
+    own = np.empty(slot.shape, np.int16)
+    turned = rng.random(slot.shape) < made.drift[topic[who, slot]]
+    for t in range(requests):
+        anew = np.flatnonzero(turned[t])
+        again = rng.random((len(anew), n_scenes))
+        now[anew, slot[t, anew]] = _drawn(cumulated[topic[anew, slot[t, anew]]], again)
+        own[t] = now[who, slot[t], scene[t]]
+    return own
+
+
+def _stray(made: World, here: NDArray[np.intp], scene: Small, own: Small, uniform: Array) -> Small:
+    """Another value than the user's own, by the strays' shares; the own one where there is no other."""
+    table = made.stray[here, scene].copy()
+    np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
+    cumulated = np.cumsum(table, axis=-1)
+    return np.where(cumulated[..., -1] > 0.0, _drawn(cumulated, uniform), own)
+
+
+Index = NDArray[np.intp]
+
+NONE = -1
+
+
+@dataclass
+class Rows:
+    """Default rows of U users, changed in place: of each slot the parent, then one for each level L it may split into.
+
+    counts, n, confidence, met, day: of every row, R = U · slots · (1 + L). The others: of the parents, P = U · slots.
+    met: requests that met the row. day: of its last vote. strata: by column and level, as of `ClarificationDefault`.
+    column: a row was split by it at request split_at; -1 not. there: whether the split made a row for a level.
+
+    Values that tie go by the order of the candidates, where `ClarificationDefault` takes the first that was voted on.
+    """
+
+    learner: Learner
+    slots: int
+    n_levels: int
+    counts: Array  # [R, V, 6]
+    n: Array
+    confidence: Array
+    met: NDArray[np.int32]
+    day: Array
+    strata: Array | None  # [P, M, L, V, 6]; none where rows never split
+    looks: NDArray[np.int16]
+    column: Small
+    split_at: NDArray[np.int32]
+    there: NDArray[np.bool_]  # [P, L]
+
+    def at(self, who: Index, slot: Small, level: Small) -> tuple[Index, Index]:
+        """Most specific row that each user's request meets, [U], and the parent of its slot."""
+        parent = who * self.slots + slot
+        if self.strata is None:
+            return parent, parent
+        column, row = self.column[parent], parent * (1 + self.n_levels)
+        if not (column >= 0).any():
+            return row, parent
+        own = level[np.arange(len(who)), column].astype(np.intp)
+        return row + np.where((column >= 0) & self.there[parent, own], 1 + own, 0), parent
+
+    def asks(self, row: Index) -> NDArray[np.bool_]:
+        """Whether the request that meets each row now is asked: as `default_learner.asks`."""
+        return scheduled(self.confidence[row], self.met[row], self.learner)
+
+    def liking(self, row: Index, offered: NDArray[np.bool_]) -> Array:
+        """Score by which `suggest` takes the first best of the values offered, [U, V]; 0 without a vote for it."""
+        votes = Votes(self.counts[row], self.n[row])
+        liked = votes_of(votes)
+        score = np.where(liked > 0.0, mean(votes, self.learner) if self.learner.rule == "posterior" else liked, 0.0)
+        return np.where(offered, score, -np.inf)
+
+    def gain(self, row: Index, offered: NDArray[np.bool_], error_cost: float) -> Array:
+        """What a question between the values offered saves, [U]: as `worth_asking` of `shares`."""
+        for_it, _ = for_and_against(Votes(self.counts[row], self.n[row]))
+        weight = np.where(offered, self.learner.prior_yes + for_it, 0.0)
+        return np.asarray(error_cost * np.maximum(1.0 - weight.max(axis=1) / weight.sum(axis=1), 0.0))
+
+    def vote(self, row: Index, value: Index, signal: Index, named: Index, day: float) -> None:
+        """One signal to each row, all different."""
+        before = Votes(self.counts[row], self.n[row])
+        if self.learner.half_life_days > 0.0:
+            before = aged(before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days))
+        after = voted(before, value, signal, named)
+        self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
+        self.confidence[row] = confidence(after, self.learner)
+
+    def stratum(self, parent: Index, value: Index, signal: Index, named: Index, level: Small) -> None:
+        """The same signal to the counts by condition of rows that are not split."""
+        if self.strata is None:
+            return
+        column = np.arange(level.shape[1])
+
+        def more(there: NDArray[np.bool_], place: Index, what: Any) -> None:  # noqa: ANN401 - one, or one a user
+            of = np.flatnonzero(there & (self.column[parent] < 0))
+            where = np.broadcast_to(what, there.shape)[of][:, None]
+            self.strata[parent[of][:, None], column, level[of], place[of][:, None], where] += 1.0  # type: ignore[index]
+
+        more(signal >= 0, value, PLACE[signal])
+        if (named >= 0).any():
+            more(named >= 0, named, NAMED)
+            more(named >= 0, value, CORRECTED)
+
+    def look(self, parent: Index, request: int, day: float) -> None:
+        """Test rows whose failures reached a look, and split those with evidence: as `_strata.stratify`."""
+        if self.strata is None or not len(parent):
+            return
+        row = parent * (1 + self.n_levels)
+        failures = self.counts[row][..., FAILED].sum(axis=-1)
+        due = (self.column[parent] < 0) & (failures >= self.learner.first_look * 2.0 ** self.looks[parent])
+        if not due.any():
+            return
+        parent, row = parent[due], row[due]
+        lead = top(Votes(self.counts[row], self.n[row]), self.learner)
+        parent, row, lead = (part[lead >= 0] for part in (parent, row, lead))
+        self.looks[parent] += 1
+        seen = self.strata[parent]  # [D, M, L, V, 6]
+        of_lead = np.take_along_axis(seen, lead[:, None, None, None, None], axis=3)[..., 0, :]
+        tried = of_lead.sum(axis=-1) > 0.0
+        tried &= tried.sum(axis=-1, keepdims=True) > 1
+        failed = np.where(tried, np.rint(of_lead[..., FAILED]), 0.0)
+        signals = np.where(tried, np.rint(of_lead[..., [YES, SILENT, NO, FAILED]].sum(axis=-1)), 0.0)
+        sums = (part.sum(axis=-1, keepdims=True) for part in (failed, signals))
+        p = np.where(tried, gathers(failed, signals, *sums), np.inf).reshape(len(parent), -1)
+        bar = self.learner.alpha / 2.0 ** self.looks[parent] / np.maximum(tried.sum(axis=(1, 2)), 1)
+        best = p.argmin(axis=1)
+        for place in np.flatnonzero(p[np.arange(len(p)), best] <= bar):
+            self._split(int(parent[place]), int(best[place]) // self.n_levels, request, day)
+
+    def _split(self, parent: int, column: int, request: int, day: float) -> None:
+        """Rows of the levels of a column, with the votes that were cast under them: as `_strata.split`."""
+        if self.strata is None:
+            return
+        first = parent * (1 + self.n_levels)
+        counts = self.strata[parent, column].copy()  # [L, V, 6]
+        self.there[parent] = counts.sum(axis=(1, 2)) > 0.0
+        self.column[parent], self.split_at[parent] = column, request
+        counts[..., FAILED] = 0.0
+        n = counts[..., [YES, SILENT, NO]].sum(axis=(1, 2))
+        votes = Votes(counts, n)
+        if self.learner.half_life_days > 0.0:
+            total = self.strata[parent, column][..., [YES, SILENT, NO, FAILED]].sum()
+            votes = aged(votes, np.full(len(n), self.n[first] / total))
+        rows = first + 1 + np.arange(self.n_levels)
+        self.counts[rows], self.n[rows], self.day[rows] = votes.counts, votes.n, day
+        self.confidence[rows] = confidence(votes, self.learner)
+
+
+def opened(world: World, users: int, learner: Learner) -> Rows:
+    """Rows without a vote."""
+    n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
+    splits = learner.stratify and n_columns > 0
+    n_levels, parents = world.n_levels if splits else 0, users * world.slots
+    size = parents * (1 + n_levels)
+    strata: Any = np.zeros((parents, n_columns, n_levels, n_values, N_COUNTS)) if splits else None
+    return Rows(
+        learner,
+        world.slots,
+        n_levels,
+        np.zeros((size, n_values, N_COUNTS)),
+        np.zeros(size),
+        np.zeros(size),
+        np.zeros(size, np.int32),
+        np.zeros(size),
+        strata,
+        np.zeros(parents, np.int16),
+        np.full(parents, NONE, np.int16),
+        np.full(parents, NONE, np.int32),
+        np.zeros((parents, n_levels), bool),
+    )
+
+
+Bools = NDArray[np.bool_]
+Baseline = Literal["always_ask", "never_ask", "oracle"]
+BASELINES: tuple[Baseline, ...] = ("always_ask", "never_ask", "oracle")
+ALWAYS, NEVER, ORACLE = BASELINES
+SIGNAL_YES, SIGNAL_NO, SIGNAL_OK, SIGNAL_FAILURE = (
+    SIGNALS.index(name) for name in ("explicit_yes", "explicit_no", "implicit_ok", "failure")
+)
+
+
+class Priced(NamedTuple):
+    """A learner that asks only where a question is worth its cost, as the loop does: see `worth_asking`."""
+
+    learner: Learner
+
+
+Policy: TypeAlias = Learner | Priced | Baseline
+
+
+class Asked(NamedTuple):
+    """What came of every request of U users, T each.
+
+    question: one was asked. error: a wrong value was applied silently. unanswered: nobody named a right value.
+    unnoticed: errors that were taken for right. slot, topic: as of `Crowd`. split: request of the user at which the row
+    of a slot was split, and by which column, [U, slots]; -1 never.
+    """
+
+    question: Bools  # [U, T]
+    error: Bools
+    unanswered: Bools
+    unnoticed: Bools
+    slot: NDArray[np.int16]
+    topic: NDArray[np.intp]
+    split: NDArray[np.int32]
+    column: NDArray[np.int16]
+
+
+def asked(
+    world: World,
+    policy: Policy,
+    *,
+    users: int,
+    requests: int,
+    seed: int,
+    question_cost: float = 1.0,
+    error_cost: float = 10.0,
+    n_jobs: int = 1,
+) -> Asked:
+    """What came of every request of every user under one policy.
+
+    Users meet the same requests, noise and drift under every policy of one seed, whatever block or process they are
+    in. Each has default rows of its own. The row proposes a value. A wrong one comes back empty with probability
+    `detects`: signal failure, and a question about the best of the others. Else the gate asks or applies. Who is asked
+    says yes, or says no and names the right value with probability `names`. A wrong value applied is a silent error,
+    which its user corrects with probability `notices` and lets pass else (implicit_ok, wrongly). A learner that
+    stratifies may split each row once.
+
+    Baselines: `always_ask`; `never_ask` applies the first candidate until its user has corrected it, and refuses what
+    came back empty; `oracle` knows its
+    user's own value and the probabilities of the world, applies the value silently, and asks only where that is
+    cheaper.
+
+    Args:
+      question_cost, error_cost: of one each, for the oracle. n_jobs: processes, as joblib counts them.
+
+    Raises:
+      ValueError: sizes below 1, an unknown policy, a world that breaks a rule.
+    """
+    check_whole("users", users, 1, "simulate at least one")
+    check_whole("requests", requests, 1, "simulate at least one")
+    check_whole("seed", seed, 0, "the same seed gives the same bits")
+    if not isinstance(policy, Learner | Priced) and policy not in BASELINES:
+        rule = f"a policy must be a Learner, a Priced one, or one of {', '.join(BASELINES)}"
+        refuse(rule, repr(policy), "choose one of them")
+    made = checked(world)
+
+    def one(block: int, size: int) -> Asked:
+        met = crowd(made, size, requests, seed, block)
+        play = _oracle if policy == ORACLE else partial(_played, policy=policy)
+        return play(made, met, question_cost=question_cost, error_cost=error_cost)
+
+    work = list(enumerate(blocks(users)))
+    if n_jobs == 1 or len(work) == 1:
+        done = [one(block, size) for block, size in work]
+    else:
+        from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
+
+        done = Parallel(n_jobs=n_jobs)(delayed(one)(block, size) for block, size in work)
+    return Asked(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
+
+
+def _oracle(made: World, met: Crowd, question_cost: float, error_cost: float) -> Asked:
+    """Applies the user's own value where what noise then costs is less than a question.
+
+    What comes back empty is asked about in any case, with the likeliest stray of those left.
+    """
+    here = met.topic[np.arange(met.slot.shape[1]), met.slot]
+    noise = made.noise[here]
+    unseen = noise * (1.0 - made.detects)
+    asking = question_cost * (1.0 + unseen * (1.0 - made.names))
+    silent = noise * made.detects * question_cost + unseen * error_cost <= asking
+    strays = made.stray[here, met.scene].copy()
+    np.put_along_axis(strays, met.own[..., None].astype(np.intp), -1.0, axis=-1)
+    off = met.wanted != met.own
+    empty = off & met.detect
+    error = silent & off & ~empty
+    question = ~silent | empty
+    lost = off & ~met.name & ~(empty & (strays.argmax(axis=-1) == met.wanted))
+    return _account(met, question, error, question & lost, error & ~met.notice)
+
+
+def _account(
+    met: Crowd, question: Bools, error: Bools, unanswered: Bools, unnoticed: Bools, rows: Rows | None = None
+) -> Asked:
+    never = np.full(met.topic.shape, NONE)
+    split, column = (never, never) if rows is None else (rows.split_at, rows.column)
+    by_user = [np.ascontiguousarray(part.T) for part in (question, error, unanswered, unnoticed, met.slot)]
+    of_slots = split.reshape(never.shape).astype(np.int32), column.reshape(never.shape).astype(np.int16)
+    fields: Any = (*by_user, met.topic, *of_slots)
+    return Asked(*fields)
+
+
+def _played(made: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> Asked:
+    """One block under a learner, request by request."""
+    learner = settled(policy.learner if isinstance(policy, Priced) else _learner(policy))
+    requests, users = met.slot.shape
+    rows, who = opened(made, users, learner), np.arange(users)
+    known = np.array([len(one) for one in made.values])  # noqa: PD011 - a field, no frame
+    offered = np.arange(made.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
+    question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
+    for t in range(requests):
+        day, slot, wanted, level = t / made.per_day, met.slot[t], met.wanted[t].astype(np.intp), met.level[t]
+        row, parent = rows.at(who, slot, level)
+        choice = offered[who, slot]
+        liking = rows.liking(row, choice)
+        value = liking.argmax(axis=1)
+        learned = liking[who, value] > 0.0
+        empty = (value != wanted) & met.detect[t]
+        wants = np.full(users, policy == ALWAYS) if policy in (ALWAYS, NEVER) else rows.asks(row) | ~learned | empty
+        rows.met[row] += 1
+        failed = np.flatnonzero(empty & learned)
+        if len(failed):
+            ballot = (value[failed], np.full(len(failed), SIGNAL_FAILURE), np.full(len(failed), NONE))
+            rows.vote(row[failed], *ballot, day)
+            rows.stratum(parent[failed], *ballot, level[failed])
+            rows.look(parent[failed], t + 1, day)
+        liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
+        choice[empty, value[empty]] = False
+        value = liking.argmax(axis=1)
+        ask = wants & (rows.gain(row, choice, error_cost) > question_cost) if isinstance(policy, Priced) else wants
+        right, none = value == wanted, empty & (policy == NEVER)
+        wrong = ~ask & ~right & ~none
+        rejects = (ask & ~right) | (wrong & met.notice[t])
+        signal = np.where(rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(wants | none, NONE, SIGNAL_OK)))
+        names = rejects & (met.name[t] | wrong)  # who corrects a silent answer says what was wanted
+        ballot = (value, signal, np.where(names, wanted, NONE))
+        rows.vote(row, *ballot, day)
+        rows.stratum(parent, *ballot, level)
+        question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
+        unanswered[t] = (ask & ~right & ~met.name[t]) | none
+    return _account(met, question, error, unanswered, unnoticed, rows)
+
+
+def _learner(policy: Learner | Baseline) -> Learner:
+    return policy if isinstance(policy, Learner) else Learner(stratify=False)
+
+
+HUNDRED = 100.0
+QUIET = 10  # requests without a question after which a row counts as silent
+BUCKETS = 20
+MEASURES = ("questions", "errors", "unanswered", "cost", "regret", "silent")
+
+
+class Silence(NamedTuple):
+    """When rows fell silent, [U, slots].
+
+    requests: that met the row. after: its requests up to its last question; 0 never asked; NaN not silent in the end.
+    """
+
+    requests: NDArray[np.int64]
+    after: Array
+
+
+def simulate(
+    world: World,
+    policies: Mapping[str, Policy],
+    *,
+    users: int = 2000,
+    requests: int = 200,
+    seed: int = 0,
+    question_cost: float = 1.0,
+    error_cost: float = 10.0,
+    buckets: int = BUCKETS,
+    level: float = 0.95,
+    n_jobs: int = 1,
+) -> pd.DataFrame:
+    """Questions, silent errors, cost and regret of each policy, by bucket of requests.
+
+    All policies meet the same users, requests and noise, so that their differences may be taken pair by pair; the bits
+    hang neither on the number of processes nor on which policies stand beside.
+
+    Args:
+      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `_asked_sim.asked` describes.
+      question_cost, error_cost: of a question or an unanswered request, of a wrong value applied silently.
+      buckets: into which the requests are cut; level: of the intervals over users.
+
+    Returns: a row a policy and bucket: `policy`, `bucket`, `first`, `last` (numbers of its requests, from 1),
+      `questions`, `errors` (silent ones), `unanswered`, `cost`, each per 100 requests; `regret` (cost of a user above
+      the oracle's, all requests up to `last`); `silent` (share of users who are not asked after `last`; NaN in the
+      last bucket); each with `_low` and `_high`; `users`.
+
+    Raises:
+      ValueError: no policy, one that is unknown, sizes below 1, costs below 0, a world that breaks a rule.
+
+    Source: rules S5.4, S5.5.
+
+    Example:
+      >>> from raglab.default_learner.simulation import world
+      >>> one = simulate(world({"a": {"x": 1.0}}), {"learner": Learner()}, users=5, requests=4, buckets=2)
+      >>> one[["last", "questions", "errors"]].to_numpy().tolist()
+      [[2.0, 50.0, 0.0], [4.0, 0.0, 0.0]]
+    """
+    import pandas as pd
+
+    check_whole("buckets", buckets, 1, "give at least one")
+    for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
+        if not 0.0 <= cost < np.inf:
+            refuse(f"{name} must be >= 0", cost, "it is what one costs")
+    if not policies:
+        refuse("policies must be at least one", "none", "give a learner or a baseline by name")
+    if not 0.0 < level < 1.0:
+        refuse("level must be in (0, 1)", level, "0.95 is usual")
+    sizes: dict[str, Any] = {"users": users, "requests": requests, "seed": seed, "n_jobs": n_jobs}
+    costs: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
+    best = cost_of(asked(world, ORACLE, **sizes, **costs), **costs)
+    parts = [
+        _table(name, asked(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level)
+        for name, policy in policies.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def cost_of(found: Asked, question_cost: float, error_cost: float) -> Array:
+    """Cost of every request, [U, T]; an unanswered one costs as much as a question: its user must ask again."""
+    return np.asarray(question_cost * (found.question + 1.0 * found.unanswered) + error_cost * found.error)
+
+
+def silence(found: Asked, quiet: int = QUIET) -> Silence:
+    """When each row fell silent: it asked nothing at its last `quiet` requests, or at none at all.
+
+    A row that met fewer requests after its last question is not known to be silent: NaN.
+    """
+    slots = found.topic.shape[1]
+    at = found.slot[..., None] == np.arange(slots)  # [U, T, slots]
+    number = np.cumsum(at, axis=1)
+    total = number[:, -1]
+    last = np.where(at & found.question[..., None], number, 0).max(axis=1)
+    return Silence(total, np.where(total - last >= quiet, last.astype(np.float64), np.nan))
+
+
+def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataFrame:
+    """Confidence of a row whose value is always right, request by request, after one yes at the first.
+
+    Returns: a row a learner, request and way: `learner`, `gated`, `request`, `question`, `confidence` (after it).
+      `gated` false: the value is applied silently ever after; true: the gate asks when it is due, and is told yes.
+
+    Source: rules S5.4, S5.5.
+
+    Example:
+      >>> confidence_paths({"vote_share": Learner()}, 3)["confidence"].tolist()
+      [1.0, 0.75, 0.6666666666666666, 1.0, 0.75, 0.6666666666666666]
+    """
+    import pandas as pd
+
+    check_whole("requests", requests, 1, "give at least one")
+    rows = []
+    for name, learner in learners.items():
+        for gated in (False, True):
+            votes, sure = no_votes(1), 0.0
+            for request in range(1, requests + 1):
+                asks = request == 1 or (gated and bool(scheduled(sure, request - 1, learner)))
+                votes = voted(votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok"))
+                sure = float(confidence(votes, learner))
+                rows.append((name, gated, request, asks, sure))
+    return pd.DataFrame(rows, columns=["learner", "gated", "request", "question", "confidence"])
+
+
+def _table(
+    name: str, found: Asked, best: Array, costs: Mapping[str, float], buckets: int, level: float
+) -> pd.DataFrame:
+    """Rows of one policy."""
+    import pandas as pd
+
+    requests = found.question.shape[1]
+    ends = np.rint(np.linspace(0, requests, buckets + 1)).astype(np.int64)
+    size = np.diff(ends)
+    cost = cost_of(found, **costs)
+    by_user = {"questions": found.question, "errors": found.error, "unanswered": found.unanswered, "cost": cost}
+    columns: dict[str, object] = {
+        "policy": name, "bucket": np.arange(buckets), "first": ends[:-1] + 1, "last": ends[1:]
+    }  # fmt: skip
+    for measure, part in by_user.items():
+        sums = np.add.reduceat(part.astype(np.float64), ends[:-1], axis=1)
+        columns |= _with_ends(measure, HUNDRED * sums / size, level)
+    columns |= _with_ends("regret", np.cumsum(cost - best, axis=1)[:, ends[1:] - 1], level)
+    last = np.where(found.question, np.arange(1, requests + 1), 0).max(axis=1)
+    quiet = (last[:, None] <= ends[1:]).sum(axis=0)
+    low, high = clopper_pearson(quiet, len(last), level)
+    open_end = ends[1:] == requests
+    for key, value in (("silent", quiet / len(last)), ("silent_low", low), ("silent_high", high)):
+        columns[key] = np.where(open_end, np.nan, value)
+    return pd.DataFrame(columns | {"users": len(last)})
+
+
+def _with_ends(name: str, values: Array, level: float) -> dict[str, object]:
+    """Mean over the users and its t interval, by column; NaN where there is one user."""
+    low, high = mean_interval(values, level)
+    return {name: values.mean(axis=0), f"{name}_low": low, f"{name}_high": high}
+
+
+def mean_interval(values: Array, level: float) -> tuple[Array, Array]:
+    """Ends of the t interval of the mean over the first axis.
+
+    Args:
+      values: [U, N].
+    """
+    from scipy.special import stdtrit
+
+    count = len(values)
+    mean = values.mean(axis=0)
+    if count < 2:
+        return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
+    reach = stdtrit(count - 1, 0.5 + level / 2.0) * values.std(axis=0, ddof=1) / np.sqrt(count)
+    return mean - reach, mean + reach

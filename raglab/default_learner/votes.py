@@ -1,0 +1,403 @@
+"""Rows, votes, confidence.
+
+Axis `V` is the candidate values in the order in which they were first voted on; `[...]` is any batch of rows. Votes
+are sums of halves, so that they are exact and their order changes no bit.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from hashlib import sha256
+from math import isclose
+from typing import Any, Literal, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+
+from raglab.bandit.learner import refuse
+
+Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
+Rule = Literal["vote_share", "posterior"]
+SIGNALS = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
+RULES = ("vote_share", "posterior")
+YES, SILENT, NO, NAMED, CORRECTED, FAILED = range(6)  # places of the counts
+PLACE = np.array([YES, NO, SILENT, FAILED])  # of a signal among the counts
+N_COUNTS = 6
+HALF = 0.5  # vote of a silent success
+TABLE = 4  # cells of a table a row before sorting is cheaper
+
+Array: TypeAlias = NDArray[np.float64]
+
+
+class Counts(NamedTuple):
+    """What was seen of one candidate value, in signals.
+
+    yes: the user accepted it. silent: applied, and nobody objected. no: rejected. named: named by a user who rejected
+    another. corrected: those rejections of it that named another. failed: its field came back empty.
+    """
+
+    yes: float = 0.0
+    silent: float = 0.0
+    no: float = 0.0
+    named: float = 0.0
+    corrected: float = 0.0
+    failed: float = 0.0
+
+
+class Learner(NamedTuple):
+    """Settings of the loop: how votes become confidence, when it is enough, and when a row splits.
+
+    ask_below, apply_above: confidence, in [0, 1]. every: of the requests between the two, the one that asks. level: of
+    the lower bound of `posterior`. prior_yes, prior_no: its prior, in votes. half_life_days: of a vote; 0 never
+    forgets. stratify: whether rows split. alpha: probability that a row of noise ever splits. first_look: failures at
+    the first test for a split; the next are at twice as many each.
+    """
+
+    rule: Rule = "vote_share"
+    ask_below: float = 0.60
+    apply_above: float = 0.85
+    every: int = 5
+    level: float = 0.80
+    prior_yes: float = 1.0
+    prior_no: float = 1.0
+    half_life_days: float = 0.0
+    stratify: bool = True
+    alpha: float = 0.05
+    first_look: int = 8
+
+
+class Votes(NamedTuple):
+    """Counts of the values of rows, and the signals each row has had.
+
+    counts: [..., V, 6], places as in `Counts`. n: signals, as far as they are not forgotten, [...].
+    """
+
+    counts: Array
+    n: Array
+
+
+def checked(learner: Learner) -> Learner:
+    """Settings as they came.
+
+    Raises:
+      ValueError: an unknown rule, or a setting out of its range.
+    """
+    if learner.rule not in RULES:
+        refuse(f"rule must be one of {', '.join(RULES)}", repr(learner.rule), "vote_share is the published one")
+    if not 0.0 <= learner.ask_below <= learner.apply_above <= 1.0:
+        refuse(
+            "ask_below and apply_above must be in [0, 1] and in this order",
+            f"{learner.ask_below} and {learner.apply_above}",
+            "they are confidences",
+        )
+    if not 0.0 < learner.level < 1.0:
+        refuse("level must be in (0, 1)", learner.level, "0.8 is a lower bound that holds in 80 % of rows")
+    for name in ("every", "first_look"):
+        if not 1 <= getattr(learner, name) < np.inf or getattr(learner, name) % 1:
+            refuse(f"{name} must be a whole number >= 1", getattr(learner, name), "it counts requests or failures")
+    for name in ("prior_yes", "prior_no"):
+        if not 0.0 < getattr(learner, name) < np.inf:
+            refuse(f"{name} must be > 0", getattr(learner, name), "1 and 1 is the flat prior")
+    if not 0.0 <= learner.half_life_days < np.inf:
+        refuse("half_life_days must be >= 0", learner.half_life_days, "0 never forgets")
+    if not 0.0 < learner.alpha < 1.0:
+        refuse("alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits")
+    return learner
+
+
+def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
+    """Rows without a signal, [*batch]."""
+    return Votes(np.zeros((*batch, n_values, N_COUNTS)), np.zeros(batch))
+
+
+def voted(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
+    """Votes after one signal a row.
+
+    Args:
+      value: place of the value that the signal is about, int [...]. signal: place in `SIGNALS`, int [...]; -1 none.
+      named: place of the value that a user named who rejected this one, int [...]; -1 none.
+
+    Raises:
+      ValueError: a place that is not there, or a value named without a rejection, or the rejected one.
+
+    Source: rule S5.4.
+
+    Example:
+      >>> voted(no_votes(2), 0, SIGNALS.index("explicit_no"), 1).counts.tolist()
+      [[0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
+    """
+    n_values = votes.counts.shape[-2]
+    whats = (np.asarray(value), np.asarray(signal), np.asarray(named))
+    about, kind, other = (np.broadcast_to(what, votes.n.shape).reshape(-1) for what in whats)
+    for name, what, ends in (("value", about, n_values), ("signal", kind, len(SIGNALS)), ("named", other, n_values)):
+        if what.size and not (what.min() >= (-1 if name != "value" else 0) and what.max() < ends):
+            refuse(f"{name} must be a place below {ends}", f"{what.min()} to {what.max()}", "-1 is no signal, no name")
+    counts = votes.counts.copy()
+    flat = counts.reshape(-1, N_COUNTS)  # a row a value
+    row = np.arange(about.size) * n_values
+    there = kind >= 0
+    flat[(row + about)[there], PLACE[kind[there]]] += 1.0
+    if (other >= 0).any():
+        corrects = other >= 0
+        if ((kind != SIGNALS.index("explicit_no")) & corrects).any() or (other == about)[corrects].any():
+            refuse("named must come with explicit_no and be another value", "none or the same", "-1 names none")
+        flat[(row + other)[corrects], NAMED] += 1.0
+        flat[(row + about)[corrects], CORRECTED] += 1.0
+    return Votes(counts, votes.n + there.reshape(votes.n.shape))
+
+
+def aged(votes: Votes, left: ArrayLike) -> Votes:
+    """Votes of which a share is left, [...] in [0, 1]."""
+    share = np.asarray(left, dtype=np.float64)
+    return Votes(votes.counts * share[..., None, None], votes.n * share)
+
+
+def votes_of(votes: Votes) -> Array:
+    """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
+    counts = votes.counts
+    return np.asarray(counts[..., YES] + HALF * counts[..., SILENT] - counts[..., NO] + counts[..., NAMED])
+
+
+def for_and_against(votes: Votes) -> tuple[Array, Array]:
+    """Evidence for each value and against it, in votes, [..., V] each.
+
+    For: yes + named + 0.5 · silent. Against: no, and what is for the other values; a rejection that named another
+    counts once.
+    """
+    counts = votes.counts
+    for_it = counts[..., YES] + counts[..., NAMED] + HALF * counts[..., SILENT]
+    others = for_it.sum(axis=-1, keepdims=True) - for_it
+    return for_it, np.maximum(counts[..., NO] + others - counts[..., CORRECTED], 0.0)
+
+
+def mean(votes: Votes, learner: Learner) -> Array:
+    """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
+    return _mean(*for_and_against(votes), _known(votes), learner)
+
+
+def _mean(for_it: Array, against: Array, known: NDArray[np.bool_], learner: Learner) -> Array:
+    rate = (learner.prior_yes + for_it) / (learner.prior_yes + learner.prior_no + for_it + against)
+    return np.where(known, rate, -np.inf)
+
+
+def top(votes: Votes, learner: Learner) -> NDArray[np.intp]:
+    """Place of the value that leads, [...]: most votes, or the highest posterior mean; ties to the first.
+
+    −1 where nothing was voted on.
+    """
+    known = _known(votes)
+    score = mean(votes, learner) if learner.rule == "posterior" else np.where(known, votes_of(votes), -np.inf)
+    return np.where(known.any(axis=-1), score.argmax(axis=-1), -1)
+
+
+def confidence(votes: Votes, learner: Learner) -> Array:
+    """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
+
+    vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate.
+
+    Source: rule S5.4; Beta posterior of a rate.
+
+    Example:
+      >>> votes = voted(voted(no_votes(1), 0, 0), 0, 2)
+      >>> float(confidence(votes, Learner())), round(float(confidence(votes, Learner("posterior"))), 3)
+      (0.75, 0.525)
+    """
+    if learner.rule == "vote_share":
+        best = np.maximum(votes_of(votes).max(axis=-1, initial=0.0), 0.0)
+        return np.asarray(best / np.where(votes.n > 0.0, votes.n, 1.0))
+    if votes.counts.shape[-2] == 0:
+        return np.zeros(votes.n.shape)
+    both, known = for_and_against(votes), _known(votes)
+    lead = _mean(*both, known, learner).argmax(axis=-1)[..., None]
+    right, wrong = (np.take_along_axis(part, lead, axis=-1)[..., 0] for part in both)
+    return np.where(known.any(axis=-1), quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
+
+
+def band(sure: ArrayLike, learner: Learner) -> NDArray[np.intp]:
+    """Where a confidence is, [...]: 0 below `ask_below` or NaN, 2 above `apply_above`, else 1.
+
+    Source: rule S5.5.
+    """
+    here = np.asarray(sure)
+    return np.asarray((here >= learner.ask_below).astype(np.intp) + (here > learner.apply_above))
+
+
+def scheduled(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDArray[np.bool_]:
+    """Whether the next request of rows is asked, bool [...]: in band 0, and in band 1 if it is an `every`-th one.
+
+    Args:
+      sure: confidence of the rows, [...]. met: requests that came to them before, int [...].
+
+    Source: rule S5.5.
+
+    Example:
+      >>> scheduled([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], Learner()).tolist()
+      [True, False, False, True, False]
+    """
+    where, turn = band(sure, learner), (np.asarray(met) + 1) % learner.every == 0
+    return np.asarray((where == 0) | ((where == 1) & turn))
+
+
+def quantile(right: ArrayLike, wrong: ArrayLike, learner: Learner, share: float) -> Array:
+    """Quantile of the Beta posterior of a rate, [...].
+
+    Where both are whole or half votes, as without forgetting, each pair that occurs is found once.
+
+    Args:
+      right, wrong: votes for and against, [...]. share: in (0, 1).
+    """
+    from scipy.special import betaincinv
+
+    def found(yes: NDArray[Any], no: NDArray[Any]) -> Array:
+        return np.asarray(betaincinv(learner.prior_yes + yes, learner.prior_no + no, share))
+
+    one, two = np.broadcast_arrays(np.asarray(right, np.float64), np.asarray(wrong, np.float64))
+    if one.size <= TABLE or not (_halves(one) and _halves(two)):
+        return found(one, two)
+    width = int(two.max() / HALF) + 1
+    cells = (int(one.max() / HALF) + 1) * width
+    code = (one / HALF).astype(np.int64) * width + (two / HALF).astype(np.int64)
+    if cells > TABLE * one.size:
+        each, back = np.unique(code, return_inverse=True)
+        return found(each // width * HALF, each % width * HALF)[back].reshape(one.shape)
+    table = np.zeros(cells)
+    table[code] = 1.0
+    each = np.flatnonzero(table)
+    table[each] = found(each // width * HALF, each % width * HALF)
+    return np.asarray(table[code])
+
+
+def _halves(votes: Array) -> bool:
+    doubled = votes / HALF
+    return bool((doubled == np.rint(doubled)).all())
+
+
+def _known(votes: Votes) -> NDArray[Any]:
+    """Values that were voted on, bool [..., V]; a failure is no vote."""
+    counts = votes.counts
+    return np.asarray(counts[..., YES] + counts[..., SILENT] + counts[..., NO] + counts[..., NAMED] > 0.0)
+
+
+LONGEST = 200  # characters of a value, a column or a condition
+OTHER = "other"
+CLOSE = 1e-6  # votes that forgetting may round off
+
+
+class ClarificationRequest(BaseModel):
+    """One focused question to the user (rule S5.2).
+
+    candidate_values: what may be proposed; `other` is always open. proposed_default: the value that would be taken.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target_field: str = Field(min_length=1, max_length=LONGEST)
+    question_to_user: str = Field(min_length=1)
+    candidate_values: list[str]
+    proposed_default: str | None = None
+    proposed_default_reason: str | None = None
+    audit: dict[str, Any] = Field(default_factory=dict)
+
+
+class ClarificationDefault(BaseModel):
+    """What was learned about one kind of question: a row of the default table (rule S5.3).
+
+    candidate_votes: votes by value, in the order of the first vote. confidence: in the value that leads, in [0, 1].
+    sample_size: signals. last_refreshed: of the last signal; without a zone it is UTC. requests: that met the row.
+    counts: by value. strata: column -> its value -> candidate value -> counts; they do not age. looks: tests for a
+    split so far. remembered: signals, as far as they are not forgotten.
+
+    A row may come with votes alone; they are then read as acceptances and, below 0, as rejections.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    target_field: str = Field(min_length=1, max_length=LONGEST)
+    doctype: str = Field(max_length=LONGEST)
+    sub_conditions: dict[str, str] = Field(default_factory=dict)
+    candidate_votes: dict[str, FiniteFloat]
+    confidence: float = Field(ge=0.0, le=1.0, allow_inf_nan=False)
+    sample_size: int = Field(ge=0)
+    last_refreshed: datetime
+    version: int = Field(default=0, ge=0)
+    requests: int = Field(default=0, ge=0)
+    counts: dict[str, Counts] = Field(default_factory=dict)
+    strata: dict[str, dict[str, dict[str, Counts]]] = Field(default_factory=dict)
+    looks: int = Field(default=0, ge=0)
+    remembered: float = Field(default=0.0, ge=0.0, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_votes_alone(cls, data: object) -> object:
+        if not isinstance(data, dict):
+            return data
+        made = dict(data)
+        made.setdefault("remembered", made.get("sample_size", 0))
+        votes = made.get("candidate_votes")
+        if "counts" not in made and isinstance(votes, dict):
+            pairs = [(name, vote) for name, vote in votes.items() if isinstance(vote, int | float)]
+            made["counts"] = {name: Counts(yes=max(vote, 0.0), no=max(-vote, 0.0)) for name, vote in pairs}
+        return made
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        for name in self.counts.keys() | self.candidate_votes.keys():
+            vote, made = self.candidate_votes.get(name, 0.0), float(votes_of(arrays(self, [name]))[0])
+            if not isclose(vote, made, rel_tol=CLOSE, abs_tol=CLOSE):
+                msg = (
+                    f"candidate_votes must be those of counts, got {vote:g} and {made:g} for {name!r}; give one alone."
+                )
+                raise ValueError(msg)
+        if self.remembered > self.sample_size + CLOSE:
+            msg = (
+                f"remembered must be at most sample_size, got {self.remembered:g} of {self.sample_size}; leave it out."
+            )
+            raise ValueError(msg)
+        return self
+
+    @property
+    def row_id(self) -> str:
+        """12 hex digits that name the row by field, doctype and conditions."""
+        key = canonical([self.target_field, self.doctype, self.sub_conditions])
+        return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+
+    @property
+    def band(self) -> tuple[float, float]:
+        """Ends of the 80 % interval of the rate at which the leading value is right, from a flat prior."""
+        learner = Learner(rule="posterior")
+        votes = arrays(self)
+        lead = int(top(votes, learner)) if self.counts else -1
+        right, wrong = (float(part[lead]) if lead >= 0 else 0.0 for part in for_and_against(votes))
+        tail = (1.0 - learner.level) / 2.0
+        low, high = (float(quantile(right, wrong, learner, share)) for share in (tail, 1.0 - tail))
+        return low, high
+
+
+def instant(now: datetime) -> datetime:
+    """A moment that can be compared; one without a zone is UTC.
+
+    Raises:
+      ValueError: no datetime.
+    """
+    if not isinstance(now, datetime):
+        refuse("now must be a datetime", repr(now), "use datetime.now(UTC)")
+    return now if now.utcoffset() is not None else now.replace(tzinfo=UTC)
+
+
+def place(default: ClarificationDefault, *more: str) -> list[str]:
+    """Values of a row in the order of axis V: by first vote, then `more`, then those that only failed."""
+    return list(dict.fromkeys([*default.candidate_votes, *more, *default.counts]))
+
+
+def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Votes:
+    """Votes of a row on its values, or on those given, [V]."""
+    names = place(default) if values is None else values
+    counts = np.array([default.counts.get(name, Counts()) for name in names], dtype=np.float64)
+    return Votes(counts.reshape(len(names), N_COUNTS), np.array(default.remembered, dtype=np.float64))
+
+
+def canonical(value: object) -> str:
+    """JSON with sorted keys and no white space."""
+    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -1,0 +1,606 @@
+"""Certify_policy, candidates, check, looks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from itertools import product
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import certify, metrics
+from raglab import certify as tests
+from raglab.certify import Certificate, DataNeed, Promise, cases_needed
+from raglab.lab.report.blocks import percent
+from raglab.lab.search_space import within
+from raglab.live.trace_building import build_trace
+from raglab.metrics import OBJECTIVES, TARGETS, binomial_p, clopper_pearson, upper_bound
+from raglab.policy import thresholds
+from raglab.replay import SWEPT, breakpoints, tables_of, tally
+from raglab.store.files import MAX_LINE_BYTES, json_lines, write_lines
+from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.traces import Trace
+from raglab.values import Case, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+PATHS = ("similarity.min_similarity", "confidence.tau_default", "fused.min_fused")
+MOST = 2_000  # candidates on the grid of a policy
+ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
+
+
+class Counted(NamedTuple):
+    """Errors k and cases n of each target, [N, T], and what is gained: right answers, [N]."""
+
+    k: NDArray[np.int64]
+    n: NDArray[np.int64]
+    gain: NDArray[np.float64]
+    coverage: NDArray[np.float64]
+
+
+def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
+    """Policies with the thresholds of several gates on a grid of observed values; the gates are switched on.
+
+    The lowest value of each passes everything, so that a gate may be out of use; no label is looked at.
+
+    Args:
+      paths: `PATHS` where not given, without the fused gate where the policy has none.
+
+    Raises:
+      ValueError: a path that cannot be swept.
+    """
+    used = list(PATHS if paths is None else dict.fromkeys(paths))
+    unknown = [path for path in used if path not in SWEPT]
+    if unknown:
+        msg = f"paths must be among {', '.join(SWEPT)}, got {unknown[0]!r}."
+        raise ValueError(msg)
+    if paths is None and policy.fused_model is None:
+        used.remove("fused.min_fused")
+    found, limits = tables_of(trace, policy, arm).evidence, thresholds([policy])
+    size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
+    levels = [_levels(breakpoints(found, limits, path), policy.value(path), size) for path in used]
+    sections = dict.fromkeys(path.split(".")[0] for path in used)
+    switched = [item for name in sections if name != "resolver" for item in (f"{name}.enabled", True)]
+    base = policy.replace(*switched) if switched else policy
+    spread = policy.confidence.tau_default - policy.confidence.tau_explicit
+    out = [policy]
+    for combination in product(*levels):
+        changes: list[Any] = [item for pair in zip(used, combination, strict=True) for item in pair]
+        if "confidence.tau_default" in used and "confidence.tau_explicit" not in used:
+            tau = combination[used.index("confidence.tau_default")]
+            changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
+        out.append(base.replace(*changes))
+    return out
+
+
+def counted(trace: TraceData, policies: Sequence[Policy], names: Sequence[str], arm: str | None = None) -> Counted:
+    """Errors and cases of some rates for each policy, and its right answers."""
+    seen = tally(trace, policies, arm)
+    places = [metrics.RATES.index(name) for name in names]
+    at = {name: metrics.COUNTS.index(name) for name in ("answered", "wrong")}
+    k, n = seen.counts[:, places], metrics.denominators(seen.counts, seen.labels)[:, places]
+    answered, wrong = seen.counts[:, at["answered"]], seen.counts[:, at["wrong"]]
+    return Counted(k, n, (answered - wrong).astype(np.float64), answered / max(1, len(trace)))
+
+
+def _levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
+    """About so many observed values, evenly by rank, with the lowest and the policy's own."""
+    known = np.unique(values[~np.isnan(values)])
+    if not len(known):
+        return [own]
+    picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
+    found = {*picked, *([] if own is None else [own])}
+    return sorted(map(int, found) if isinstance(own, int) else found)
+
+
+def pilot_order(seen: Counted, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
+    """Candidates worth testing, safest first, learned on a pilot split.
+
+    Left out are those that would answer too few cases to be certified at all, while any others are there.
+
+    Args:
+      size: cases to be certified on, over those of the pilot.
+    """
+    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas])
+    enough = (seen.n * size >= needed).all(axis=1)
+    rows = np.flatnonzero(enough) if enough.any() else np.arange(len(seen.k))
+    return rows[certify.pareto_order(certify.joint_p(seen.k[rows], seen.n[rows], alphas), seen.gain[rows])]
+
+
+def nearest(seen: Counted, targets: Mapping[str, float], delta: float) -> float:
+    """Lowest hallucination target that some candidate seems to keep, by the pilot alone, with room for its choice."""
+    if "hallucination_rate" not in targets:
+        return float("nan")
+    at = list(targets).index("hallucination_rate")
+    for alpha in ALPHAS:
+        wanted = np.array(list(targets.values()))
+        wanted[at] = alpha
+        if bool((certify.joint_p(seen.k, seen.n, wanted) <= delta / 4.0).any()):
+            return alpha
+    return float("nan")
+
+
+def queries_hash(cases: Iterable[Case]) -> str:
+    """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
+    return sha256("\n".join(sorted(case.query for case in cases)).encode()).hexdigest()[:16]
+
+
+def looks_at(path: Path, cases_hash: str) -> dict[str, float]:
+    """Key -> delta of the certifications made on these cases, in their order; none where the file is not there.
+
+    Raises:
+      InputError: the file is damaged.
+    """
+    if not path.exists():
+        return {}
+    rows = [line.record for line in json_lines(path, MAX_LINE_BYTES)]
+    return {str(row["key"]): float(row["delta"]) for row in rows if row.get("cases_hash") == cases_hash}
+
+
+def note_look(path: Path, cases_hash: str, key: str, delta: float) -> None:
+    """Add a certification to the file, whole or not at all."""
+    known = [line.record for line in json_lines(path, MAX_LINE_BYTES)] if path.exists() else []
+    write_lines([*known, {"cases_hash": cases_hash, "key": key, "delta": delta}], path)
+
+
+SPLITS = ("tune", "certify")
+
+
+class Certified(NamedTuple):
+    """What a certification gave.
+
+    certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
+    table: a row a candidate in the order of the tests, with what was seen on both splits. needs: target -> what it
+    needs and what the chosen candidate, or the first one tested, has. nearest: lowest hallucination target that looks
+    within reach on the pilot alone, beside the other targets; NaN for none. notes: what a reader must know.
+    """
+
+    certificate: Certificate
+    policy: Policy | None
+    table: pd.DataFrame
+    needs: Mapping[str, DataNeed]
+    nearest: float
+    notes: tuple[str, ...]
+
+
+def certify_policy(
+    trace: Trace,
+    policy: Policy | None = None,
+    *,
+    candidates: Sequence[Policy] | None = None,
+    targets: Mapping[str, float] = TARGETS,
+    delta: float = 0.1,
+    arm: str | None = None,
+    paths: Sequence[str] | None = None,
+    again: bool = False,
+    looks: str | Path | None = None,
+) -> Certified:
+    """Thresholds that keep every target at once, with probability at least 1 − delta over the cases.
+
+    The candidates are ordered on split `tune`, from the safest to the one that answers most rightly, and tested in
+    that order on split `certify` until one fails; the last that passed is chosen. Without a split `tune` every
+    candidate is tested at once (Holm).
+
+    Args:
+      trace: with a split `certify`, or without any splits.
+      policy: whose thresholds are varied; the published ones where not given.
+      candidates: policies to choose from; a grid over `paths` of the policy where not given.
+      targets: rate -> highest value. paths: thresholds of the grid; those of similarity, confidence and fused gate
+        where not given.
+      again: these cases were certified on before, and that is known. looks: file that remembers it.
+
+    Raises:
+      ValueError: a fused gate that was fitted on the cases to certify on, an unknown rate,
+        target outside (0, 1), no cases, or another certification on the same cases.
+
+    Source: rule S6.4; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values.
+    """
+    start = within(policy if policy is not None else Policy.load(), trace)
+    _check(targets)
+    pilot, held_out = _splits(trace)
+    offered = list(candidates) if candidates is not None else grid(pilot or held_out, start, arm, paths)
+    offered = list({one.policy_id: one for one in offered}.values())
+    if not offered:
+        msg = "candidates must hold at least one policy, got none; leave them out for a grid."
+        raise ValueError(msg)
+    found_on = queries_hash(held_out.cases)
+    if any(one.fused.enabled and one.fused.fitted_on == found_on for one in offered):
+        msg = (
+            "cases must not be those that the fused gate was fitted on, got the same; split them into tune and certify."
+        )
+        raise ValueError(msg)
+    alphas = np.array(list(targets.values()))
+    method, order, seen_pilot = "holm", np.arange(len(offered)), None
+    if pilot is not None:
+        method = "fixed_sequence"
+        seen_pilot = counted(pilot, offered, list(targets), arm)
+        order = pilot_order(seen_pilot, alphas, delta, len(held_out) / len(pilot))
+    tried = [offered[place] for place in order]
+    seen = counted(held_out, tried, list(targets), arm)
+    key = _key(tried, seen, targets, delta, arm or held_out.arms[0])
+    before = looks_at(Path(looks), found_on) if looks is not None else {}
+    look = _looked(start.certificate, before, found_on, key, delta, again=again)
+    each = np.asarray(binomial_p(seen.k, seen.n, alphas))
+    passed = (tests.holm if method == "holm" else tests.fixed_sequence)(each.max(axis=1), delta)
+    gains = seen.gain if seen_pilot is None else seen_pilot.gain[order]
+    at = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1
+    shown = at if at >= 0 else 0 if method == "fixed_sequence" else int(np.argmin(each.max(axis=1)))
+    promises = tuple(
+        Promise(name, float(alpha), int(k), int(n), float(upper_bound(k, n, delta)))
+        for (name, alpha), k, n in zip(targets.items(), seen.k[shown], seen.n[shown], strict=True)
+    )
+    stopped = int(passed.sum()) if method == "fixed_sequence" else len(tried)
+    fails_at = stopped if method == "fixed_sequence" else shown if at < 0 else len(tried)
+    binding = _binding(promises, each[fails_at] if fails_at < len(tried) else None)
+    tested = min(stopped + 1, len(tried))
+    near = nearest(seen_pilot, targets, delta) if seen_pilot is not None else float("nan")
+    made = Certificate(
+        chosen=tried[at].policy_id if at >= 0 else None,
+        certified=tuple(one.policy_id for one, ok in zip(tried, passed, strict=True) if ok),
+        coverage=float(seen.coverage[at]) if at >= 0 else 0.0,
+        promises=promises,
+        binding=binding,
+        delta=delta,
+        method=method,
+        tested=tested,
+        candidates=len(offered),
+        cases=len(held_out),
+        reason=_reason(promises, binding, delta, method, certified=at >= 0),
+        pilot=len(pilot) if pilot is not None else 0,
+        cases_hash=found_on,
+        looks=look.number,
+        spent=look.spent,
+    )
+    if looks is not None and key not in before:
+        note_look(Path(looks), found_on, key, delta)
+    rows = made.rows | {
+        "key": key,
+        "arm": arm or held_out.arms[0],
+        "retrieval": dict(held_out.meta.get("parameters", {})),
+    }
+    chosen = tried[at].replace("certificate", rows) if at >= 0 else None
+    needs = {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in promises}
+    table = _table(start, tried, seen, each, passed, seen_pilot, order, list(targets), delta, tested)
+    return Certified(made, chosen, table, needs, near, _notes(made, near, targets))
+
+
+def _check(targets: Mapping[str, float]) -> None:
+    allowed = metrics.OBJECTIVES
+    for name, alpha in targets.items():
+        if name not in allowed:
+            msg = f"targets must be rates of errors, one of {', '.join(allowed)}, got {name!r}."
+            raise ValueError(msg)
+        if not 0.0 < alpha < 1.0:
+            msg = f"the target of {name} must be in (0, 1), got {alpha}; 0.1 is 10 %."
+            raise ValueError(msg)
+    if not targets:
+        msg = "targets must name at least one rate, got none; write {'hallucination_rate': 0.05}."
+        raise ValueError(msg)
+
+
+def _splits(trace: Trace) -> tuple[Trace | None, Trace]:
+    names = {case.split for case in trace.cases}
+    pilot, held_out = SPLITS
+    if held_out in names:
+        return (trace.split(pilot) if pilot in names else None), trace.split(held_out)
+    if names - {None}:
+        msg = f"cases must have a split certify to certify on, got {', '.join(sorted(map(str, names)))}; label one so."
+        raise ValueError(msg)
+    if not len(trace):
+        msg = "a certificate needs at least one case, got none."
+        raise ValueError(msg)
+    return None, trace
+
+
+def _key(tried: Sequence[Policy], seen: Counted, targets: Mapping[str, float], delta: float, arm: str) -> str:
+    """What makes two certifications the same one: what was tested, in which order, and what was counted."""
+    by_name = np.argsort(list(targets))
+    counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
+    parts = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
+    return sha256(json.dumps(parts).encode()).hexdigest()[:12]
+
+
+class Look(NamedTuple):
+    """Number of a certification on its cases, from 1, and the error spent on them with it."""
+
+    number: int
+    spent: float
+
+
+def _looked(
+    known: Mapping[str, Any] | None, before: Mapping[str, float], found_on: str, key: str, delta: float, *, again: bool
+) -> Look:
+    """This look at the cases, after those that a file or the policy's own certificate remembers."""
+    deltas = dict(before)
+    if known is not None and known.get("cases_hash") == found_on:
+        own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
+        if known.get("key") == key:
+            return own
+        if len(deltas) < own.number:
+            deltas = {str(number): own.spent / own.number for number in range(own.number)}
+    if key in deltas:
+        at = list(deltas).index(key) + 1
+        return Look(at, sum(list(deltas.values())[:at]))
+    if deltas and not again:
+        rule = "cases must be certified on once: each further look adds its delta to the error"
+        msg = f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and report the sum."
+        raise ValueError(msg)
+    return Look(len(deltas) + 1, sum(deltas.values()) + delta)
+
+
+def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
+    """Target that stopped the sequence, or the one with the least room."""
+    if p is not None:
+        return promises[int(np.argmax(p))].name
+    return max(promises, key=lambda one: one.bound / one.alpha if one.n else np.inf).name
+
+
+def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str, *, certified: bool) -> str:
+    told = ", ".join(f"{one.name} at most {one.alpha:g}" for one in promises)
+    if certified:
+        together = ", together," if len(promises) > 1 else ""
+        return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds"
+    one = next(one for one in promises if one.name == binding)
+    seen = f"{one.k:g} of {one.n}, upper bound {one.bound:.3g}" if one.n else "nothing to be a share of"
+    which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
+    return f"not certified: {told}; {which} on {binding} ({seen})"
+
+
+def _notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tuple[str, ...]:
+    out = []
+    if made.looks > 1:
+        worst = min(1.0, made.spent or made.delta)
+        told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
+        out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
+    if not made.pilot:
+        out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
+        out.append("It holds only if no threshold and no fused gate of the policy was tuned or fitted on these cases.")
+    wanted = targets.get("hallucination_rate", np.nan)
+    beside = " beside the other targets" if len(targets) > 1 else ""
+    if made.chosen is None and near > wanted:
+        out.append(
+            f"On the pilot a hallucination_rate of {near:g}{beside} looks within reach; certifying "
+            "it on the same cases is a second look."
+        )
+    elif made.chosen is None and np.isnan(near) and "hallucination_rate" in targets:
+        out.append(f"On the pilot no hallucination_rate up to 0.5 looks within reach{beside}.")
+    return tuple(out)
+
+
+def _table(
+    start: Policy,
+    tried: Sequence[Policy],
+    seen: Counted,
+    each: NDArray[np.float64],
+    passed: NDArray[np.bool_],
+    pilot: Counted | None,
+    order: NDArray[np.int64],
+    names: Sequence[str],
+    delta: float,
+    tested: int,
+) -> pd.DataFrame:
+    import pandas as pd
+
+    own = start.manifest
+    rows = []
+    for place, policy in enumerate(tried):
+        changed = {path: value for path, value in policy.manifest.items() if value != own[path]}
+        row: dict[str, Any] = {
+            "policy_id": policy.policy_id,
+            "tested": place < tested,
+            "certified": bool(passed[place]),
+        }
+        for t, name in enumerate(names):
+            k, n = int(seen.k[place, t]), int(seen.n[place, t])
+            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": float(upper_bound(k, n, delta))}
+            row |= {f"{name}_p": float(each[place, t])}
+            if pilot is not None:
+                row |= {
+                    f"pilot_{name}_k": int(pilot.k[order[place], t]),
+                    f"pilot_{name}_n": int(pilot.n[order[place], t]),
+                }
+        rows.append(row | {"coverage": float(seen.coverage[place]), "changed": changed})
+    return pd.DataFrame(rows)
+
+
+Verdict = Literal["upheld", "open", "broken"]
+
+
+class Checked(NamedTuple):
+    """What new cases say of a certificate.
+
+    verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
+    above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
+    all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
+    a target. notes: what a reader must know.
+    """
+
+    verdict: Verdict
+    table: pd.DataFrame
+    notes: tuple[str, ...]
+
+
+def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Checked:
+    """Re-test every promise of a policy's certificate, at the certificate's own delta.
+
+    Args:
+      trace: new cases, retrieved as those were that it was certified on.
+      again: the cases may be those it was certified on.
+
+    Raises:
+      ValueError: the policy holds no whole certificate of its own, the trace holds no cases, or these, or a split of
+        them, are the cases it was certified on.
+
+    Source: rule S6.4.
+    """
+    certificate = _certificate(policy)
+    if not len(trace):
+        msg = "a check needs at least one case, got none."
+        raise ValueError(msg)
+    splits = {case.split: [other for other in trace.cases if other.split == case.split] for case in trace.cases}
+    if not again and certificate["cases_hash"] in map(queries_hash, (trace.cases, *splits.values())):
+        msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
+        raise ValueError(msg)
+    targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
+    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"))
+    return found._replace(notes=_check_notes(certificate, trace))
+
+
+def retest(
+    policy: Policy, trace: TraceData, targets: Mapping[str, float], *, delta: float = 0.1, arm: str | None = None
+) -> Checked:
+    """What labelled cases say of some targets for one policy that was chosen without them.
+
+    A target is upheld where its exact upper bound at 1 − delta keeps it: all together, since each must. It is broken
+    where the exact lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+
+    Args:
+      targets: rate -> highest value.
+    """
+    import pandas as pd
+
+    seen, rows = counted(trace, [policy], list(targets), arm), []
+    for place, (name, alpha) in enumerate(targets.items()):
+        k, n = int(seen.k[0, place]), int(seen.n[0, place])
+        high = float(upper_bound(k, n, delta))
+        low = float(clopper_pearson(k, n, 1.0 - 2.0 * delta / len(targets)).low)
+        said = "upheld" if high <= alpha else "broken" if low > alpha else "open"
+        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, said))
+    columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
+    table = pd.DataFrame(rows, columns=columns)
+    found = set(table["verdict"])
+    verdict: Verdict = "broken" if "broken" in found else "open" if "open" in found else "upheld"
+    return Checked(verdict, table, ())
+
+
+def retrieved(
+    policy: Policy,
+    corpus: Path,
+    cases: Path,
+    *,
+    split: str | None = None,
+    encoder: str | None = None,
+    reranker: str | None = None,
+) -> Trace:
+    """Trace of new cases, retrieved with the settings that the certificate states.
+
+    Args:
+      split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
+        given.
+
+    Raises:
+      ValueError: the policy holds no certificate, or no case is of the split.
+    """
+    certificate = _certificate(policy)
+    own = dict(certificate.get("retrieval", {}))
+    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k") if name in own}
+    arms = (str(certificate.get("arm", "hybrid")),)
+    asked = [case for case in load_cases(cases) if split in {None, case.split}]
+    return build_trace(
+        load_corpus(corpus), asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
+    )
+
+
+def _certificate(policy: Policy) -> Mapping[str, Any]:
+    found = policy.certificate
+    missing = {"promises", "delta", "cases_hash", "policy_id"} - set(found or {})
+    if found is None:
+        msg = "a policy must hold a certificate to be checked, got none; make one with `raglab certify`."
+        raise ValueError(msg)
+    if missing or not found["promises"] or any(one.get("name") not in OBJECTIVES for one in found["promises"]):
+        came = f"one without {', '.join(sorted(missing))}" if missing else "promises of none, or of what is no rate"
+        msg = f"a certificate must be whole, got {came}; make one with `raglab certify`."
+        raise ValueError(msg)
+    if found["policy_id"] != policy.policy_id:
+        came = f"that of {found['policy_id']} in {policy.policy_id}"
+        msg = f"a certificate must be that of its policy, got {came}; certify the policy as it is now."
+        raise ValueError(msg)
+    return found
+
+
+def _check_notes(certificate: Mapping[str, Any], trace: TraceData) -> tuple[str, ...]:
+    own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
+    differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
+    told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
+    return (
+        (f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.",) if told else ()
+    )
+
+
+def certificate_lines(found: Certified) -> list[str]:
+    """Paragraphs that say what a certification gave and what it would need."""
+    made = found.certificate
+    lead = "CERTIFIED" if found.policy is not None else "NOT CERTIFIED"
+    told = [f"{lead}: {made.reason.removeprefix('not certified: ')}."]
+    told.append(
+        f"{made.method.replace('_', ' ')}: {made.tested} of {made.candidates} candidates tested on {made.cases} cases"
+        + (f", ordered on {made.pilot} others" if made.pilot else "")
+        + f"; {len(made.certified)} certified; delta {made.delta:g} spent, look {made.looks} on these cases."
+    )
+    if found.policy is not None:
+        seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {percent(one.bound)})" for one in made.promises)
+        told.append(f"The chosen policy answers {percent(made.coverage)} of them: {seen}.")
+    told += [need_line(name, need) for name, need in found.needs.items()]
+    return told + [f"note: {note}" for note in found.notes]
+
+
+def need_line(name: str, need: DataNeed) -> str:
+    """What a target needs, how many cases there are, and the best target they certify."""
+    none, one, two = need.needed
+    what = "answerable cases" if name == "false_refusal_rate" else "answered cases"
+    best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
+    return (
+        f"{name} ≤ {percent(need.alpha)} needs {none} {what} without an error, {one} with one, {two} with two; "
+        f"there are {need.answered} with {need.wrong}: {best}."
+    )
+
+
+def diagnosis(
+    right: NDArray[np.bool_],
+    scores: Mapping[str, NDArray[np.float64]],
+    alpha: float,
+    delta: float = 0.1,
+    *,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """What each signal could carry: whether it ranks right above wrong, and the lowest risk where enough is answered.
+
+    Args:
+      right: whether each case is right if answered, [Q]. scores: signal -> its values, higher is surer, [Q].
+      alpha: wanted risk.
+
+    Returns: a row a signal, the best AUROC first: `AUROC` with interval; `coverage`, the smallest one at which as many
+      are answered as `cases_needed` asks for; `wrong`, `answered` and `risk` there; `lowest_risk` at that coverage or
+      more; `verdict`.
+    """
+    import pandas as pd
+
+    needed, rows = cases_needed(alpha, delta), []
+    for name, score in scores.items():
+        area = metrics.auroc(right, score)
+        low, high = metrics.auroc_interval(right, score, level)
+        curve = metrics.risk_coverage(right, score)
+        usable = np.flatnonzero(curve.n >= needed)
+        row: dict[str, Any] = {"signal": name, "AUROC": area, "AUROC_low": float(low), "AUROC_high": float(high)}
+        if len(usable):
+            at = int(usable[0])
+            row |= {"coverage": float(curve.x[at]), "wrong": int(curve.k[at]), "answered": int(curve.n[at])}
+            row |= {"risk": float(curve.y[at]), "lowest_risk": float(curve.y[usable].min())}
+        row["verdict"] = _verdict(row, alpha, needed)
+        rows.append(row)
+    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "wrong", "answered", "risk", "lowest_risk"]
+    frame = pd.DataFrame(rows, columns=[*columns, "verdict"])
+    return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
+
+
+def _verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
+    if "risk" not in row:
+        return f"too few cases: {needed} must be answered"
+    if not row["AUROC_low"] > 0.5:
+        return "does not separate"
+    return "within reach" if row["lowest_risk"] <= alpha else "separates, but not down to the target"

@@ -1,0 +1,340 @@
+"""Fused gate, generator calibration, transfer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import calibration, fusion, metrics, replay
+from raglab.answering.extractive import fit_confidence
+from raglab.fusion import SIGNALS, Model, Part
+from raglab.lab.certification import queries_hash
+from raglab.lab.search_space import always_answer, published
+from raglab.metrics import Difference
+from raglab.policy import thresholds
+from raglab.replay import SWEPT, decide, measured, tables_of
+from raglab.robustness import quantile_map
+from raglab.store.loaders import Policy, hash_cases
+from raglab.store.traces import Trace
+from raglab.values import Case, Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Method = Literal["logistic", "boosting"]
+Fit = Callable[[NDArray[np.float64], NDArray[np.bool_]], Model]
+LEAST = 20  # cases of each kind that a fit must see
+CHAIN, FUSED = "published chain", "fused"
+
+
+class Signals(NamedTuple):
+    """Signals of every case, [S, Q], in the order of `fusion.SIGNALS`, and whether it is right if answered, [Q]."""
+
+    score: NDArray[np.float64]
+    right: NDArray[np.bool_]
+
+
+class Fused(NamedTuple):
+    """A fitted gate.
+
+    policy: the one given, with the gate switched on. model: its parts. p: cross-fitted probabilities of the cases it
+    was fitted on, in their order. quality: calibration in sample beside cross-fitted. fitted_on: their trace.
+    """
+
+    policy: Policy
+    model: Model
+    p: NDArray[np.float64]
+    quality: pd.DataFrame
+    fitted_on: Trace
+
+
+def signals_of(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
+    """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources."""
+    said = replay.decide(trace, always_answer(policy), arm)
+    can = said.status == Status.ok
+    return Signals(np.where(can, said.tables.evidence.signals[:, 0], np.nan), said.right & can)
+
+
+def fuse(
+    trace: Trace,
+    policy: Policy | None = None,
+    *,
+    arm: str | None = None,
+    method: Method = "logistic",
+    folds: int = 5,
+    seed: int = 0,
+) -> Fused:
+    """Fused gate: one probability from all signals, monotone in each, fitted on split `tune` (without splits, on all).
+
+    Both methods give an additive model, so that every case can be explained by its parts. The logit is calibrated by
+    Platt's method on cases that no fit saw; that calibration is folded into the model.
+
+    Args:
+      policy: gets the gate; its `fused.min_fused` stays. method: `logistic` on ranked, standardised signals, or
+        `boosting`, trees of one split under the same monotone constraints.
+
+    Raises:
+      ValueError: fewer than 20 right or 20 wrong cases, folds below 2, or signals that rank against the labels.
+
+    Source: rule S2.14.
+    """
+    if folds < 2:
+        msg = f"folds must be at least 2, got {folds}; 5 is usual."
+        raise ValueError(msg)
+    start = policy if policy is not None else Policy.load()
+    here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
+    seen = signals_of(here, start, arm)
+    right, wrong = int(seen.right.sum()), int((~seen.right).sum())
+    if min(right, wrong) < LEAST:
+        rule = f"a fused gate must be fitted on {LEAST} right and {LEAST} wrong cases at least"
+        msg = f"{rule}, got {right} and {wrong}; label more."
+        raise ValueError(msg)
+    fit = _fit_of(method)
+    named = np.argsort(np.argsort([case.id for case in here.cases]))
+    order = np.lexsort((named, seen.right, *seen.score[::-1]))  # not that of the rows
+    fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
+    fold[order] = np.random.default_rng(seed).permutation(np.resize(np.arange(folds), len(order)))
+    held_out = np.full(len(order), np.nan)
+    for number in range(folds):
+        of = fold == number
+        held_out[of] = fusion.logit(seen.score[:, of], fit(seen.score[:, ~of], seen.right[~of]))
+    known = ~np.isnan(held_out)
+    whole = fit(seen.score, seen.right)
+    if not whole.parts or not known.any():
+        msg = "a fused gate must find a signal that ranks right above wrong, got none; see `lab.promises.diagnosis`."
+        raise ValueError(msg)
+    slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights
+    model = fusion.scaled(whole, float(slope), float(intercept))
+    p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
+    parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
+    section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
+    section["fitted_on"] = queries_hash(here.cases)
+    quality = _quality(seen.right[known], fusion.fused(seen.score, model)[known], p[known])
+    return Fused(start.replace("fused", section), model, p, quality, here)
+
+
+def compare_gates(
+    trace: Trace, policy: Policy, *, arm: str | None = None, resamples: int = 1000, seed: int = 0
+) -> pd.DataFrame:
+    """The fused gate of a policy against every single signal and against the published chain, on cases of `trace`.
+
+    Returns: a row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval
+      (positive: fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and
+      `risk` at its coverage.
+
+    Raises:
+      ValueError: the policy has no fused gate.
+    """
+    import pandas as pd
+
+    if policy.fused_model is None:
+        msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
+        raise ValueError(msg)
+    seen = signals_of(trace, policy, arm)
+    gates = dict(zip(SIGNALS, seen.score, strict=True))
+    gates[FUSED] = fusion.fused(seen.score, policy.fused_model)
+    chain = replay.sweep(trace, [published(policy)], arm).iloc[0]
+    risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
+    rows: list[dict[str, Any]] = []
+    for name, values in gates.items():
+        low, high = metrics.auroc_interval(seen.right, values)
+        row: dict[str, Any] = {"gate": name, "AURC": metrics.aurc(seen.right, values)}
+        if name != FUSED:
+            rng = np.random.default_rng(seed)
+            found: Difference = metrics.aurc_difference(seen.right, values, gates[FUSED], resamples=resamples, rng=rng)
+            row |= {"difference": found.value, "low": found.low, "high": found.high}
+        row |= {"AUROC": metrics.auroc(seen.right, values), "AUROC_low": float(low), "AUROC_high": float(high)}
+        row["coverage"] = metrics.coverage_at_risk(seen.right, values, risk) if risk == risk else np.nan  # noqa: PLR0124 - NaN
+        row["risk"] = metrics.risk_at_coverage(seen.right, values, coverage) if coverage else np.nan
+        rows.append(row)
+    rows.append({"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk})
+    return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
+
+
+def _fit_of(method: str) -> Fit:
+    fits: dict[str, Fit] = {"logistic": fusion.fit, "boosting": boosted}
+    if method not in fits:
+        msg = f"method must be one of {', '.join(fits)}, got {method!r}."
+        raise ValueError(msg)
+    return fits[method]
+
+
+def boosted(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
+    """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
+
+    Args:
+      signals: [S, Q], in the order of `fusion.SIGNALS`. right: [Q].
+    """
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    used = [row for row, values in enumerate(signals) if len(np.unique(values[~np.isnan(values)])) > 1]
+    if not used:
+        msg = "a fused gate needs a signal that varies, got none; check that the trace holds hits."
+        raise ValueError(msg)
+    design = np.stack([np.where(np.isnan(signals[row]), np.nanmin(signals[row]), signals[row]) for row in used], axis=1)
+    order = np.lexsort((right, *design.T[::-1]))
+    trees = HistGradientBoostingClassifier(
+        max_iter=150, learning_rate=0.1, max_leaf_nodes=2, min_samples_leaf=LEAST, monotonic_cst=[1] * len(used),
+        early_stopping=False, random_state=0,
+    )  # fmt: skip
+    first, parts = design.min(axis=0), []
+    with threadpool_limits(1, user_api="openmp"):  # several wait for each other, and cost more than they bring
+        trees.fit(design[order], right[order])
+        bias = float(trees.decision_function(first[None])[0])
+        for column, row in enumerate(used):
+            levels = np.unique(design[:, column])
+            probe = np.tile(first, (len(levels), 1))
+            probe[:, column] = levels
+            y = np.maximum.accumulate(trees.decision_function(probe) - bias)
+            ends = np.flatnonzero(np.diff(y) > 0)
+            kept = np.unique(np.concatenate([[0], ends, ends + 1]))
+            if len(ends):
+                parts.append(Part(SIGNALS[row], tuple(levels[kept].tolist()), tuple(y[kept].tolist())))
+    return Model(bias, tuple(parts))
+
+
+def _quality(
+    right: NDArray[np.bool_], in_sample: NDArray[np.float64], cross_fitted: NDArray[np.float64]
+) -> pd.DataFrame:
+    """Calibration of the probabilities in sample, which flatters, beside cross-fitted."""
+    import pandas as pd
+
+    rows = []
+    for name, p in (("in sample", in_sample), ("cross-fitted", cross_fitted)):
+        brier = calibration.brier_decomposition(right, p)
+        rows.append(
+            {
+                "probabilities": name,
+                "ECE": calibration.ece(right, p),
+                "smooth ECE": calibration.smooth_ece(right, p),
+                "Brier": brier.score,
+                "MCB": brier.mcb,
+                "DSC": brier.dsc,
+                "UNC": brier.unc,
+                "AURC": metrics.aurc(right, p),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+RECALL = 0.5  # share of the gold answer's words and numbers that a right answer holds
+
+
+class CalibratedAnswers(NamedTuple):
+    """policy: with the fitted curve. outcomes: a row a case of the split it was fitted on, see `answer_outcomes`."""
+
+    policy: Policy
+    outcomes: pd.DataFrame
+
+
+def answer_outcomes(
+    trace: Trace, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+) -> pd.DataFrame:
+    """What the generator says to each case if nothing refuses, and whether it is right.
+
+    Right is an answer to a question whose label is ok, from hits that hold the expected sources, that holds at least
+    `min_recall` of the gold answer's content words and numbers, of any of them where there are several; where a case
+    has no gold answer, the sources decide.
+
+    Args:
+      trace: with answers; see `record_answers`.
+
+    Returns: `case_id`, `label`, `answer`, `raw` (the generator's own confidence), `confidence` (after the policy's
+      calibration), `support`, `right`; without the cases that got no answer or no confidence.
+
+    Raises:
+      ValueError: the trace holds no answers.
+    """
+    import pandas as pd
+
+    if trace.answers is None:
+        msg = "a calibration needs a trace with answers, got one without; record them with raglab.record_answers."
+        raise ValueError(msg)
+    free = always_answer(policy).replace("refine.max_depth", 0, "generation.calibration", policy.generation.calibration)
+    said = decide(trace, free, arm)
+    rows = []
+    for row, case in enumerate(trace.cases):
+        answer = said.answer(row)
+        if answer is None or answer.refused or np.isnan(answer.confidence):
+            continue
+        slot, depth = int(said.outcome.slot[row]), int(said.outcome.depth[row])
+        found = bool(said.tables.evidence.right[depth, slot, row])
+        worth = float(said.tables.evidence.generation[depth, slot, row])
+        right = case.expect_status == Status.ok.name and found and _says(case, answer.text, min_recall)
+        rows.append((case.id, case.expect_status, answer.text, answer.confidence, worth, answer.support, right))
+    columns = ["case_id", "label", "answer", "raw", "confidence", "support", "right"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def calibrate_answers(
+    trace: Trace, policy: Policy, arm: str | None = None, *, min_recall: float = RECALL
+) -> CalibratedAnswers:
+    """Policy whose `generation.calibration` turns the generator's confidence into the probability of being right.
+
+    Fit it on the tune split and judge it on the report split: `answer_outcomes(report, fitted.policy)`.
+
+    Raises:
+      ValueError: the trace holds no answers, or right and wrong ones are not both there.
+    """
+    plain = policy.replace("generation.calibration", None)
+    outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
+    x, y = fit_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
+    knots = {"x": x, "y": y, "fitted_on": hash_cases(trace.cases)}
+    return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
+
+
+def _says(case: Case, answer: str, least: float) -> bool:
+    golds = [*case.extra.get("answers", ()), *([case.answer] if case.answer else [])]
+    return not golds or max(metrics.answer_recall(answer, gold) for gold in golds) >= least
+
+
+ANSWERS = ("fused.", "generation.", "support.")  # fitted, or of the answers: no embedder's scale
+
+
+class Transferred(NamedTuple):
+    """A policy for another embedder, without a certificate, and a row a threshold: where it was, where it is now."""
+
+    policy: Policy
+    table: pd.DataFrame
+
+
+def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str | None = None) -> Transferred:
+    """Policy whose thresholds pass the same share of questions on the target as on the source.
+
+    Any certificate is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
+    policy: `raglab.lab.certification.retest(moved.policy, cases, targets)`.
+
+    Args:
+      source, target: the same questions, retrieved with the one and with the other embedder.
+
+    Raises:
+      ValueError: other questions, or a fused gate, which must be fitted on the target instead.
+    """
+    import pandas as pd
+
+    if sorted(case.query for case in source.cases) != sorted(case.query for case in target.cases):
+        msg = "source and target must hold the same questions, got others; retrieve the same cases with both embedders."
+        raise ValueError(msg)
+    if policy.fused.enabled:
+        msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fuse) or switch it off."
+        raise ValueError(msg)
+    limits, rows, changes = thresholds([policy]), [], list[Any]()
+    here, there = (tables_of(trace, policy, arm).evidence for trace in (source, target))
+    for path, swept in SWEPT.items():
+        value = policy.value(path)
+        if swept.whole or value is None or path.startswith(ANSWERS):
+            continue
+        sign = 1.0 if swept.side == "floor" else -1.0
+        before, after = (sign * measured(found, limits, path, 0)[0] for found in (here, there))
+        if not (np.isfinite(before).any() and np.isfinite(after).any()):
+            continue
+        moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
+        changes += [path, moved]
+        shares = [float((scores >= sign * at).mean()) for scores, at in ((before, value), (after, moved))]
+        rows.append((path, float(value), moved, *shares))
+    columns = ["path", "from", "to", "passes_from", "passes_to"]
+    return Transferred(policy.replace(*changes), pd.DataFrame(rows, columns=columns))

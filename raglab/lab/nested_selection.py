@@ -1,0 +1,423 @@
+"""Honest winners.
+
+Every policy decides every case once. In each fold the winner on the other folds is judged on this one, so that no case
+judges a policy that it helped to choose; the pooled rates are those of the *selection*, not of one policy. Nothing is
+refitted: the measurements are shared, only the choice is repeated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.chain import STATUS_OF, narrowed, outcome
+from raglab.lab.search_space import Goal
+from raglab.metrics import COUNTS, RATES, Interval, Paired
+from raglab.policy import PolicyData, thresholds
+from raglab.replay import BLOCK, by_structure, outcome_codes, tables_of
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CODES = 18  # 6 · status + 2 · label + whether the expected sources were found
+COUNTS_OF = metrics.contributions(np.arange(3, dtype=np.int8)).reshape(CODES, len(COUNTS))
+SAME = 1e-12  # scores nearer than this are a tie: they differ by rounding only
+HELD = 16_000_000  # numbers held at once
+
+
+class HeldOut(NamedTuple):
+    """Winners without each fold, [B, repeats, folds], and what they count on that fold's cases, [B, repeats, 6]."""
+
+    winners: NDArray[np.int64]
+    counts: NDArray[np.int64]
+
+
+class Gain(NamedTuple):
+    """Difference to the incumbent on the same cases, cases resampled.
+
+    difference, low, high: of the score and of each of `metrics.RATES`, [7]; of score and error rates a negative one
+    is a gain. better: probability that the score is lower than the incumbent's.
+    """
+
+    difference: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    better: float
+
+
+def label_of(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Labels that outcome codes hold."""
+    return codes // 2 % 3
+
+
+def dealt(label: NDArray[np.int8], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Fold of every case: each label shuffled and dealt out in turn, the next label going on where the last ended."""
+    turn = np.concatenate([rng.permutation(np.flatnonzero(label == status)) for status in Status])
+    fold = np.empty(len(label), dtype=np.int64)
+    fold[turn] = np.arange(len(label)) % folds
+    return fold
+
+
+def resampled(
+    label: NDArray[np.int8], resamples: int, block: int, rng: np.random.Generator
+) -> Iterator[NDArray[np.int64]]:
+    """How often every case is drawn, [block, Q] at a time; as many cases of each label as there are."""
+    for start in range(0, resamples, block):
+        size = min(block, resamples - start)
+        weights = np.zeros((size, len(label)), dtype=np.int64)
+        for status in Status:
+            rows = np.flatnonzero(label == status)
+            if len(rows):
+                weights[:, rows] = rng.multinomial(len(rows), np.full(len(rows), 1.0 / len(rows)), size=size)
+        yield weights
+
+
+def held_out(codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArray[np.int64], goal: Goal) -> HeldOut:
+    """Winner of each fold by the score on all other folds, and its counts on this one.
+
+    Args:
+      codes: [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every case counts, [B, Q].
+    """
+    label, folds = label_of(codes[0]), int(fold_of.max()) + 1
+    winners = np.zeros((len(weights), len(fold_of), folds), dtype=np.int64)
+    counts = np.zeros((len(weights), len(fold_of), len(COUNTS)), dtype=np.int64)
+    for repeat, fold in enumerate(fold_of):
+        parts = [_counted(codes[:, rows], weights[:, rows]) for rows in (fold == one for one in range(folds))]
+        labels = np.stack(
+            [weights[:, fold == one] @ np.eye(3, dtype=np.int64)[label[fold == one]] for one in range(folds)]
+        )
+        total, total_labels = sum(parts), labels.sum(axis=0)
+        for one, part in enumerate(parts):
+            rest, rest_labels = total - part, total_labels - labels[one]
+            scores = (goal.score(row, of) for row, of in zip(rest.astype(np.int64), rest_labels, strict=True))
+            best = np.array([int(np.argmin(score)) for score in scores])
+            winners[:, repeat, one] = best
+            counts[:, repeat] += part[np.arange(len(part)), best].astype(np.int64)
+    return HeldOut(winners, counts)
+
+
+def _counted(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDArray[np.float32]:
+    """Counts of every resample and policy, [B, P, 6]; whole numbers that float32 holds exactly, for speed."""
+    table, drawn = COUNTS_OF.astype(np.float32), weights.astype(np.float32)
+    n_policies, n_cases = codes.shape
+    out = np.empty((len(weights), n_policies, len(COUNTS)), dtype=np.float32)
+    size = max(1, HELD // max(1, n_cases * len(COUNTS)))
+    for start in range(0, n_policies, size):
+        each = table[codes[start : start + size].T].reshape(n_cases, -1)
+        out[:, start : start + size] = (drawn @ each).reshape(len(weights), -1, len(COUNTS))
+    return out
+
+
+def gains(
+    codes: NDArray[np.int8],
+    fold_of: NDArray[np.int64],
+    single: NDArray[np.int8],
+    against: NDArray[np.int8],
+    *,
+    goal: Goal,
+    resamples: int,
+    level: float,
+    rng: np.random.Generator,
+) -> tuple[Gain, Gain, Interval]:
+    """Gain of nested selection, and of one policy, over an incumbent, by a paired bootstrap of the cases.
+
+    In every resample each case keeps its fold and the winners are chosen anew: with the winners kept, the intervals
+    would be too short, since folds that share a lucky winner err together. What is resampled of the selection is
+    centred at what was observed, for in a resample chance differences between policies count as real.
+
+    Args:
+      codes: [P, Q]. fold_of: [repeats, Q]. single: of the one policy, [Q]. against: of the incumbent, [Q].
+
+    Returns: gain of the selection, gain of the one policy, and the interval of the selection's own rates, [6].
+    """
+    label = label_of(against)
+    labels = np.bincount(label, minlength=len(Status))
+
+    def told(counts: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Score and rates of counts of several repeats, [B, 7]."""
+        rates = metrics.rates(counts.sum(axis=1), labels * counts.shape[1])
+        return np.column_stack([goal.score(counts, labels).mean(axis=1), rates])
+
+    def sides(weights: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Score and rates of the selection, the one policy and the incumbent, [3, B, 7]."""
+        fixed = [told((weights @ COUNTS_OF[one])[:, None]) for one in (single, against)]
+        return np.stack([told(held_out(codes, fold_of, weights, goal).counts), *fixed])
+
+    seen = sides(np.ones((1, len(label)), dtype=np.int64))[:, 0]
+    block = max(1, HELD // (len(codes) * len(COUNTS) * (int(fold_of.max()) + 1) + len(label)))
+    drawn = np.concatenate([sides(weights) for weights in resampled(label, resamples, block, rng)], axis=1)
+    away, seen_away = drawn[:2] - drawn[2], seen[:2] - seen[2]
+    own = _ends(_centred(drawn[0], seen[0], 0.0)[:, 1:], level)
+    nested = _gain(seen_away[0], _centred(away[0], seen_away[0], -1.0), level)
+    return nested, _gain(seen_away[1], away[1], level), own
+
+
+def _centred(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+    """What was resampled, moved so that its mean is what was seen; rates stay within [least, 1]."""
+    known = ~np.isnan(drawn)
+    mean = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+    moved = drawn + np.where(np.isnan(seen), 0.0, seen - mean)
+    return np.column_stack([moved[:, 0], np.clip(moved[:, 1:], least, 1.0)])
+
+
+def _gain(seen: NDArray[np.float64], drawn: NDArray[np.float64], level: float) -> Gain:
+    better = (drawn[:, 0] < -SAME).mean() + (np.abs(drawn[:, 0]) <= SAME).mean() / 2.0
+    low, high = (np.where(np.isnan(seen), np.nan, end) for end in _ends(drawn, level))
+    return Gain(seen, low, high, float(better))
+
+
+def _ends(drawn: NDArray[np.float64], level: float) -> Interval:
+    """Percentiles of the resamples in which a number exists; NaN where it never does."""
+    tails = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
+    known = [column[~np.isnan(column)] for column in drawn.T]
+    low, high = np.array([np.quantile(column, tails) if len(column) else (np.nan, np.nan) for column in known]).T
+    return Interval(low, high)
+
+
+class Standing(NamedTuple):
+    """How a policy or a selection stands: its score, and k of n cases for each of `metrics.RATES`, [6].
+
+    Intervals are exact; those of a selection are the wider of that and the resampled one. Over several repeats k, n
+    and the exact ends are means over them, rates their k / n: repeats add no cases.
+    """
+
+    score: float
+    rates: NDArray[np.float64]
+    k: NDArray[np.float64]
+    n: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+class Honest(NamedTuple):
+    """What is left of a winner once it is judged on cases that did not choose it; see `honest_table`, `gains_table`.
+
+    winner: position of the best policy on all cases. winners: of the best without each fold, [repeats, folds].
+    in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `score` and of each rate; a
+    score that flatters is negative. nested_gain, in_sample_gain: see `Gain`; the second flatters. paired: McNemar of
+    incumbent (first) and selection (second), held out; over several repeats that of the upper median p. labels: cases
+    by label, [3].
+    """
+
+    winner: int
+    winners: NDArray[np.int64]
+    in_sample: Standing
+    nested: Standing
+    incumbent: Standing
+    optimism: Mapping[str, float]
+    nested_gain: Gain
+    in_sample_gain: Gain
+    paired: Mapping[str, Paired]
+    labels: NDArray[np.int64]
+
+
+def honest(
+    trace: TraceData,
+    policies: Sequence[PolicyData],
+    incumbent: PolicyData,
+    *,
+    goal: Goal | None = None,
+    folds: int = 5,
+    repeats: int = 1,
+    arm: str | None = None,
+    resamples: int = 1000,
+    level: float = 0.95,
+    rng: np.random.Generator,
+) -> Honest:
+    """Nested estimate of choosing the best of many policies by a goal's score, against an incumbent.
+
+    It estimates choosing among these policies on (folds − 1) / folds of the cases, so it is a little low for the
+    winner on all of them. It is honest only if no search that saw these cases proposed the policies: give those of a
+    study on another split, or policies drawn at random. Folds part cases, not near-duplicates of them (rule S6.5).
+    Of equal scores the policy given first wins: put the incumbent first if it stays in place unless beaten.
+
+    McNemar's test takes the selection for one policy. Where thousands of policies are equally good it says "different"
+    too often (measured: 5 to 14 % of the time at p ≤ 0.05); the resampled gain, which chooses anew, keeps its level.
+
+    Args:
+      policies: those chosen among. goal: what they are chosen by.
+      folds: cases are dealt out at random within their label, by id: the order of rows is irrelevant.
+      repeats: of the deal, against its luck. arm: which of the trace's arms; the first where not given.
+      resamples: of the cases within their label; 1,000 with 2,000 policies on 400 cases take 2 s a repeat.
+      level: of the intervals.
+
+    Raises:
+      ValueError: no policy, fewer cases than folds, folds below 2, a case id twice, or a count below 1.
+
+    Source: Varma and Simon 2006; Cawley and Talbot 2010; rules S6.2 to S6.5.
+
+    Example: `honest_table(honest(trace, policies, published, rng=np.random.default_rng(0)))`.
+    """
+    codes, against = outcomes(trace, policies, arm), outcomes(trace, [incumbent], arm)[0]
+    ids = [case.id for case in trace.cases]
+    return honest_codes(
+        codes, against, ids, goal=goal, folds=folds, repeats=repeats, resamples=resamples, level=level, rng=rng
+    )
+
+
+def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
+    """Outcome code of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q]."""
+    codes = np.empty((len(policies), len(trace)), dtype=np.int8)
+    size = max(1, BLOCK // max(1, len(trace)))
+    for places in by_structure(policies):
+        found = tables_of(trace, policies[places[0]], arm).evidence
+        for block in (places[start : start + size] for start in range(0, len(places), size)):
+            seen, limits = narrowed(found, thresholds([policies[place] for place in block]))
+            stage, rest = np.divmod(outcome_codes(seen, outcome(seen, limits, (len(block), len(trace)))), 6)
+            codes[block] = STATUS_OF[stage] * 6 + rest
+    return codes
+
+
+def honest_codes(
+    codes: NDArray[np.int8],
+    against: NDArray[np.int8],
+    ids: Sequence[str],
+    *,
+    goal: Goal | None = None,
+    folds: int = 5,
+    repeats: int = 1,
+    resamples: int = 1000,
+    level: float = 0.95,
+    rng: np.random.Generator,
+) -> Honest:
+    """`honest` of decisions made elsewhere.
+
+    Args:
+      codes: of every policy and case, see `outcomes`, [P, Q]. against: of the incumbent, [Q]. ids: of the cases, [Q].
+    """
+    _check(codes, against, ids, folds)
+    _check_counts({"repeats": repeats, "resamples": resamples}, level)
+    order = sorted(range(len(ids)), key=ids.__getitem__)
+    codes, against = codes[:, order], against[order]
+    label = label_of(against)
+    labels = np.bincount(label, minlength=len(Status))
+    wanted = goal or Goal()
+    first = np.sort(np.unique(codes, axis=0, return_index=True)[1])  # policies that decide alike are one
+    codes = codes[first]
+    fold_of = np.stack([dealt(label, folds, rng) for _ in range(repeats)])
+    every = np.ones((1, len(ids)), dtype=np.int64)
+    winners = held_out(codes, fold_of, every, wanted).winners[0]
+    held = codes[np.take_along_axis(winners, fold_of, axis=1), np.arange(len(ids))]
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ COUNTS_OF
+    best = int(np.argmin(wanted.score(counts, labels)))
+    in_sample, nested, incumbent = (
+        _standing(rows, labels, wanted, level) for rows in (codes[[best]], held, against[None])
+    )
+    gained, flattered, own = gains(
+        codes, fold_of, codes[best], against, goal=wanted, resamples=resamples, level=level, rng=rng
+    )
+    low, high = np.fmin(nested.low, own.low), np.fmax(nested.high, own.high)
+    nested = nested._replace(
+        low=np.where(np.isnan(nested.rates), np.nan, low), high=np.where(np.isnan(nested.rates), np.nan, high)
+    )
+    return Honest(
+        winner=int(first[best]),
+        winners=first[winners],
+        in_sample=in_sample,
+        nested=nested,
+        incumbent=incumbent,
+        optimism=_optimism(in_sample, nested),
+        nested_gain=gained,
+        in_sample_gain=flattered,
+        paired=_paired(held, against),
+        labels=labels,
+    )
+
+
+def _check(codes: NDArray[np.int8], against: NDArray[np.int8], ids: Sequence[str], folds: int) -> None:
+    if not len(codes):
+        msg = "policies must hold at least one policy, got none; give those that the winner was chosen among."
+        raise ValueError(msg)
+    if codes.shape[1:] != against.shape or len(against) != len(ids) or (label_of(codes) != label_of(against)).any():
+        came = f"{codes.shape}, {against.shape} and {len(ids)} ids, or other labels"
+        msg = f"codes, against and ids must be of the same cases, got {came}; decide all policies on one trace."
+        raise ValueError(msg)
+    if not 2 <= folds <= len(ids):
+        msg = f"folds must be from 2 to the number of cases, got {folds} for {len(ids)} cases; 5 is usual."
+        raise ValueError(msg)
+    if len(set(ids)) < len(ids):
+        msg = f"ids must be unique, got {len(set(ids))} for {len(ids)} cases; give every case an id of its own."
+        raise ValueError(msg)
+
+
+def _check_counts(counts: Mapping[str, int], level: float) -> None:
+    for name, count in counts.items():
+        if count < 1:
+            msg = f"{name} must be at least 1, got {count}."
+            raise ValueError(msg)
+    if not 0.0 < level < 1.0:
+        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
+        raise ValueError(msg)
+
+
+def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, level: float) -> Standing:
+    """Standing of decisions, one row a repeat."""
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ COUNTS_OF
+    k, n = counts[:, : len(RATES)], metrics.denominators(counts, labels)
+    ends = metrics.clopper_pearson(k, n, level)
+    known = np.maximum((n > 0).sum(axis=0), 1)
+    low, high = (np.where((n > 0).any(axis=0), np.nansum(end, axis=0) / known, np.nan) for end in ends)
+    score = float(goal.score(counts, labels).mean())
+    rates = metrics.rates(counts.sum(axis=0), labels * len(rows))
+    return Standing(score, rates, k.mean(axis=0), n.mean(axis=0), low, high)
+
+
+def _optimism(in_sample: Standing, nested: Standing) -> dict[str, float]:
+    rates = (in_sample.rates - nested.rates).tolist()
+    return {"score": in_sample.score - nested.score, **dict(zip(RATES, rates, strict=True))}
+
+
+def _paired(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str, Paired]:
+    ok = label_of(against) == Status.ok
+
+    def test(count: str, good: int, rows: NDArray[np.bool_] | slice) -> Paired:
+        has = COUNTS_OF[:, COUNTS.index(count)] == good
+        found = [metrics.paired(has[against][rows], has[row][rows]) for row in held]
+        return sorted(found, key=lambda one: (one.p, one))[len(found) // 2]
+
+    return {
+        "pass": test("passed", 1, slice(None)),
+        "not falsely refused": test("refused_ok", 0, ok),
+        "not hallucinated": test("wrong", 0, slice(None)),
+    }
+
+
+def honest_table(found: Honest) -> pd.DataFrame:
+    """The winner as it looked, as it is, and the incumbent.
+
+    Returns: rows `in-sample winner`, `nested estimate` and `incumbent` (column `what`); `score`, `better` (probability
+      of a lower score than the incumbent's), then each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`.
+    """
+    import pandas as pd
+
+    rows = {"in-sample winner": found.in_sample, "nested estimate": found.nested, "incumbent": found.incumbent}
+    better = [found.in_sample_gain.better, found.nested_gain.better, float("nan")]
+    columns: dict[str, object] = {"what": list(rows), "score": [row.score for row in rows.values()], "better": better}
+    whole = len(found.winners) == 1
+    for place, name in enumerate(RATES):
+        columns[name] = [row.rates[place] for row in rows.values()]
+        for part in ("k", "n", "low", "high"):
+            values = np.array([getattr(row, part)[place] for row in rows.values()])
+            columns[f"{name}_{part}"] = values.astype(np.int64) if whole and part in {"k", "n"} else values
+    return pd.DataFrame(columns)
+
+
+def gains_table(found: Honest) -> pd.DataFrame:
+    """Differences to the incumbent with their intervals, held out and in sample.
+
+    Returns: for each of `nested estimate` and `in-sample winner` a row for the score and each of `metrics.RATES`:
+      `what`, `rate`, `difference`, `low`, `high`.
+    """
+    import pandas as pd
+
+    rows = [
+        (what, *row)
+        for what, gain in (("nested estimate", found.nested_gain), ("in-sample winner", found.in_sample_gain))
+        for row in zip(("score", *RATES), gain.difference, gain.low, gain.high, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["what", "rate", "difference", "low", "high"])

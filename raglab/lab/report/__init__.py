@@ -1,0 +1,1 @@
+"""Report (shore): figures, displays and the page."""

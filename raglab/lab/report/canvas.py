@@ -1,0 +1,326 @@
+"""Matplotlib, inks, notebook HTML.
+
+No state of `pyplot` is touched: a figure made here belongs to who asked for it.
+
+Colours are those of Okabe and Ito, told apart by colour-blind readers; lines differ in dashes too.
+"""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from html import escape
+from io import BytesIO
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+from matplotlib._pylab_helpers import Gcf
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.lab.report.blocks import Cell, interval, number, percent
+from raglab.values import Curve, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Style = dict[str, Any]
+
+BLUE, VERMILLION, GREEN, PURPLE = "#0072B2", "#D55E00", "#009E73", "#CC79A7"
+ORANGE, SKY, GREY, SILVER, GRID = "#E69F00", "#56B4E9", "#666666", "#9a9a9a", "#e4e4e4"
+INKS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
+DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
+RATE_INKS = dict(
+    zip(
+        ("false_refusal_rate", "hallucination_rate", "missed_ambiguity_rate", "over_ask_rate"),
+        (BLUE, VERMILLION, GREEN, PURPLE),
+        strict=True,
+    )
+)
+SWEEP_INKS = RATE_INKS | {"coverage": GREY, "pass_rate": ORANGE}
+VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
+    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
+    {"color": "black", "linewidth": 1.4, "zorder": 1.6},
+    {"color": SILVER, "linewidth": 3.2, "zorder": 1.5, "linestyle": DASHES[2]},
+    {"color": "black", "linewidth": 1.4, "zorder": 1.6, "linestyle": DASHES[2]},
+)
+IDEAL: Style = {"color": GREY, "linewidth": 1.0, "linestyle": DASHES[1]}
+HEAT: Style = {"cmap": "Blues", "vmin": 0.0, "vmax": 1.0, "aspect": "auto"}
+BAND: Style = {"alpha": 0.16, "linewidth": 0}
+CERTIFIED: Style = {"color": "black", "linewidth": 1.6, "linestyle": DASHES[3]}
+BOUND: Style = {"color": "black", "marker": "v", "linestyle": "none", "markersize": 7}
+TARGET: Style = {"color": "black", "linewidth": 0.9, "linestyle": "--"}
+TRIAL: Style = {"color": GREY, "markersize": 3, "alpha": 0.4, "markeredgewidth": 0}
+FRONT: Style = {"color": BLUE, "markersize": 5, "linewidth": 1.2, "drawstyle": "steps-post"}
+LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pad": 1.5}
+ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
+BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
+LONGEST_NAME = 28
+FAR = 3.0
+SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are seen
+
+
+def curve_style(place: int) -> Style:
+    """Line of the curve at a place in its legend."""
+    return {"drawstyle": "steps-pre", "linewidth": 1.5, "color": INKS[place % 7], "linestyle": DASHES[place % 4]}
+
+
+def line_style(place: int) -> Style:
+    """Line through time of the run or arm at a place in its legend."""
+    return {"color": INKS[place % 7], "linestyle": DASHES[place % 4], "linewidth": 1.5}
+
+
+def bin_style(place: int) -> Style:
+    """Points with intervals of the curve at a place in its legend."""
+    return {
+        "color": INKS[place % 7],
+        "marker": MARKERS[place % 7],
+        "markersize": 5,
+        "linewidth": 1.0,
+        "linestyle": DASHES[place % 4],
+        "elinewidth": 1.2,
+        "capsize": 3,
+    }
+
+
+def point_style(place: int) -> Style:
+    """Mark of the policy at a place in its legend."""
+    return {
+        "marker": MARKERS[place % 7],
+        "color": "black",
+        "linestyle": "none",
+        "markersize": 8,
+        "markerfacecolor": INKS[-1 - place % 7],
+    }
+
+
+def plain(text: str) -> str:
+    """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
+    short = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    shown = short.replace("$", r"\$")
+    return f"\u200b{shown}" if shown.startswith("_") else shown
+
+
+def words(rate: str) -> str:
+    """Name of a rate in a legend."""
+    return rate.removesuffix("_rate").replace("_", " ")
+
+
+def seen_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
+    """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
+
+    Example:
+      >>> seen_range(np.array([0.0, 1.0]), [1.5, 40.0])
+      (-0.09, 1.59)
+    """
+    span = float(np.ptp(breaks)) if len(breaks) else 0.0
+    near = [mark for mark in marks if span == 0.0 or breaks.min() - FAR * span <= mark <= breaks.max() + FAR * span]
+    every = np.concatenate([breaks, np.asarray(near, dtype=np.float64)])
+    low, high = (float(every.min()), float(every.max())) if len(every) else (0.0, 1.0)
+    margin = 0.06 * (high - low) or max(abs(low) * 0.1, 0.01)
+    return low - margin, high + margin
+
+
+DPI = 100
+
+
+def figure(width: float = 7.0, height: float = 4.2) -> Figure:
+    """Empty figure, inches, that makes room for its labels and legends."""
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """Axes as given, or those of a new figure, inches."""
+    return ax if ax is not None else figure(width, height).subplots()
+
+
+def whole(drawn: Figure | Axes) -> Figure:
+    """Figure itself, or the one that axes are in.
+
+    Raises:
+      ValueError: the axes were removed from theirs.
+    """
+    found = drawn if isinstance(drawn, Figure) else drawn.get_figure(root=True)
+    if found is None:
+        msg = "axes must be in a figure to be drawn, got axes that were removed; draw them again."
+        raise ValueError(msg)
+    return found
+
+
+def png(drawn: Figure | Axes) -> bytes:
+    """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes."""
+    stream = BytesIO()
+    whole(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    return stream.getvalue()
+
+
+def shown_by_pyplot(drawn: Figure) -> bool:
+    """Whether `pyplot` holds the figure, so that a notebook shows it at the end of the cell in any case."""
+    return any(manager.canvas.figure is drawn for manager in Gcf.get_all_fig_managers())
+
+
+def line(**style: Any) -> Line2D:  # noqa: ANN401 - a style
+    """Line for a legend."""
+    return Line2D([], [], **style)
+
+
+def tidy(on: Axes) -> None:
+    """Axes without a frame above and right, with a light grid."""
+    on.spines[["top", "right"]].set_visible(False)
+    on.grid(visible=True, color=GRID, linewidth=0.6)
+    on.set_axisbelow(True)
+    on.tick_params(labelsize=8)
+
+
+def shares_up(on: Axes, label: str) -> None:
+    """Upright axis of shares in percent."""
+    on.set_ylim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
+    on.yaxis.set_major_formatter(_percent())
+    on.set_ylabel(label, fontsize=9)
+    tidy(on)
+
+
+def shares_along(on: Axes, label: str) -> None:
+    """Level axis of shares in percent."""
+    on.set_xlim(-SHARE_MARGIN, 1 + SHARE_MARGIN)
+    on.xaxis.set_major_formatter(_percent())
+    on.set_xlabel(label, fontsize=9)
+
+
+def counts_up(on: Axes, most: int, ticks: int = 4) -> None:
+    """Upright axis of counts up to the largest, with room above."""
+    on.set_ylim(0, 1.12 * max(1, most))
+    on.yaxis.set_major_locator(MaxNLocator(nbins=ticks, integer=True))
+
+
+def few_ticks(on: Axes) -> None:
+    """Level axis with at most six ticks."""
+    on.xaxis.set_major_locator(MaxNLocator(nbins=6))
+
+
+def round_ticks(on: Axes) -> None:
+    """Upright axis with ticks at ones, twos or fives of a decimal place."""
+    on.yaxis.set_major_locator(MaxNLocator(nbins=7, steps=[1, 2, 5, 10]))
+
+
+def legend_above(on: Axes, columns: int = 1, first: Callable[[str], bool] = bool) -> None:
+    """Legend over the axes, starting at their left end; labels that are to be first stand first."""
+    entries = zip(*on.get_legend_handles_labels(), strict=True)
+    ordered = sorted(entries, key=lambda entry: not first(entry[1]))
+    lines, labels = [one for one, _ in ordered], [label for _, label in ordered]
+    on.legend(lines, labels, ncols=columns, fontsize=8, frameon=False, **ABOVE)
+
+
+def legend_beside(on: Axes) -> None:
+    """Legend right of the axes."""
+    on.legend(fontsize=8, frameon=False, **BESIDE)
+
+
+def legend_over(drawn: Figure, lines: Sequence[Any], labels: Sequence[str], columns: int) -> None:
+    """One legend over all axes of a figure."""
+    n_columns = min(columns, len(labels))
+    drawn.legend(lines, labels, loc="outside upper center", ncols=n_columns, fontsize=9, frameon=False)
+
+
+def _percent() -> FuncFormatter:
+    return FuncFormatter(lambda share, _: f"{100 * share + 0.0:.4g} %")
+
+
+__all__ = ["Axes", "Figure"]
+
+
+MOST_ROWS = 20
+_CELL = "padding: 0.15em 0.8em; white-space: nowrap"
+
+
+class Display(Protocol):
+    """What is drawn and can be drawn again."""
+
+    figure_: Figure
+
+    def to_frame(self) -> pd.DataFrame: ...
+
+
+def text(display: Display) -> str:
+    """Name of a display and the first and last rows of its table, for where no HTML is shown."""
+    return f"{type(display).__name__}\n{display.to_frame().round(4).to_string(max_rows=10)}"
+
+
+def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], interval_is: str) -> str:
+    """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table of at most `MOST_ROWS` rows.
+
+    Args:
+      told: caption; the alternative text of the image too. columns: head -> numbers, text or cells.
+      interval_is: what the intervals of the cells are.
+    """
+    image = ""
+    if not shown_by_pyplot(display.figure_):
+        data = b64encode(png(display.figure_)).decode("ascii")
+        alt = escape(told.replace("\n", "; "), quote=True)
+        image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
+    parts = [list(values) for values in columns.values()]
+    size = len(parts[0])
+    rows = np.unique(np.linspace(0, size - 1, min(size, MOST_ROWS)).round().astype(int))
+    left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
+    caption = escape(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
+    head = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in columns)
+    body = "".join(f"<tr>{''.join(_cell(values[row]) for values in parts)}</tr>" for row in rows)
+    return (
+        f'<div>{image}<div style="overflow-x: auto"><table class="dataframe">'
+        f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
+    )
+
+
+def _cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
+    one = value if isinstance(value, Cell) else Cell(_plain(value), mark="" if isinstance(value, str) else "number")
+    side = "right" if one.mark == "number" else "left"
+    small = f'<br><small style="opacity: 0.75">{escape(one.small)}</small>' if one.small else ""
+    return f'<td style="{_CELL}; text-align: {side}">{escape(one.text)}{small}</td>'
+
+
+def _plain(value: Any) -> str:  # noqa: ANN401 - cell of a frame
+    endless = isinstance(value, float | np.floating) and np.isinf(value)
+    return ("∞" if value > 0 else "−∞") if endless else number(value)
+
+
+def said(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[Cell]:
+    """A rate of a frame as cells: its value, below it k of n and the interval."""
+    parts = (frame[rate], *(frame[f"{prefix}{end}"] for end in ("k", "n", "low", "high")))
+    return [
+        Cell(percent(value), f"{k}/{n}; {interval(low, high)}", "number")
+        for value, k, n, low, high in zip(*parts, strict=True)
+    ]
+
+
+def codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
+    """Statuses as codes, [Q], where they came as names; codes as they came.
+
+    Raises:
+      ValueError: a name that is no status.
+    """
+    found = np.asarray(statuses)
+    if found.dtype.kind not in "OUT":
+        return found
+    odd = [one for one in found.ravel() if one not in Status.__members__]
+    if odd:
+        msg = f"{name} must hold {', '.join(Status.__members__)} or their codes, got {odd[0]!r}."
+        raise ValueError(msg)
+    return np.array([Status[str(one)] for one in found.ravel()], dtype=np.int64).reshape(found.shape)
+
+
+def known(curve: Curve, name: str) -> Curve:
+    """Curve as it came.
+
+    Raises:
+      ValueError: it has no step, since every score was missing.
+    """
+    if not len(curve.x):
+        msg = f"{name} must hold a number for at least one case, got NaN only; nothing could ever be answered."
+        raise ValueError(msg)
+    return curve

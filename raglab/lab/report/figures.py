@@ -1,0 +1,357 @@
+"""Curves and panels.
+
+A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns what it drew
+on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the returned figure. How
+it looks is said in `_ink`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.certify import Certificate
+from raglab.lab.report import canvas
+from raglab.lab.report import canvas as ink
+from raglab.metrics import Interval
+from raglab.values import Curve, Floats, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.report.canvas import Axes, Figure
+
+DIAGONAL = "if scores were true probabilities"
+COUNTS = "cases by score"
+STRIP = (-0.20, -0.06)  # of the upright axis: where the counts stand, below 0 %
+SPREAD_BINS = 20
+SETTLED = 0.05  # coverage from which on a risk is more than the first few cases
+
+
+def reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label: str, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
+    """Points with intervals over the mean score, and below them how many cases have such scores.
+
+    A second curve on the same axes takes the next colour, and its counts are an outline.
+
+    Args:
+      spread: bins of 1 / `SPREAD_BINS`, whose `n` is drawn.
+
+    Returns: the line through the points.
+    """
+    labels = on.get_legend_handles_labels()[1]
+    if DIAGONAL not in labels:
+        on.plot([0, 1], [0, 1], label=DIAGONAL, **ink.IDEAL)
+    drawn = ink.bin_style(len(on.containers)) | style
+    reach = np.abs(np.stack([curve.y - interval.low, interval.high - curve.y]))
+    made = on.errorbar(curve.x, curve.y, yerr=reach, label=label, **drawn)
+    _counts(on, spread, drawn["color"], filled=len(on.containers) == 1)
+    on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
+    on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
+    canvas.shares_up(on, "came true (share of cases, %)")
+    on.set_ylim(STRIP[0] - 0.01, 1 + ink.SHARE_MARGIN)
+    on.set_yticks(np.linspace(0.0, 1.0, 6))
+    on.axhline(0.0, color=ink.SILVER, linewidth=0.6)
+    canvas.legend_above(on, first=lambda label: not label.startswith((COUNTS, DIAGONAL)))
+    return made.lines[0]
+
+
+def _counts(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
+    """Cases by score in the strip below 0 %, the tallest bar as high as the strip."""
+    bars = np.zeros(SPREAD_BINS)
+    bars[np.rint(spread.at * SPREAD_BINS).astype(int)] = spread.n
+    top = STRIP[0] + (STRIP[1] - STRIP[0]) * bars / bars.max()
+    look: dict[str, Any] = {"fill": True, "alpha": 0.35, "linewidth": 0} if filled else {"linewidth": 1.1}
+    label = f"{COUNTS}, tallest bar {int(bars.max())}"
+    on.stairs(top, np.linspace(0.0, 1.0, SPREAD_BINS + 1), baseline=STRIP[0], color=colour, label=label, **look)
+
+
+def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
+    """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
+    drawn = ink.curve_style(place) | style
+    return on.plot(_from_zero(curve.x, 0.0), _from_zero(curve.y), label=label, **drawn)[0]
+
+
+def risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
+    """Interval of the risk at each step."""
+    low, high = (_from_zero(np.asarray(end)) for end in interval)
+    on.fill_between(_from_zero(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **ink.BAND)
+
+
+def _from_zero(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
+    """Values with the first once more, or another, at coverage 0."""
+    return np.concatenate([values[:1] if first is None else np.full(len(values[:1]), first), values])
+
+
+def risk_axes(on: Axes, top: float) -> None:
+    """Both axes in percent, with their labels; the upright one holds `top` and what was drawn before."""
+    known = on.get_ylim()[1] if on.get_ylabel() else 0.0
+    canvas.shares_along(on, "coverage (share of cases answered, %)")
+    canvas.shares_up(on, "risk (wrong share of the answered, %)")
+    canvas.round_ticks(on)
+    on.set_ylim(-ink.SHARE_MARGIN * top, max(known, min(1.1 * top, 1 + ink.SHARE_MARGIN)))
+
+
+def risk_top(curve: Curve, most: Floats, *others: float) -> float:
+    """Highest value that the upright axis must hold; the first few cases, whose risk is chance, are no reason.
+
+    Args:
+      most: of each step, [N].
+    """
+    settled = curve.x >= min(SETTLED, curve.x[-1]) if len(curve.x) else np.zeros(0, dtype=bool)
+    return max(float(np.max(np.asarray(most)[settled], initial=0.0)), *others, 0.01)
+
+
+def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # noqa: ANN401 - a style
+    """Dashed line at a target, once."""
+    if label not in on.get_legend_handles_labels()[1]:
+        on.axhline(value, label=label, **ink.TARGET | style)
+
+
+def rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
+    """Rates as exact steps of one threshold, each with the interval of its steps; returns the step lines.
+
+    Args:
+      steps: with `low`, `high`, ascending, and for each name the rate and its `_low` and `_high`.
+    """
+    edges = _edges(steps)
+    lines = []
+    for name in names:
+        value, low, high = (steps[f"{name}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
+        colour = ink.SWEEP_INKS[name]
+        on.stairs(high, edges, baseline=low, fill=True, color=colour, **ink.BAND)
+        look: dict[str, Any] = {"color": colour, "linewidth": 1.5, "baseline": None, "label": ink.words(name)} | style
+        lines.append(on.stairs(value, edges, **look))
+    on.fill_between([], [], [], color=ink.GREY, label=f"{100 * level:g} % interval at each step", **ink.BAND)
+    return lines
+
+
+def _edges(steps: pd.DataFrame) -> NDArray[np.float64]:
+    """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
+    edges = np.append(steps["low"].to_numpy(dtype=np.float64), steps["high"].to_numpy(dtype=np.float64)[-1])
+    known = edges[np.isfinite(edges)]
+    room = max(float(np.ptp(known)), abs(float(known[0])), 1.0) if len(known) else 1.0
+    middle = (float(known[0]), float(known[-1])) if len(known) else (0.0, 0.0)
+    return np.where(np.isfinite(edges), edges, np.where(edges < 0, middle[0] - room, middle[1] + room))
+
+
+def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str, targets: Mapping[str, float]) -> None:
+    """Range that holds every change and mark, targets dashed in the ink of their rate, axes with labels."""
+    changes = steps["low"].to_numpy(dtype=np.float64)[1:]
+    on.set_xlim(*ink.seen_range(changes, list(marks)))
+    for name, value in targets.items():
+        label = f"target: {ink.words(name)} ≤ {100 * value:g} %"
+        target_line(on, value, label, color=ink.SWEEP_INKS[name])
+    on.set_xlabel(f"threshold ({unit})", fontsize=9)
+    canvas.few_ticks(on)
+    canvas.shares_up(on, "rate (%)")
+
+
+def certified(on: Axes, made: Certificate) -> None:
+    """Certified threshold as a line, and the upper bound of its risk on it; where there is none, that is said."""
+    sure = f"{100 * (1 - made.delta):g} % confidence"
+    at = made.threshold
+    if at is None:
+        on.plot([], [], label=f"nothing certified at {sure}", linestyle="none")
+        return
+    alpha = f"{100 * made.promises[0].alpha:g} %"
+    on.axvline(at, label=f"certified at {at:.4g}: risk ≤ {alpha} at {sure}", **ink.CERTIFIED)
+    on.plot([at], [made.bound], label=f"upper bound there, {100 * made.bound:.3g} %", **ink.BOUND)
+
+
+class Panel(NamedTuple):
+    """One threshold over its range: `steps` as `replay.steps` gives them; marks: name of a policy -> its value."""
+
+    title: str
+    unit: str
+    steps: pd.DataFrame
+    marks: Mapping[str, float]
+
+
+def risk_coverage(
+    curves: Mapping[str, Curve],
+    points: Mapping[str, tuple[float, float]],
+    ax: Axes | None = None,
+    *,
+    target: float | None = None,
+) -> Axes:
+    """Share of answers that are wrong against share answered, a step line a signal, a mark a policy.
+
+    Args:
+      points: name -> (coverage, hallucination_rate); a NaN has no mark. target: drawn as a dashed line.
+    """
+    on = canvas.axes(ax, 8.2, 4.8)
+    for place, (name, curve) in enumerate(curves.items()):
+        risk_line(on, curve, ink.plain(name), place)
+    for place, (name, (coverage, risk)) in enumerate(points.items()):
+        if not np.isnan(coverage + risk):
+            on.plot([coverage], [risk], label=ink.plain(name), **ink.point_style(place))
+    if target is not None:
+        target_line(on, target, f"target {100 * target:g} %")
+    risks = [risk for coverage, risk in points.values() if not np.isnan(coverage + risk)]
+    tops = [risk_top(curve, curve.y) for curve in curves.values()]
+    risk_axes(on, max([*tops, *risks, target or 0.0, 0.01]))
+    canvas.legend_beside(on)
+    return on
+
+
+def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None, *, legend: bool = True) -> Axes:
+    """Rates as exact step functions of one threshold, the policies' values as vertical lines, targets dashed.
+
+    A value far beyond every change is named at the edge.
+
+    Args:
+      targets: rate -> target, drawn in the ink of the rate.
+    """
+    on = canvas.axes(ax, 7.0, 4.2)
+    steps = panel.steps
+    low, high = ink.seen_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
+    edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
+    for name, colour in ink.RATE_INKS.items():
+        on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.words(name))
+        if name in targets:
+            on.axhline(targets[name], **ink.TARGET | {"color": colour})
+    for place, (name, value) in enumerate(panel.marks.items()):
+        on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.plain(name))
+        if not low <= value <= high:
+            _beyond(on, f"{ink.plain(name)} {value:g}", place, right=value > high)
+    on.set_xlim(low, high)
+    on.set_title(panel.title, fontsize=9, loc="left")
+    on.set_xlabel(f"threshold ({panel.unit})", fontsize=8)
+    canvas.few_ticks(on)
+    canvas.shares_up(on, "rate (%)")
+    if legend:
+        canvas.legend_beside(on)
+    return on
+
+
+def thresholds(
+    panels: Sequence[Panel], targets: Mapping[str, float], drawn: Figure | None = None, *, columns: int = 3
+) -> Figure:
+    """Small multiples of `threshold`, one legend for all."""
+    n_rows = max(1, -(-len(panels) // columns))
+    drawn = drawn or canvas.figure(3.7 * columns, 2.5 * n_rows + 0.7)
+    grid = drawn.subplots(n_rows, columns, squeeze=False)
+    known: dict[str, Any] = {}
+    for place, on in enumerate(grid.flat):
+        if place >= len(panels):
+            on.set_axis_off()
+            continue
+        threshold(panels[place], targets, on, legend=False)
+        if place % columns:
+            on.set_ylabel("")
+        known = {label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)} | known
+    known["targets"] = canvas.line(**ink.TARGET | {"color": ink.GREY})
+    canvas.legend_over(drawn, list(known.values()), list(known), columns=7)
+    return drawn
+
+
+def label_by_decision(
+    counts: NDArray[np.int64],
+    ax: Axes | None = None,
+    *,
+    title: str = "",
+    interval: Interval | None = None,
+    wrong: int = 0,
+    **style: Any,  # noqa: ANN401 - a style
+) -> Axes:
+    """Heat-table of labels (rows) and decisions (columns): counts, and their share of the row.
+
+    Args:
+      counts: [3, 3] in the order of `Status`. interval: of each share, [3, 3]; written below it.
+      wrong: answers at (ok, ok) from the wrong sources; said there if there are any.
+    """
+    on = canvas.axes(ax, 5.4, 4.0)
+    total = counts.sum(axis=1, keepdims=True)
+    share = counts / np.maximum(total, 1)
+    size = 10 if interval is None else 9
+    on.imshow(share, **ink.HEAT | style)
+    for (row, column), count in np.ndenumerate(counts):
+        text = f"{count}\n{100 * share[row, column]:.0f} %" if total[row, 0] else f"{count}\n–"
+        if interval is not None and total[row, 0]:
+            low, high = (100 * np.asarray(end)[row, column] for end in interval)
+            text += f"\n({low:.0f} to {high:.0f} %)"
+        if wrong and row == column == Status.ok:
+            text += f"\n{wrong} wrong source{'' if wrong == 1 else 's'}"
+        colour = "white" if share[row, column] > 0.55 else "black"
+        weight = "bold" if row == column else "normal"
+        on.text(column, row, text, ha="center", va="center", fontsize=size, color=colour, weight=weight)
+    names = [status.name for status in Status]
+    on.set_xticks(range(3), names)
+    on.set_yticks(range(3), [f"{name}\n(n = {n})" for name, n in zip(names, total[:, 0], strict=True)])
+    on.set_xlabel("decision (cases, and % of the row)")
+    on.set_ylabel("label (cases)")
+    on.set_title(title, fontsize=10)
+    on.tick_params(length=0)
+    return on
+
+
+def labels_by_decision(counts: Mapping[str, NDArray[np.int64]], drawn: Figure | None = None) -> Figure:
+    """`label_by_decision` of several policies beside each other."""
+    drawn = drawn or canvas.figure(4.4 * len(counts), 4.2)
+    for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
+        label_by_decision(table, on, title=ink.plain(name))
+    return drawn
+
+
+def confidence_by_label(
+    counts: Mapping[str, NDArray[np.int64]],
+    edges: Sequence[float],
+    taus: Mapping[str, float],
+    drawn: Figure | None = None,
+) -> Figure:
+    """Histogram of the confidence for each label, one above the other, with the taus as vertical lines.
+
+    Args:
+      counts: label -> cases between the edges, [B]. taus: name -> confidence.
+    """
+    drawn = drawn or canvas.figure(7.4, 5.4)
+    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
+    for on, (name, bars) in zip(grid, counts.items(), strict=True):
+        on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)
+        on.set_title(f"label {name} (n = {int(bars.sum())})", fontsize=9, loc="left")
+        on.set_ylabel("cases (count)", fontsize=9)
+        canvas.counts_up(on, int(bars.max(initial=0)))
+        for place, (label, tau) in enumerate(taus.items()):
+            on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.plain(label))
+        canvas.tidy(on)
+    grid[-1].set_xlim(edges[0], edges[-1])
+    grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)
+    if taus:
+        lines, labels = grid[0].get_legend_handles_labels()
+        canvas.legend_over(drawn, lines, labels, columns=2)
+    return drawn
+
+
+def pareto(
+    false_refusal: NDArray[np.float64],
+    hallucination: NDArray[np.float64],
+    front: NDArray[np.bool_],
+    targets: Mapping[str, float],
+    ax: Axes | None = None,
+) -> Axes:
+    """Trials by false-refusal and hallucination rate, those that no other beats in both joined by a line.
+
+    Args:
+      false_refusal, hallucination: of each trial, [N]. front: whether no other beats it, [N].
+    """
+    on = canvas.axes(ax, 7.0, 4.6)
+    on.plot(false_refusal[~front], hallucination[~front], "o", label="trial", **ink.TRIAL)
+    order = np.argsort(false_refusal[front], kind="stable")
+    line = (false_refusal[front][order], hallucination[front][order])
+    on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
+    on.axvline(targets["false_refusal_rate"], label="targets", **ink.TARGET)
+    on.axhline(targets["hallucination_rate"], **ink.TARGET)
+    canvas.shares_along(on, "false_refusal_rate (share of the answerable, %)")
+    canvas.shares_up(on, "hallucination_rate (share of the answered, %)")
+    canvas.legend_above(on, 3)
+    return on
+
+
+def _beyond(on: Axes, text: str, place: int, *, right: bool) -> None:
+    """Say at the edge that a value lies beyond it."""
+    at, shown = ((0.98, 0.86 - 0.14 * place), f"{text} →") if right else ((0.02, 0.86 - 0.14 * place), f"← {text}")
+    side = "right" if right else "left"
+    on.annotate(shown, at, xycoords="axes fraction", ha=side, va="top", fontsize=8, bbox=ink.LABEL, zorder=3)

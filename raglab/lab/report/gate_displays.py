@@ -1,0 +1,496 @@
+"""Reliability, risk-coverage, sweep, outcomes.
+
+`from_predictions` computes and draws, `plot` draws again, `to_frame` gives every number that is drawn with its counts
+and interval, and a display that ends a cell shows figure and table. A figure that `pyplot` holds is shown by it; the
+display then adds the table alone. No number depends on the order of the cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal, Self, get_args
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab import calibration, metrics
+from raglab.calibration import Brier, SmoothECE, Strategy
+from raglab.certify import Certificate
+from raglab.lab.report import canvas, figures
+from raglab.lab.report import canvas as ink
+from raglab.lab.report import figures as draw
+from raglab.lab.report.blocks import Cell, percent
+from raglab.lab.report.canvas import codes, html, known, said, text
+from raglab.metrics import Interval
+from raglab.values import Curve, Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.report.canvas import Axes, Figure
+
+SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
+
+
+@dataclass(eq=False, repr=False)
+class ThresholdSweepDisplay:
+    """Rates of one gate as exact steps of its threshold, with pointwise intervals; promise and targets beside them.
+
+    steps: frame as `replay.steps` gives it. name: what the threshold is on, with its unit. After `plot`: ax_, figure_,
+    lines_.
+    """
+
+    steps: pd.DataFrame
+    rates: Sequence[str] = SWEPT
+    targets: Mapping[str, float] = field(default_factory=dict)
+    certificate: Certificate | None = None
+    level: float = 0.95
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    lines_: list[Any] = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        correct: ArrayLike,
+        scores: ArrayLike,
+        *,
+        label: ArrayLike | None = None,
+        targets: Mapping[str, float] | None = None,
+        certificate: Certificate | None = None,
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the lines
+    ) -> Self:
+        """Display of one gate: answer where the score is at least the threshold, else refuse.
+
+        Args:
+          correct: right if answered, [Q]. scores: higher is surer, [Q]; NaN is always refused.
+          label: statuses, codes or names, [Q]; a false refusal is one of a case labelled ok. Where not given it is
+            one of a case that would be right.
+          targets: rate -> highest value. certificate: of `raglab.certify.certify` for these scores.
+
+        Raises:
+          ValueError: shapes that differ, no cases, no score at all, an unknown rate, or a certificate of policies.
+
+        Source: rules S2.6, S6.2.
+        """
+        labelled = correct if label is None else codes("label", label) == Status.ok
+        answered = known(metrics.risk_coverage(correct, scores), "scores")
+        steps = _steps(answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level)
+        return cls.from_steps(steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **kwargs)
+
+    @classmethod
+    def from_steps(
+        cls,
+        steps: pd.DataFrame,
+        *,
+        rates: Sequence[str] = SWEPT,
+        targets: Mapping[str, float] | None = None,
+        certificate: Certificate | None = None,
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the lines
+    ) -> Self:
+        """Display of any threshold of a policy, of the frame that `replay.steps` gives.
+
+        Args:
+          rates: which of `metrics.RATES`. level: that of the frame's intervals.
+
+        Raises:
+          ValueError: a column is missing, no steps, an unknown rate, or a certificate of policies.
+        """
+        _check_steps(steps, rates, targets or {}, certificate)
+        return cls(steps, rates, targets or {}, certificate, level, name).plot(ax, **kwargs)
+
+    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
+        """Draw on axes, or on those of a new figure."""
+        self.ax_ = canvas.axes(ax, 8.6, 4.4)
+        self.figure_ = canvas.whole(self.ax_)
+        self.lines_ = draw.rates(self.ax_, self.steps, self.rates, self.level, **kwargs)
+        if self.certificate is not None:
+            draw.certified(self.ax_, self.certificate)
+        at = None if self.certificate is None else self.certificate.threshold
+        unit = name or self.name or "unit of the score"
+        draw.sweep_axes(self.ax_, self.steps, [] if at is None else [at], unit, self.targets)
+        canvas.legend_beside(self.ax_)
+        return self
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step, ascending: `low`, `high`, and of each rate the value, `_k`, `_n`, `_low` and `_high`."""
+        shown = [f"{name}{end}" for name in self.rates for end in ("", "_k", "_n", "_low", "_high")]
+        return self.steps[["low", "high", *shown]].reset_index(drop=True)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        columns: dict[str, Any] = {"from": frame["low"], "to": frame["high"]}
+        columns |= {ink.words(name): said(frame, name, f"{name}_") for name in self.rates}
+        told = f"threshold on {self.name or 'the score'}"
+        told += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
+        return html(self, told, columns, f"exact {100 * self.level:g} % interval")
+
+
+@dataclass(eq=False, repr=False)
+class OutcomeTableDisplay:
+    """Label × decision in counts, shares of the row with exact intervals, and what it costs.
+
+    counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: by label
+    (rows) and decision (columns); expected_cost: of a case, NaN without. After `plot`: ax_, figure_.
+    """
+
+    counts: NDArray[np.int64]
+    interval: Interval
+    wrong: int | None = None
+    cost: NDArray[np.float64] | None = None
+    expected_cost: float = float("nan")
+    level: float = 0.95
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        label: ArrayLike,
+        status: ArrayLike,
+        *,
+        right: ArrayLike | None = None,
+        cost: ArrayLike | None = None,
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the cells
+    ) -> Self:
+        """Display of decisions against labels.
+
+        Args:
+          label, status: codes or names of statuses, [Q] each. right: whether a case passes its contract, [Q]; tells
+            answers from the wrong sources. cost: see `metrics.expected_cost`.
+
+        Raises:
+          ValueError: no cases, shapes that differ, what is no status, or a cost that is no matrix of finite numbers.
+
+        Example: `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["passes"])`.
+        """
+        rows, columns = codes("label", label), codes("status", status)
+        counts = metrics.outcome_table(rows, columns)
+        if not counts.any():
+            msg = "label must hold at least one case, got none; check the split."
+            raise ValueError(msg)
+        wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
+        price = None if cost is None else np.asarray(cost, dtype=np.float64)
+        paid = float("nan") if price is None else float(metrics.expected_cost(counts, price, wrong or 0))
+        return cls(counts, metrics.outcome_intervals(counts, level), wrong, price, paid, level, name).plot(ax, **kwargs)
+
+    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the cells
+        """Draw on axes, or on those of a new figure."""
+        title = ", ".join(part for part in (ink.plain(name or self.name or ""), self._paid) if part)
+        self.ax_ = figures.label_by_decision(
+            self.counts, ax, title=title, interval=self.interval, wrong=self.wrong or 0, **kwargs
+        )
+        self.figure_ = canvas.whole(self.ax_)
+        return self
+
+    @property
+    def _paid(self) -> str:
+        return "" if self.cost is None else f"expected cost {self.expected_cost:.3f} a case"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
+
+        `wrong` answers among the k where it is known which are, `cost` of a case where there is a matrix.
+        """
+        import pandas as pd
+
+        names = [status.name for status in Status]
+        n = np.repeat(self.counts.sum(axis=1), len(names))
+        k = self.counts.ravel()
+        share = np.divide(k, n, out=np.full(len(k), np.nan), where=n > 0)
+        columns: dict[str, Any] = {"label": np.repeat(names, len(names)), "decision": names * len(names)}
+        columns |= {"share": share, "k": k, "n": n}
+        columns |= {"low": np.ravel(self.interval.low), "high": np.ravel(self.interval.high)}
+        if self.wrong is not None:
+            answers = np.where(np.tile(names, len(names)) == Status.ok.name, k, 0)
+            columns["wrong"] = np.concatenate([[self.wrong], answers[1:]])
+        return pd.DataFrame(columns if self.cost is None else columns | {"cost": self.cost.ravel()})
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        columns: dict[str, Any] = {name: frame[name] for name in ("label", "decision")}
+        columns["share of the label"] = said(frame, "share")
+        more = {"wrong": "of these wrong answers", "cost": "cost of a case"}
+        columns |= {head: frame[name] for name, head in more.items() if name in frame}
+        told = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
+        return html(self, told, columns, f"exact {100 * self.level:g} % interval")
+
+
+def _steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
+    """Steps of the gate, ascending, in the columns of `replay.steps`; the last refuses everything.
+
+    Args:
+      answered, of_ok: risk–coverage of being right, and of being labelled ok. ok: whether a case is labelled so, [Q].
+    """
+    import pandas as pd
+
+    at = np.flip(answered.at)
+    n, wrong, other = (np.append(part[::-1], 0) for part in (answered.n, answered.k, of_ok.k))
+    n_ok, size = int(np.count_nonzero(ok)), len(ok)
+    columns: dict[str, Any] = {"low": np.append(-np.inf, at), "high": np.append(at, np.inf)}
+    counts = {"hallucination_rate": (wrong, n), "false_refusal_rate": (n_ok - (n - other), np.full(len(n), n_ok))}
+    for name, (k, total) in (counts | {"coverage": (n, np.full(len(n), size))}).items():
+        low, high = metrics.clopper_pearson(k, total, level)
+        value = np.divide(k, total, out=np.full(len(k), np.nan), where=total > 0)
+        columns |= {name: value, f"{name}_k": k, f"{name}_n": total, f"{name}_low": low, f"{name}_high": high}
+    return pd.DataFrame(columns)
+
+
+def _check_steps(
+    steps: pd.DataFrame, rates: Sequence[str], targets: Mapping[str, float], certificate: Certificate | None
+) -> None:
+    for name in (*rates, *targets):
+        if name not in ink.SWEEP_INKS:
+            msg = f"rates and targets must be among {', '.join(ink.SWEEP_INKS)}, got {name!r}."
+            raise ValueError(msg)
+    wanted = ("low", "high", *(f"{name}{end}" for name in rates for end in ("", "_k", "_n", "_low", "_high")))
+    missing = [name for name in wanted if name not in steps.columns]
+    if missing or not len(steps):
+        came = f"none named {missing[0]}" if missing else "no rows"
+        msg = f"steps must have low, high and the counts of every rate, got {came}; take the frame of replay.steps."
+        raise ValueError(msg)
+    if certificate is not None and isinstance(certificate.chosen, str):
+        rule = "certificate must be of one gate, which has a threshold"
+        msg = f"{rule}, got that of policy {certificate.chosen}; use raglab.certify.certify on these scores."
+        raise ValueError(msg)
+
+
+def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[Any]) -> int:
+    """Answers to cases labelled ok that are not right."""
+    if right.shape != label.shape:
+        msg = f"right must be [Q], one a case, got shape {right.shape} for {len(label)} cases."
+        raise ValueError(msg)
+    return int(((label == Status.ok) & (status == Status.ok) & ~right.astype(bool)).sum())
+
+
+Band = Literal["pointwise", "simultaneous"]
+
+
+@dataclass(eq=False, repr=False)
+class ReliabilityDisplay:
+    """Observed rate against probability: points with exact intervals, and how many cases have such scores below.
+
+    curve: of `calibration.reliability`, interval: exact, of each point at `level`. spread: cases by score, in 20 equal
+    bins. ece: over 15 equal widths, whatever is drawn. After `plot`: ax_, figure_, and line_ through the points.
+    """
+
+    curve: Curve
+    interval: Interval
+    spread: Curve
+    ece: float
+    smooth_ece: SmoothECE
+    brier: Brier
+    level: float = 0.95
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    line_: Any = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        y_true: ArrayLike,
+        y_prob: ArrayLike,
+        *,
+        n_bins: int = 10,
+        strategy: Strategy = "uniform",
+        level: float = 0.95,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the points
+    ) -> Self:
+        """Display of probabilities against outcomes; see `calibration.reliability` for the bins and their edges.
+
+        Plot a second one on `first.ax_` to hold in-sample against cross-fitted probabilities; in-sample ones flatter
+        and never stand alone.
+
+        Args:
+          y_true: outcomes, 0 or 1, [Q]. y_prob: probabilities, [Q]. strategy: "uniform", "quantile" or "corp".
+          level: of the intervals.
+
+        Raises:
+          ValueError: a score outside [0, 1] (rank only: calibrate first), NaN, no case, or level outside (0, 1).
+
+        Example: `ReliabilityDisplay.from_predictions(right, p, strategy="corp", name="cross-fitted")`.
+        """
+        curve = calibration.reliability(y_true, y_prob, bins=n_bins, strategy=strategy)
+        return cls(
+            curve,
+            metrics.clopper_pearson(curve.k, curve.n, level),
+            calibration.reliability(y_true, y_prob, bins=draw.SPREAD_BINS),
+            calibration.ece(y_true, y_prob),
+            calibration.smooth_ece_with_bandwidth(y_true, y_prob),
+            calibration.brier_decomposition(y_true, y_prob),
+            level,
+            name,
+        ).plot(ax, **kwargs)
+
+    @property
+    def summary(self) -> str:
+        """ECE, smooth ECE with its bandwidth, Brier score with its parts, in two lines."""
+        smooth, score = self.smooth_ece, self.brier
+        return (
+            f"ECE {self.ece:.3f}, smooth ECE {smooth.value:.3f} (bandwidth {smooth.bandwidth:.3f})\n"
+            f"Brier {score.score:.3f} = MCB {score.mcb:.3f} − DSC {score.dsc:.3f} + UNC {score.unc:.3f}"
+        )
+
+    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the points
+        """Draw on axes, or on those of a new figure."""
+        self.ax_ = canvas.axes(ax, 6.4, 5.4)
+        self.figure_ = canvas.whole(self.ax_)
+        told = ink.plain(name or self.name or "scores")
+        label = f"{told} ({int(self.curve.n.sum())} cases): {self.summary}"
+        self.line_ = draw.reliability(self.ax_, self.curve, self.interval, self.spread, label, **kwargs)
+        return self
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a point: `bin_low` (excluded, but for 0), `score` (mean), `rate`, `k`, `n`, `low`, `high`."""
+        import pandas as pd
+
+        curve, (low, high) = self.curve, self.interval
+        columns = {"bin_low": curve.at, "score": curve.x, "rate": curve.y, "k": curve.k, "n": curve.n}
+        return pd.DataFrame(columns | {"low": low, "high": high})
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        columns: dict[str, Any] = {
+            "bin above": frame["bin_low"],
+            "mean score": frame["score"],
+            "came true": said(frame),
+        }
+        return html(self, f"{self.name or 'scores'}: {self.summary}", columns, f"exact {100 * self.level:g} % interval")
+
+
+@dataclass(eq=False, repr=False)
+class RiskCoverageDisplay:
+    """Risk at every reachable coverage of one confidence.
+
+    curve: of `metrics.risk_coverage`, interval: of its risk, pointwise unless `band` is simultaneous; none is drawn
+    where band is None. After `plot`: ax_, figure_, line_.
+    """
+
+    curve: Curve
+    interval: Interval
+    aurc: float
+    eaurc: float
+    band: Band | None = "pointwise"
+    level: float = 0.95
+    target: float | None = None
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    line_: Any = field(init=False, repr=False)
+
+    @classmethod
+    def from_predictions(
+        cls,
+        correct: ArrayLike,
+        confidence: ArrayLike,
+        *,
+        band: Band | None = "pointwise",
+        level: float = 0.95,
+        target: float | None = None,
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the line
+    ) -> Self:
+        """Display of answering where the confidence is at least a threshold, for every threshold.
+
+        Args:
+          correct: right if answered, boolean or 0 and 1, [Q]. confidence: higher is surer, [Q]; NaN never answers.
+          band: "pointwise" holds at one coverage chosen beforehand, "simultaneous" at all of them at once.
+          target: risk wanted; marks the largest coverage that keeps it on these cases, which flatters.
+
+        Raises:
+          ValueError: unknown band, level or target out of range, no cases, shapes that differ, or no confidence at all.
+        """
+        _check(band, target)
+        curve = known(metrics.risk_coverage(correct, confidence), "confidence")
+        interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
+        areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
+        return cls(curve, interval, *areas, band, level, target, name).plot(ax, **kwargs)
+
+    @property
+    def within_target(self) -> int | None:
+        """Step of the largest coverage that keeps the target on these cases; None if none does."""
+        steps = np.flatnonzero(self.curve.y <= (-1.0 if self.target is None else self.target))
+        return int(steps[-1]) if len(steps) else None
+
+    def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the line
+        """Draw on axes, or on those of a new figure."""
+        self.ax_ = canvas.axes(ax, 7.0, 4.8)
+        self.figure_ = canvas.whole(self.ax_)
+        label = f"{ink.plain(name or self.name or 'confidence')}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
+        place = sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines())
+        self.line_ = draw.risk_line(self.ax_, self.curve, label, place, **kwargs)
+        if self.band is not None:
+            draw.risk_band(self.ax_, self.curve, self.interval, self._interval_is, self.line_.get_color())
+        if self.target is not None:
+            draw.target_line(self.ax_, self.target, f"target {100 * self.target:g} %")
+            self._mark()
+        most = self.curve.y if self.band is None else self.interval.high
+        draw.risk_axes(self.ax_, draw.risk_top(self.curve, most, self.target or 0.0))
+        canvas.legend_above(self.ax_)
+        return self
+
+    def _mark(self) -> None:
+        """Mark of the largest coverage within the target."""
+        step = self.within_target
+        if step is not None:
+            coverage, risk, at = (part[step] for part in (self.curve.x, self.curve.y, self.curve.at))
+            told = f"{100 * coverage:.1f} % answered within the target on these cases: threshold {at:.4g}"
+            style = {"marker": "o", "linestyle": "none", "color": self.line_.get_color()}
+            self.ax_.plot([coverage], [risk], label=told, **style)
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a step, the most confident first: `threshold`, `coverage`, `risk`, `k`, `n`, `low`, `high`."""
+        import pandas as pd
+
+        curve, (low, high) = self.curve, self.interval
+        columns = {"threshold": curve.at, "coverage": curve.x, "risk": curve.y, "k": curve.k, "n": curve.n}
+        return pd.DataFrame(columns | {"low": low, "high": high})
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        frame = self.to_frame()
+        shares = [Cell(percent(share), mark="number") for share in frame["coverage"]]
+        columns: dict[str, Any] = {"threshold": frame["threshold"], "coverage": shares, "risk": said(frame, "risk")}
+        told = f"{self.name or 'confidence'}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
+        return html(self, told, columns, self._interval_is)
+
+    @property
+    def _interval_is(self) -> str:
+        where = "at all coverages at once" if self.band == "simultaneous" else "at each coverage by itself"
+        return f"{100 * self.level:g} % interval {where}"
+
+
+def _check(band: str | None, target: float | None) -> None:
+    if band is not None and band not in get_args(Band):
+        msg = f"band must be one of {', '.join(get_args(Band))} or None, got {band!r}."
+        raise ValueError(msg)
+    if target is not None and not 0.0 <= target <= 1.0:
+        msg = f"target must be in [0, 1], got {target}; it is the wrong share of the answered, 0.1 for 10 %."
+        raise ValueError(msg)

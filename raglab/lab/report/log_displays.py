@@ -1,0 +1,306 @@
+"""Off-policy forest, reward audit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.lab.report import canvas
+from raglab.lab.report import canvas as ink
+from raglab.lab.report.blocks import Cell, estimate, number
+from raglab.lab.report.canvas import html, text
+from raglab.lab.reward_audit import LESS_IS_BETTER, RewardAudit
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.report.canvas import Axes, Figure
+
+NEEDED = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
+MARKS: dict[str, dict[str, Any]] = {
+    "ok": {"marker": "o", "color": ink.BLUE, "markersize": 6},
+    "weak": {"marker": "s", "color": ink.ORANGE, "markersize": 6, "markerfacecolor": "white"},
+    "none": {"marker": "X", "color": ink.VERMILLION, "markersize": 7},
+}
+SAID = {"ok": "ok", "weak": "weak: read with care", "none": "none: the log says nothing about it"}
+COLUMNS = (("value", 34), ("ESS", 88), ("largest\nweight", 140), ("status", 190))  # points right of the axes
+
+
+@dataclass(eq=False, repr=False)
+class ForestDisplay:
+    """Estimates below each other, the interval as a line, the status as the mark; beside them ESS and largest weight.
+
+    estimates: frame as `off_policy.estimate` gives it; a column `policy` names rows of several targets. truth: the
+    value that is to be met, where it is known. After `plot`: ax_, figure_.
+    """
+
+    estimates: pd.DataFrame
+    truth: float | None = None
+    level: float = 0.95
+    unit: str = "mean reward a round, 0 to 1"
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_estimates(
+        cls,
+        estimates: pd.DataFrame,
+        *,
+        truth: float | None = None,
+        level: float = 0.95,
+        unit: str = "mean reward a round, 0 to 1",
+        name: str | None = None,
+        ax: Axes | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the marks
+    ) -> Self:
+        """Display of estimates.
+
+        Args:
+          estimates: of `off_policy.estimate`, or several joined, with a column `policy`. level: of their intervals.
+          truth: drawn as a dashed line.
+
+        Raises:
+          ValueError: no row, a missing column or an unknown status.
+
+        Example: `ForestDisplay.from_estimates(off_policy.estimate(log, target), truth=0.62)`.
+        """
+        absent = [name for name in NEEDED if name not in estimates]
+        odd = [] if "status" in absent else sorted(set(estimates["status"]) - set(MARKS))
+        if absent or odd or not len(estimates):
+            came = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
+            msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {came}."
+            raise ValueError(msg)
+        return cls(estimates.reset_index(drop=True), truth, level, unit, name).plot(ax, **kwargs)
+
+    @property
+    def _names(self) -> list[str]:
+        rows = self.estimates
+        if "policy" not in rows:
+            return [str(one) for one in rows["estimator"]]
+        return [f"{policy}: {one}" for policy, one in zip(rows["policy"], rows["estimator"], strict=True)]
+
+    def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the marks
+        """Draw on axes, or on those of a new figure."""
+        rows, n = self.estimates, len(self.estimates)
+        self.ax_ = canvas.axes(ax, 8.2, 1.7 + 0.34 * n)
+        self.figure_ = canvas.whole(self.ax_)
+        height = -np.arange(n, dtype=np.float64)
+        for status, mark in MARKS.items():
+            at = np.flatnonzero((rows["status"] == status).to_numpy())
+            if len(at):
+                value, low, high = (rows[name].to_numpy(dtype=np.float64)[at] for name in ("value", "low", "high"))
+                reach = np.stack([value - low, high - value])
+                look: dict[str, Any] = (
+                    {"linestyle": "none", "elinewidth": 1.4, "capsize": 3, "label": SAID[status]} | mark | kwargs
+                )
+                self.ax_.errorbar(value, height[at], xerr=np.abs(reach), **look)
+        if self.truth is not None:
+            self.ax_.axvline(self.truth, label=f"true value {self.truth:.3f}", **ink.TARGET)
+        self._write(height)
+        self.ax_.set_yticks(height, [ink.plain(name) for name in self._names])
+        self.ax_.set_ylim(-n + 0.4, 0.6)
+        self.ax_.set_xlabel(f"value ({self.unit}; {self._interval_is})", fontsize=9)
+        canvas.tidy(self.ax_)
+        self.ax_.set_ylabel("estimator (with interval)", fontsize=9)
+        canvas.legend_above(self.ax_, 2, first=lambda label: not label.startswith("true"))
+        return self
+
+    def _write(self, height: NDArray[np.float64]) -> None:
+        """Numbers of each row, right of the axes."""
+        look: dict[str, Any] = {
+            "xycoords": self.ax_.get_yaxis_transform(),
+            "textcoords": "offset points",
+            "fontsize": 8,
+            "ha": "center",
+            "va": "center",
+        }
+        for head, aside in COLUMNS:
+            self.ax_.annotate(head, (1, 0.6), xytext=(aside, 12), style="italic", **look)
+        for at, row in zip(height, self.estimates.to_dict("records"), strict=True):
+            cells = (f"{row['value']:.3f}", f"{row['ess']:,.0f}", number(float(row["max_weight"])), str(row["status"]))
+            for (_, aside), cell in zip(COLUMNS, cells, strict=True):
+                self.ax_.annotate(cell.replace("nan", "–"), (1, at), xytext=(aside, 0), **look)
+
+    @property
+    def _interval_is(self) -> str:
+        return f"{100 * self.level:g} % interval"
+
+    def to_frame(self) -> pd.DataFrame:
+        """Return the estimates, a row each."""
+        return self.estimates.copy()
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        rows = self.estimates
+        values = rows[["value", "low", "high"]].to_numpy(dtype=np.float64)
+        columns: dict[str, Any] = {
+            "estimator": self._names,
+            "value": [estimate(*row) for row in values],
+            "ESS": rows["ess"],
+            "largest weight": rows["max_weight"],
+            "status": [str(one) for one in rows["status"]],
+        }
+        true = "" if self.truth is None else f", true value {self.truth:.3f}"
+        return html(self, f"{self.name or 'off-policy estimates'}{true}", columns, self._interval_is)
+
+
+APART = 0.17  # of a row, between the marks of two measures
+TRIED = ink.BLUE, ink.VERMILLION
+CENTRED: dict[str, Any] = {"ha": "center", "va": "center", "color": ink.GREY}
+
+
+@dataclass(eq=False, repr=False)
+class RewardAuditDisplay:
+    """Three panels: correlation with the value over all rows, agreement within a question, right answers lost.
+
+    audit: of `reward_audit.audit_rewards`. After `plot`: axes_ (the three), ax_ (the first), figure_.
+    """
+
+    audit: RewardAudit
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    axes_: Sequence[Axes] = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+
+    @classmethod
+    def from_audit(
+        cls,
+        audit: RewardAudit,
+        *,
+        name: str | None = None,
+        ax: Axes | Sequence[Axes] | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the marks
+    ) -> Self:
+        """Display of an audit.
+
+        Args:
+          ax: three axes, or one whose place the three take.
+
+        Raises:
+          ValueError: another number of axes.
+
+        Example: `RewardAuditDisplay.from_audit(audit_rewards(trace, policy))`.
+        """
+        return cls(audit, name).plot(ax, **kwargs)
+
+    def plot(self, ax: Axes | Sequence[Axes] | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the marks
+        """Draw on axes, or on those of a new figure."""
+        self.axes_ = _three(ax)
+        self.ax_ = self.axes_[0]
+        self.figure_ = canvas.whole(self.ax_)
+        signals, policies = self.audit.correlations, self.audit.policies
+        shown = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
+        _marks(self.axes_[0], signals, ("pearson", "spearman"), shown, kwargs)
+        most = signals["pairs"].max()
+        names = [name if n == most else f"{name} ({n} pairs)" for name, n in zip(shown, signals["pairs"], strict=True)]
+        _marks(self.axes_[1], signals, ("concordance",), names, kwargs)
+        _marks(self.axes_[2], policies, ("regret",), list(policies["policy"]), kwargs)
+        for on, at in zip(self.axes_, (0.0, 0.5, 0.0), strict=True):
+            on.axvline(at, **ink.TARGET)
+        self.axes_[1].set_xlim(-ink.SHARE_MARGIN, 1.0 + ink.SHARE_MARGIN)
+        titles = (
+            "over all rows: correlation\nwith the value",
+            f"within a question: does the better\narm score higher? {most} pairs, {signals['cases'].max()} cases",
+            f"followed: what is lost against\nthe best arm of each of {self._n} cases",
+        )
+        labels = (
+            "correlation (−1 to 1)",
+            "concordance (share of pairs; 0.5 is a coin)",
+            f"regret ({self.audit.settings['unit']})",
+        )
+        for on, title, label in zip(self.axes_, titles, labels, strict=True):
+            on.set_title(title, fontsize=9, loc="left")
+            on.set_xlabel(f"{label}", fontsize=9)
+            on.set_ylabel("")
+        return self
+
+    @property
+    def _n(self) -> int:
+        return int(self.audit.settings["cases"])
+
+    @property
+    def _interval_is(self) -> str:
+        return f"{100 * self.audit.settings['level']:g} % interval over resampled cases"
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a number that is drawn: `panel`, `of` (signal or policy), `value`, `low`, `high`."""
+        import pandas as pd
+
+        parts = [
+            pd.DataFrame(
+                {
+                    "panel": measure,
+                    "of": table[key],
+                    "value": table[measure],
+                    "low": table[f"{measure}_low"],
+                    "high": table[f"{measure}_high"],
+                }
+            )
+            for table, key, measure in (
+                (self.audit.correlations, "signal", "pearson"),
+                (self.audit.correlations, "signal", "spearman"),
+                (self.audit.correlations, "signal", "concordance"),
+                (self.audit.policies, "policy", "regret"),
+            )
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    def __repr__(self) -> str:
+        return text(self)
+
+    def _repr_html_(self) -> str:
+        rows = self.audit.policies
+        share = [f"{row.right:.4g} of {row.n}" for row in rows.itertuples()]
+        columns: dict[str, Any] = {"policy": list(rows["policy"]), "right": [Cell(one, mark="number") for one in share]}
+        for measure in ("regret", "behind"):
+            values = rows[[measure, f"{measure}_low", f"{measure}_high"]].to_numpy(dtype=np.float64)
+            columns[measure] = [estimate(*row) for row in values]
+        return html(self, "\n".join([self.name or "reward audit", *self.audit.notes]), columns, self._interval_is)
+
+
+def _three(ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
+    """Three axes: those given, those of a new figure, or three in the place of one."""
+    if ax is None:
+        return list(canvas.figure(11.5, 4.4).subplots(1, 3))
+    given = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
+    if len(given) == 3:
+        return given
+    place = given[0].get_subplotspec() if len(given) == 1 else None
+    if place is None:
+        msg = f"ax must be three axes, or one of a grid, got {len(given)}; make them with subplots(1, 3)."
+        raise ValueError(msg)
+    given[0].set_axis_off()
+    return list(place.subgridspec(1, 3).subplots())
+
+
+def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequence[str], style: Any) -> None:  # noqa: ANN401
+    """Measures of each row as marks with intervals, the first row on top; a missing one has no mark."""
+    for place, measure in enumerate(measures):
+        height = -np.arange(len(table)) - APART * (2 * place - len(measures) + 1)
+        value, low, high = (table[f"{measure}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
+        reach = np.stack([value - low, high - value])
+        look: dict[str, Any] = {
+            "linestyle": "none",
+            "marker": ink.MARKERS[place],
+            "color": TRIED[place],
+            "markersize": 5,
+            "elinewidth": 1.2,
+            "capsize": 2.5,
+            "label": measure.capitalize(),
+        } | style
+        on.errorbar(value, height, xerr=np.abs(reach), **look)
+    for at in np.flatnonzero(table[list(measures)].isna().all(axis=1)):
+        on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
+    several = len(measures) > 1
+    on.set_yticks(-np.arange(len(table)), [ink.plain(name) for name in names])
+    on.set_ylim(-len(table) + 0.5 - 1.1 * several, 0.5)
+    canvas.tidy(on)
+    if several:
+        on.legend(fontsize=8, frameon=False, loc="lower center", ncols=len(measures))

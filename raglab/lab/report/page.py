@@ -1,0 +1,370 @@
+"""Write_report, guarantees."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from jinja2 import Environment, StrictUndefined
+
+from raglab import metrics, replay, robustness
+from raglab.certify import data_need
+from raglab.lab.certification import SPLITS, Checked, check_policy, diagnosis, need_line, queries_hash
+from raglab.lab.report import blocks as findings
+from raglab.lab.report import blocks as wording
+from raglab.lab.report import sections as believed
+from raglab.lab.report import sections as parts
+from raglab.lab.report.blocks import Block, Cell, Mark, Picture, Section, Table, Text, cut, percent
+from raglab.lab.report.sections import Judged
+from raglab.lab.slices import slices
+from raglab.metrics import TARGETS, Paired
+from raglab.store.files import write_text
+from raglab.store.loaders import Policy
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+MOST_SLICES = 20
+MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
+WRONG_LABELS = (0, 1, 2, 3, 5, 10)
+
+
+def promised(judged: Judged) -> list[Block]:
+    """What the subject's certificate promises and what the cases of this page say of it, or what one would need."""
+    policy, subject = judged.policies[judged.subject], wording.cut(judged.subject)
+    made = policy.certificate
+    if made is None:
+        return _unpromised(judged)
+    if made.get("policy_id") != policy.policy_id or not {"promises", "delta", "cases_hash"} <= set(made):
+        return [
+            Text(f"{subject} holds a certificate that is not its own as it stands: certify it again.", warning=True)
+        ]
+    sure = f"{100 * (1 - float(made['delta'])):g} %"
+    text = (
+        f"{subject} is certified: with {sure} confidence every rate below is within its target, all of them together, "
+        f"on the traffic that its {made.get('cases', wording.DASH)} cases were drawn from "
+        f"({made.get('tested', wording.DASH)} of {made.get('candidates', wording.DASH)} candidates tested, ordered on "
+        f"{made.get('pilot', 0)} other cases; {made.get('binding', wording.DASH)} binds)."
+    )
+    blocks: list[Block] = [Text(text)]
+    looks = int(made.get("looks", 1))
+    if looks > 1:
+        worst = percent(min(1.0, looks * float(made["delta"])))
+        again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
+        blocks.append(Text(again, warning=True))
+    found, notes = _retested(judged, made)
+    return [*blocks, _promises(made, found, sure), *notes]
+
+
+def _retested(judged: Judged, made: Mapping[str, Any]) -> tuple[Checked | None, list[Text]]:
+    """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
+    used = {case.split for case in judged.trace.cases} & set(SPLITS)
+    if used or queries_hash(judged.trace.cases) == made["cases_hash"]:
+        return None, [
+            Text("No re-test: a certificate is re-tested on cases it was not made with, such as split report.")
+        ]
+    try:
+        found = check_policy(judged.policies[judged.subject], judged.trace)
+    except ValueError as error:  # another arm
+        return None, [Text(f"No re-test: {wording.cut(str(error))}", warning=True)]
+    says = {
+        "upheld": "Re-test upheld: every target is certified again on the cases of this page.",
+        "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
+        "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
+    }
+    text = Text(says[found.verdict], warning=found.verdict == "broken")
+    return found, [text, *(Text(note, warning=True) for note in found.notes)]
+
+
+def _promises(made: Mapping[str, Any], found: Checked | None, sure: str) -> Table:
+    """A row a promise: as certified, and as re-tested."""
+    rows = []
+    for place, one in enumerate(made["promises"]):
+        k, n = float(one["k"]), int(one["n"])
+        row = [
+            Cell(f"{one['name']} ≤ {100 * float(one['alpha']):g} %"),
+            Cell(percent(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            Cell(percent(float(one["bound"])), mark="number"),
+        ]
+        if found is not None:
+            seen = found.table.iloc[place]
+            low, high = percent(seen["lower_bound"]), percent(seen["upper_bound"])
+            row += [
+                Cell(percent(seen["rate"]), f"{seen['k']}/{seen['n']}", "number"),
+                Cell(f"{low} and {high}", mark="number"),
+                Cell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+            ]
+        rows.append(row)
+    head = ["promise", "when certified", f"upper bound, {sure}"]
+    head += [] if found is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
+    return Table("Promises. Bounds are one-sided and exact.", head, rows)
+
+
+def _unpromised(judged: Judged) -> list[Block]:
+    """What a certificate would need, and which signal could carry one."""
+    seen = judged.seen
+    lead = (
+        f"{wording.cut(judged.subject)} holds no certificate: its rates are those of these cases, and nothing is "
+        "promised for others. The command raglab certify looks for thresholds that keep the targets with "
+        f"{_sure()} confidence."
+    )
+    needs = [
+        need_line(name, data_need(alpha, n, k, findings.DELTA))
+        for (name, alpha), (k, n) in zip(TARGETS.items(), (_counts(judged, name) for name in TARGETS), strict=True)
+    ]
+    return [*(Text(one) for one in (lead, *needs, best_sentence(seen))), _diagnosis(seen)]
+
+
+def _diagnosis(seen: findings.Answered) -> Table:
+    """What each signal alone could carry."""
+    wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
+    rows = [
+        [
+            Cell(str(one["signal"])),
+            wording.estimate(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
+            *_smallest(one),
+            Cell(percent(one["lowest_risk"]), mark="number"),
+            Cell(str(one["verdict"])),
+        ]
+        for one in diagnosis(seen.right, seen.score, alpha, findings.DELTA).to_dict("records")
+    ]
+    beyond = f" ({100 * wanted:g} % is beyond so few cases)" if alpha > wanted else ""
+    caption = (
+        f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
+        "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
+        "without an error, the risk there, and the lowest risk at any larger one."
+    )
+    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "verdict"]
+    return Table(caption, head, rows)
+
+
+def _alpha(n: int) -> float:
+    """Target that the diagnosis is made for: the wanted one, or the lowest that so many cases could certify."""
+    wanted = TARGETS["hallucination_rate"]
+    lowest = findings.certifiable(n)
+    return wanted if np.isnan(lowest) or lowest <= wanted else lowest
+
+
+def _smallest(one: Mapping[Any, Any]) -> list[Cell]:
+    if np.isnan(one["coverage"]):
+        return [Cell(wording.DASH, mark="number")] * 2
+    return [Cell(percent(one["coverage"]), mark="number"), wording.share_of(int(one["wrong"]), int(one["answered"]))]
+
+
+def best_sentence(seen: findings.Answered) -> str:
+    """The best that cases and signals could certify at all, in words."""
+    n_ok = int((seen.label == Status.ok).sum())
+    if not n_ok:
+        return "No case here is labelled ok, so nothing can be certified."
+    reach, bound = findings.best_bound(seen)
+    text = (
+        f"Were the {n_ok} answerable cases all answered rightly and nothing else answered, they would certify "
+        f"{percent(float(metrics.upper_bound(0, n_ok, findings.DELTA)))}."
+    )
+    if np.isnan(bound):
+        return text
+    return (
+        f"{text} One threshold on one signal comes to {percent(bound)} at best: {reach.signal} at or above "
+        f"{wording.number(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen on these "
+        "cases, so it flatters)."
+    )
+
+
+def weak_spots(judged: Judged) -> list[Block]:
+    """Pass rate of the subject by slices, worst first."""
+    frame = slices(judged.said[judged.subject])
+    below = frame[frame["rate"] < frame["rest"]]
+    rows = [
+        [
+            Cell(f"{one['column']} = {wording.cut(str(one['value']))}"),
+            wording.share_of(int(one["k"]), int(one["n"])),
+            Cell(percent(one["rest"]), mark="number"),
+            Cell(wording.number(one["p_holm"]), mark="number"),
+            Cell("worse", mark="bad")
+            if one["flag"]
+            else Cell("too few" if np.isnan(one["p_holm"]) else "may be chance"),
+        ]
+        for one in below.head(MOST_SLICES).to_dict("records")
+    ]
+    caption = (
+        f"Slices in which {wording.cut(judged.subject)} passes less often than on all other cases, {len(rows)} of "
+        f"{len(below)} (of {len(frame)} in all), worst first by the upper end of the interval, so that few cases are "
+        "not worst by chance. p: Fisher's exact test against all other cases, corrected for all slices tested (Holm); "
+        "slices of under 10 cases are not tested. Refusing is easier than answering: read them beside those of label."
+    )
+    if not rows:
+        return [Text(f"There is no slice in which {wording.cut(judged.subject)} passes less often than elsewhere.")]
+    return [Table(caption, ["slice", "pass rate", "all other cases", "p", "says"], rows)]
+
+
+def assumptions(judged: Judged) -> list[Block]:
+    """Hallucination rate of the subject if some labels were wrong, and if labels were as frequent as elsewhere."""
+    said = judged.said[judged.subject]
+    k, n = _counts(judged, "hallucination_rate")
+    subject, sure = wording.cut(judged.subject), _sure()
+    if not n:
+        return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
+    doubted = robustness.mislabelled(k, n, findings.DELTA)
+    shown = [j for j in WRONG_LABELS if j < len(doubted.labels)]
+    rows = [
+        [Cell("hallucination_rate"), *(Cell(percent((k + j) / n), f"{k + j}/{n}", "number") for j in shown)],
+        [Cell(f"upper bound, {sure}"), *(Cell(percent(float(doubted.bound[j])), mark="number") for j in shown)],
+    ]
+    alpha = _target(judged)
+    least = robustness.labels_to_break(k, n, alpha, findings.DELTA)
+    lead = f"The bound is above {100 * alpha:g} % as the labels are."
+    if least:
+        lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
+    caption = (
+        f"Hallucination rate of {subject} if so many answers that count as right are wrong: mislabelled cases. {lead}"
+    )
+    return [
+        Table(caption, ["wrong labels", *map(str, shown)], rows),
+        _traffic(judged, said.status, said.right, sure),
+    ]
+
+
+def _target(judged: Judged) -> float:
+    """Hallucination rate that the subject promises, or should keep."""
+    made = judged.policies[judged.subject].certificate or {}
+    kept = {one["name"]: float(one["alpha"]) for one in made.get("promises", ())}
+    return kept.get("hallucination_rate", TARGETS["hallucination_rate"])
+
+
+def _traffic(judged: Judged, status: Any, right: Any, sure: str) -> Table:  # noqa: ANN401 - arrays
+    """Rates for the set's own shares of the labels, and for equal ones."""
+    counts, labels = robustness.answers(status, judged.seen.label, right)
+    there = labels > 0
+    mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
+    rows = []
+    for name, shares in mixes.items():
+        found = robustness.reweighted(counts, labels, shares, findings.DELTA)
+        told = ", ".join(f"{100 * share:.0f} % {one.name}" for one, share in zip(Status, shares, strict=True) if share)
+        rows.append(
+            [
+                Cell(name, told),
+                Cell(percent(found.hallucination_rate), mark="number"),
+                Cell(percent(found.bound), mark="number"),
+                Cell(percent(found.coverage), wording.interval(found.coverage_low, found.coverage_high), "number"),
+            ]
+        )
+    caption = (
+        "The same rate where the labels are as frequent as stated and each label's cases are like those here. Bounds "
+        f"hold at {sure} confidence, each by itself; put together from one for each label, they are wider than the "
+        "plain one. The rate of false refusals does not move with the shares."
+    )
+    return Table(caption, ["traffic", "hallucination_rate", "upper bound", "coverage"], rows)
+
+
+def _counts(judged: Judged, rate: str) -> tuple[int, int]:
+    """Counts of a rate of the subject: k of n cases."""
+    row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
+    return int(row[f"{rate}_k"]), int(row[f"{rate}_n"])
+
+
+def _sure() -> str:
+    """Confidence of bounds that no certificate names."""
+    return f"{100 * (1 - findings.DELTA):g} %"
+
+
+def write_report(
+    path: str | Path,
+    trace: TraceData,
+    policies: Mapping[str, Policy],
+    *,
+    arm: str | None = None,
+    tuned: str = "tuned",
+    incumbent: str = "defaults",
+    plateaus: pd.DataFrame | None = None,
+    trials: pd.DataFrame | None = None,
+    paired: Mapping[str, Paired] | None = None,
+    notes: Sequence[str] = (),
+    split: str = "report",
+) -> Path:
+    """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
+
+    Without the tuned policy it reports on the incumbent alone.
+
+    Args:
+      trace: of the cases to judge on, already one split where there are splits.
+      policies: name -> policy. tuned, incumbent: the names of the two that are compared.
+      arm: which of the trace's arms; the first where not given.
+      plateaus: how far each threshold may move at no cost, shown as it is.
+      trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
+      paired: what was compared -> test of incumbent (first) and tuned (second); of the contract where not given.
+      notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
+
+    Returns: the path of the page.
+
+    Raises:
+      ValueError: no cases, the incumbent is not among the policies, or trials lack a rate.
+
+    Source: rules S6.2, S6.4, S6.5.
+    """
+    judged = _judged(trace, policies, arm, tuned, incumbent, split)
+    _check_trials(trials)
+    page = Path(path)
+    sections = [
+        Section("What was judged", parts.head(judged, notes)),
+        Section("Verdict", parts.verdict(judged, trials)),
+        Section("What is promised", promised(judged)),
+        Section("Policies and their rates", parts.rates(judged, paired)),
+        Section("Where it goes wrong", weak_spots(judged)),
+        Section("If the labels or the traffic were others", assumptions(judged)),
+        Section("Does the confidence mean what it says?", believed.reliability(judged)),
+        Section("Risk and coverage", [*parts.risk_coverage(judged), *believed.signals(judged)]),
+        Section("Every threshold over its range", parts.sweeps(judged)),
+        Section("Label against decision", parts.confusions(judged)),
+        Section("What decided", parts.stages(judged)),
+        Section("Confidence by label", parts.histograms(judged)),
+        Section("Decision boundary", parts.boundary(judged)),
+        Section("Plateaus and trials", parts.search(plateaus, trials)),
+        Section("What changed", parts.flips(judged)),
+        Section("Ranking of the expected sources", parts.ranked(trace)),
+    ]
+    kept = [section for section in sections if section.blocks]
+    folder = page.with_name(f"{page.stem}_figures")
+    folder.mkdir(parents=True, exist_ok=True)
+    for block in (block for section in kept for block in section.blocks):
+        if isinstance(block, Picture):
+            (folder / f"{block.name}.png").write_bytes(block.png)
+    title = f"Report on {cut(str(trace.meta.get('corpus', 'a corpus')))}: {cut(judged.subject)}"
+    write_text(_rendered(title, kept), page)
+    return page
+
+
+def _rendered(title: str, sections: Sequence[Section]) -> str:
+    """Page of the sections, everything escaped."""
+    source = files("raglab.lab.report").joinpath("report.html.j2").read_text(encoding="utf-8")
+    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment.filters["unbroken"] = lambda text: str(text).replace(" %", "\u00a0%")
+    return environment.from_string(source).render(title=title, sections=sections)
+
+
+def _judged(
+    trace: TraceData, policies: Mapping[str, Policy], arm: str | None, tuned: str, incumbent: str, split: str
+) -> Judged:
+    if not len(trace):
+        msg = "a report needs at least one case, got none; check the split."
+        raise ValueError(msg)
+    if incumbent not in policies:
+        got = ", ".join(policies) or "none"
+        msg = f"policies must hold the incumbent, got {got} and incumbent={incumbent!r}; give its name as incumbent."
+        raise ValueError(msg)
+    names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
+    name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
+    table = replay.sweep(trace, list(policies.values()), name).set_axis(list(policies), axis=0)
+    said = {one: replay.decide(trace, policies[one], name) for one in names}
+    return Judged(trace, name, split, policies, names, said, findings.answered(trace, policies[names[-1]], name), table)
+
+
+def _check_trials(trials: pd.DataFrame | None) -> None:
+    missing = [] if trials is None else [name for name in TARGETS if name not in trials.columns]
+    if missing:
+        rule = f"trials must have the columns {', '.join(TARGETS)}"
+        msg = f"{rule}, got none named {missing[0]}; pass the trials of a study."
+        raise ValueError(msg)

@@ -1,0 +1,381 @@
+"""Sections of the page."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from raglab import calibration, metrics
+from raglab.calibration import Judgement
+from raglab.decision.chain import STAGES
+from raglab.decision.decisions import Decisions
+from raglab.lab.report import blocks as changes
+from raglab.lab.report import blocks as findings
+from raglab.lab.report import blocks as wording
+from raglab.lab.report import figures
+from raglab.lab.report.blocks import Block, Cell, Picture, Table, Text
+from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, counted
+from raglab.lab.report.canvas import png
+from raglab.lab.report.gate_displays import ReliabilityDisplay
+from raglab.lab.slices import DEPTHS_OF_LIST, ranking
+from raglab.metrics import TARGETS, Paired
+from raglab.store.loaders import Policy
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Judged(NamedTuple):
+    """What every part reads.
+
+    names: the incumbent, then the tuned policy where there is one; said: decisions of these. table: of `replay.sweep`,
+    the policies' names as index.
+    """
+
+    trace: TraceData
+    arm: str
+    split: str
+    policies: Mapping[str, Policy]
+    names: tuple[str, ...]
+    said: Mapping[str, Decisions]
+    seen: findings.Answered
+    table: pd.DataFrame
+
+    @property
+    def subject(self) -> str:
+        """The policy that the report is about: the tuned one, else the incumbent."""
+        return self.names[-1]
+
+
+def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
+    """Corpus, cases, fingerprint, models and policies; then what a reader must know."""
+    trace, meta = judged.trace, judged.trace.meta
+    known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
+    parameters = meta.get("parameters", {})
+    labels = Counter(case.expect_status for case in trace.cases)
+    splits = {case.split for case in trace.cases}
+    of_split = f" of split {judged.split}" if splits == {judged.split} else ""
+    facts = {
+        "corpus": f"{known['corpus']} ({known['n_documents']} documents, {known['n_chunks']} passages)",
+        "cases": f"{len(trace)}{of_split}: " + ", ".join(f"{labels[status.name]} {status.name}" for status in Status),
+        "trace": str(known["fingerprint"]),
+        "encoder": str(parameters.get("encoder", wording.DASH)),
+        "reranker": str(parameters.get("reranker", wording.DASH)),
+        "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
+        **{f"policy {name}": policy.policy_id for name, policy in judged.policies.items()},
+    }
+    rows = [[Cell(wording.cut(name)), Cell(wording.cut(value))] for name, value in facts.items()]
+    blocks: list[Block] = [Table("What the numbers of this page were computed from.", ["what", "which"], rows)]
+    if not of_split and len(judged.names) > 1:
+        text = (
+            f"Not all cases are of the split {wording.cut(judged.split)}: if thresholds were tuned on some of them, "
+            "the tuned rates flatter (rule S6.5)."
+        )
+        blocks.append(Text(text, warning=True))
+    return blocks + [Text(note, warning=True) for note in notes]
+
+
+def verdict(judged: Judged, trials: pd.DataFrame | None) -> list[Block]:
+    """Verdict on every target, and how near one can come."""
+    row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
+    can = findings.reachable(judged.seen, judged.table, trials)
+    found = findings.verdicts(row, can=can)
+    pairs = [findings.nearest(judged.seen, signal) for signal in judged.seen.score]
+    return [
+        Text(wording.verdict_sentence(judged.subject, found, can=can)),
+        wording.verdict_table(found),
+        wording.nearest_table(pairs, TARGETS),
+    ]
+
+
+def rates(judged: Judged, paired: Mapping[str, Paired] | None) -> list[Block]:
+    """Policies × rates, the paired test, and the thresholds that differ."""
+    blocks: list[Block] = [wording.rates_table(judged.table)]
+    if len(judged.names) > 1:
+        first, second = judged.names
+        tests = paired or {"pass": metrics.paired(judged.said[first].right, judged.said[second].right)}
+        blocks.append(changes.paired_table(first, second, tests))
+        blocks.append(changes.changes_table(first, second, judged.policies[first], judged.policies[second]))
+    return blocks
+
+
+def risk_coverage(judged: Judged) -> list[Block]:
+    """Risk–coverage curves of the signals with the policies' operating points."""
+    points = {name: (float(row["coverage"]), float(row["hallucination_rate"])) for name, row in judged.table.iterrows()}
+    silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
+    caption = (
+        "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of "
+        "what is answered. Above the figure goes only what chance does with the first few cases. "
+        "Marks: the policies, which use several gates and may ask."
+    )
+    caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
+    curves = findings.curves(judged.seen)
+    if np.array_equal(curves["top-1 cosine"].y, curves["-best l2"].y):
+        caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
+    if "fused gate" in curves:
+        caption += " The fused gate's line is fair where its model was fitted on other cases."
+    drawn = figures.risk_coverage(
+        curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
+    )
+    return [picture("risk_coverage", caption, drawn)]
+
+
+def sweeps(judged: Judged) -> list[Block]:
+    """Small multiples: every threshold over its range."""
+    shown, idle = findings.swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    panels = [
+        figures.Panel(
+            one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
+            wording.unit_of(one.path),
+            one.steps,
+            one.marks,
+        )
+        for one in shown
+    ]
+    caption = (
+        f"One panel a threshold, all others as in {judged.subject}: exact steps of the rates, no grid. Vertical lines "
+        "are the policies' values, dashed lines the targets in the colour of their rate."
+    )
+    if any(one.base != judged.subject for one in shown):
+        others, subject = judged.names[0], judged.subject
+        caption += (
+            f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
+        )
+    caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
+    return [picture("thresholds", caption, figures.thresholds(panels, TARGETS))] if panels else [Text(caption)]
+
+
+def confusions(judged: Judged) -> list[Block]:
+    """Label × decision of incumbent and tuned, as figure and tables."""
+    counts = {name: findings.label_by_decision(said) for name, said in judged.said.items()}
+    drawn = picture(
+        "label_by_decision",
+        "Cases by label and decision; the diagonal is the right status.",
+        figures.labels_by_decision(counts),
+    )
+    names = [status.name for status in Status]
+    head = ["label", *(f"decided {status}" for status in names)]
+    tables = []
+    for name, table in counts.items():
+        shares = [[wording.share_of(int(count), int(row.sum())) for count in row] for row in table]
+        rows = [[Cell(label), *cells] for label, cells in zip(names, shares, strict=True)]
+        tables.append(Table(f"Policy {wording.cut(name)}.", head, rows))
+    return [drawn, *tables]
+
+
+def stages(judged: Judged) -> list[Block]:
+    """What decided, by label, for incumbent and tuned."""
+    by_policy = {name: findings.stage_by_label(said) for name, said in judged.said.items()}
+    rows = []
+    for stage, status in STAGES:
+        if any(stage in found for found in by_policy.values()):
+            counts = [found.get(stage, np.zeros(3, dtype=np.int64)) for found in by_policy.values()]
+            rows.append(
+                [
+                    Cell(stage),
+                    Cell(status.name),
+                    *(Cell(str(int(count)), mark="number") for row in counts for count in row),
+                ]
+            )
+    head = [
+        "gate or rule",
+        "decides",
+        *(f"{wording.cut(name)}: label {status.name}" for name in by_policy for status in Status),
+    ]
+    return [Table("Cases by the gate or rule that decided, in the order of the chain, and by label.", head, rows)]
+
+
+def histograms(judged: Judged) -> list[Block]:
+    """Confidence by label with the taus."""
+    by_value: dict[tuple[str, float], list[str]] = {}
+    paths = ("tau_default", "tau_explicit") if judged.seen.explicit else ("tau_default",)
+    on = [name for name in judged.names if judged.policies[name].confidence.enabled]
+    for path, name in ((path, name) for path in paths for name in on):
+        by_value.setdefault((path, float(judged.policies[name].value(f"confidence.{path}"))), []).append(name)
+    taus = {f"{path} ({', '.join(names)})": value for (path, value), names in by_value.items()}
+    blend = judged.policies[judged.subject].confidence.blend
+    off = [name for name in judged.names if name not in on]
+    caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
+    caption += f" Gate off: {', '.join(off)}." if off else ""
+    drawn = figures.confidence_by_label(findings.histograms(judged.seen), findings.FINE_EDGES, taus)
+    return [picture("confidence_by_label", caption, drawn)]
+
+
+def boundary(judged: Judged) -> list[Block]:
+    """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
+    subject = wording.cut(judged.subject)
+    if not judged.policies[judged.subject].confidence.enabled:
+        return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
+    shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
+    counts = counted(shown.boundary)
+    rows = []
+    for zone in shown.boundary.zones:
+        n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
+        shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
+        rows.append([Cell(shown.zone(zone)), *(wording.share_of(int(k), int(of)) for k, of in shares)])
+    lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
+    told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
+    caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
+    head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
+    return [picture("decision_boundary", told, shown.ax_), Table(caption, head, rows)]
+
+
+def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
+    """Plateaus and the Pareto scatter of the trials, where given."""
+    blocks: list[Block] = []
+    if plateaus is not None:
+        blocks.append(
+            wording.frame_table(
+                "How far each threshold may move, alone, at no cost on the cases it was tuned on.", plateaus
+            )
+        )
+    if trials is not None:
+        refusal, wrong = (
+            trials[name].to_numpy(dtype=np.float64) for name in ("false_refusal_rate", "hallucination_rate")
+        )
+        answers = ~np.isnan(refusal + wrong)
+        best = findings.front(refusal[answers], wrong[answers])
+        caption = (
+            f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other "
+            "beats in both rates. "
+            f"Left out: {int((~answers).sum())} that answer nothing. Dashed: targets."
+        )
+        blocks.append(picture("trials", caption, figures.pareto(refusal[answers], wrong[answers], best, TARGETS)))
+    return blocks
+
+
+def flips(judged: Judged) -> list[Block]:
+    """Cases that incumbent and tuned decide differently."""
+    if len(judged.names) == 1:
+        return []
+    first, second = judged.names
+    return changes.flips(first, second, judged.said[first], judged.said[second])
+
+
+def ranked(trace: TraceData) -> list[Block]:
+    """Ranking measures of every arm."""
+    frame = ranking(trace)
+    rows = []
+    for row in frame.to_dict("records"):
+        n = int(row["n"])
+        hits = [wording.share_of(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
+        rows.append(
+            [
+                Cell(str(row["arm"])),
+                Cell(str(row["order"])),
+                Cell(str(n), mark="number"),
+                *hits,
+                Cell(_three(row["nDCG@10"]), mark="number"),
+            ]
+        )
+    caption = (
+        "Cases that expect a source. hit@k: a hit of an expected source among the first k. nDCG@10: binary gains, "
+        "the first hit of each expected source counts."
+    )
+    return [Table(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
+
+
+def _three(value: Any) -> str:  # noqa: ANN401 - cell of a frame
+    return wording.DASH if np.isnan(value) else f"{value:.3f}"
+
+
+def picture(name: str, caption: str, drawn: Any) -> Picture:  # noqa: ANN401 - axes or figure
+    """Figure as a block."""
+    data = png(drawn)
+    return Picture(name, caption, data, b64encode(data).decode("ascii"))
+
+
+LATE_INTERACTION = "late-interaction"
+FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it needs
+SEED = 0  # of folds and resamples, so that the page is the same bytes twice
+
+
+def reliability(judged: Judged) -> list[Block]:
+    """Confidence as a probability: reliability, calibration errors, and beside it a cross-fitted calibration."""
+    known = ~np.isnan(judged.seen.score["confidence"])
+    right, score = judged.seen.right[known], judged.seen.score["confidence"][known]
+    if not len(score):
+        return [Text("No case has a confidence: nothing was retrieved.")]
+    as_it_is = ReliabilityDisplay.from_predictions(right, score / 100, name="confidence / 100")
+    judgements = {"confidence / 100, as it is": calibration.judged(right, score / 100)}
+    enough = min(int(right.sum()), int((~right).sum())) >= LEAST
+    if enough:
+        rng = np.random.default_rng(SEED)
+        found = calibration.calibrated(right, score, method="isotonic", folds=FOLDS, rng=rng)
+        ReliabilityDisplay.from_predictions(right, found.p, name="isotonic, cross-fitted", ax=as_it_is.ax_)
+        judgements[f"isotonic, cross-fitted in {FOLDS} folds"] = found.cross_fitted
+        judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
+    frame = as_it_is.to_frame()
+    rows = [
+        [Cell(f"{100 * one['score']:.1f}", mark="number"), wording.share_of(int(one["k"]), int(one["n"]))]
+        for one in frame.to_dict("records")
+    ]
+    return [
+        picture("reliability", _reliability_caption(judged, enough=enough), as_it_is.ax_),
+        _judgements(judgements),
+        Table("Confidence in numbers.", ["mean confidence (points)", "right if answered"], rows),
+    ]
+
+
+def _reliability_caption(judged: Judged, *, enough: bool) -> str:
+    late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
+    caption = (
+        "Confidence in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
+        "its upper edge: a confidence of 40 lies in (30, 40]. Right: answered correctly if it were answered, that is, "
+        "labelled ok and the expected sources are among the hits that the policy without any gate chooses."
+    )
+    if late:
+        caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
+    if enough:
+        return f"{caption} Beside it its isotonic calibration, each case by the folds it is not in."
+    return caption + f" Calibrating it takes {LEAST} right and {LEAST} wrong cases at least."
+
+
+def _judgements(judgements: Mapping[str, Judgement]) -> Table:
+    rows = [
+        [
+            Cell(name),
+            *(
+                Cell(f"{value:.3f}", mark="number")
+                for value in (one.ece, one.smooth_ece, one.brier.score, one.brier.mcb, one.brier.dsc, one.brier.unc)
+            ),
+        ]
+        for name, one in judgements.items()
+    ]
+    caption = (
+        "How far the probabilities can be believed, lower is better but for DSC. ECE over 15 equal widths; Brier = MCB "
+        "(miscalibration) − DSC (discrimination) + UNC (that of the base rate)."
+    )
+    return Table(caption, ["probability", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC"], rows)
+
+
+def signals(judged: Judged) -> list[Block]:
+    """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
+    right, none = judged.seen.right, np.zeros(len(judged.seen.right))
+    areas = {name: metrics.aurc(right, score) for name, score in judged.seen.score.items()}
+    best = min(areas, key=lambda name: areas[name])
+    rows = []
+    for name, score in sorted(judged.seen.score.items(), key=lambda one: areas[one[0]]):
+        low, high = metrics.auroc_interval(right, score)
+        perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
+        own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
+        row = [
+            Cell(name),
+            wording.estimate(metrics.auroc(right, score), float(low), float(high)),
+            wording.estimate(areas[name], own.low, own.high),
+        ]
+        if name == best:
+            rows.append([*row, Cell(wording.DASH, mark="number")])
+        else:
+            beside = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
+            rows.append([*row, wording.estimate(beside.value, beside.low, beside.high, sign="+")])
+    caption = (
+        "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
+        f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap."
+    )
+    return [Table(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]

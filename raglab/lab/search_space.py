@@ -1,0 +1,332 @@
+"""Ranges, goal, line search."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.metrics import OBJECTIVES, TARGETS
+from raglab.policy import thresholds
+from raglab.replay import SWEPT, Steps, breakpoints, stepped, tables_of, tally
+from raglab.store.loaders import Policy
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+SWITCHES = (
+    "coverage.enabled",
+    "similarity.enabled",
+    "confidence.enabled",
+    "resolver.overview",
+    "resolver.overview_entities_lift",
+    "resolver.entities",
+    "resolver.require_full_entity_coverage",
+    "resolver.signature",
+    "resolver.anchor",
+)
+ALL_GATES = (
+    "domain",
+    "l2",
+    "density",
+    "gap",
+    "coverage",
+    "similarity",
+    "sufficiency",
+    "confidence",
+    "fused",
+    "generation",
+    "support",
+)
+KEEP_AT_MOST = 8  # relevant hits asked for
+
+
+class Range(NamedTuple):
+    """Values that a study may try: numbers from low to high, or the two of a switch (low and high NaN)."""
+
+    low: float
+    high: float
+    whole: bool = False
+    log: bool = False
+
+    @property
+    def is_switch(self) -> bool:
+        """Whether it is a switch."""
+        return bool(np.isnan(self.low))
+
+
+def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, Range]:
+    """Every threshold over the values observed in a trace, and every switch.
+
+    A threshold that no case can meet in the trace is left out.
+    """
+    found = tables_of(trace, policy, arm).evidence
+    space: dict[str, Range] = {}
+    for path, swept in SWEPT.items():
+        values = breakpoints(found, thresholds([policy]), path)
+        values = values[~np.isnan(values)]
+        if swept.whole:
+            space[path] = Range(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
+        elif len(values) and values.max() > values.min():
+            gap = path.endswith("gap")
+            low = max(float(values.min()), swept.low)
+            high = min(float(values.max()) + 1e-6, swept.high)
+            least = float(np.quantile(values[values > 0], 0.01)) if gap and (values > 0).any() else low
+            space[path] = Range(least if gap else low, high, log=gap and 0 < least < high)
+    return space | {path: Range(np.nan, np.nan) for path in SWITCHES}
+
+
+def within(policy: Policy, trace: TraceData) -> Policy:
+    """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
+    deepest = trace.hits.chunk.shape[2] - 1
+    if policy.refine.max_depth <= deepest:
+        return policy
+    return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
+
+
+def changed(policy: Policy, values: Mapping[str, Any]) -> Policy:
+    """Policy with the values of a trial."""
+    return policy.replace(*(item for pair in values.items() for item in pair))
+
+
+def trial_of(policy: Policy, space: Mapping[str, Range]) -> dict[str, Any]:
+    """A policy's own values, moved into the space where they lie outside: the trial a study begins with."""
+    own: dict[str, Any] = {}
+    for path, extent in space.items():
+        value = policy.value(path)
+        if extent.is_switch:
+            own[path] = bool(value)
+        else:
+            number = float(np.clip(extent.low if value is None else value, extent.low, extent.high))
+            own[path] = int(number) if extent.whole else number
+    return own
+
+
+def always_answer(policy: Policy) -> Policy:
+    """Policy with every gate off: it answers whenever there is a hit."""
+    return policy.replace(*(item for gate in ALL_GATES for item in (f"{gate}.enabled", False)))
+
+
+def always_refuse(policy: Policy) -> Policy:
+    """Policy that refuses every question: what no answer at all costs."""
+    return policy.replace("domain.enabled", True, "patterns.deny", ["(?s).*"])
+
+
+LOOSER = {  # rule S6.4: what one step down does; a step up does the opposite
+    "similarity.min_similarity": -0.05,
+    "confidence.tau_default": -5.0,
+    "confidence.tau_explicit": -5.0,
+    "l2.max_l2": 0.05,
+    "l2.soft_max_l2": 0.05,
+}
+
+
+def stepped_by_hand(policy: Policy, direction: int) -> Policy:
+    """Policy with all thresholds of the source one step looser (1) or tighter (-1), within their ranges.
+
+    Source: rule S6.4, the source's manual loop.
+    """
+    changes: list[Any] = []
+    for path, step in LOOSER.items():
+        value = policy.value(path)
+        if value is None:
+            continue
+        swept = SWEPT[path]
+        changes += [path, float(np.clip(round(value + direction * step, 10), max(swept.low, 0.0), swept.high))]
+    return policy.replace(*changes)
+
+
+def published(policy: Policy) -> Policy:
+    """Published thresholds with a policy's own patterns: what a study has to beat."""
+    base = Policy.load()
+    return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
+
+
+class Goal(NamedTuple):
+    """What a study wants: low objectives, targets kept; `score` says it in one number.
+
+    targets: rate -> highest value. penalty: what a point above a target costs beside the rate itself.
+    """
+
+    objectives: tuple[str, ...] = OBJECTIVES
+    targets: Mapping[str, float] = TARGETS
+    penalty: float = 1.0
+
+    def rates(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Objectives, [..., O]; a rate of nothing is 1: it meets no target (rule S6.2)."""
+        every = metrics.rates(counts, labels)
+        picked = every[..., [metrics.RATES.index(name) for name in self.objectives]]
+        absent = np.array([_label_count(name, labels) == 0 for name in self.objectives])
+        return np.where(np.isnan(picked), np.where(absent, 0.0, 1.0), picked)
+
+    def excess(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How far each target is exceeded, [..., T]; negative where it is met."""
+        every = metrics.rates(counts, labels)
+        picked = every[..., [metrics.RATES.index(name) for name in self.targets]]
+        return np.where(np.isnan(picked), 1.0, picked) - np.array(list(self.targets.values()))
+
+    def score(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Sum of the objectives and of `penalty` times what exceeds the targets, [...]; lower is better."""
+        over = np.maximum(self.excess(counts, labels), 0.0).sum(axis=-1)
+        total: NDArray[np.float64] = self.rates(counts, labels).sum(axis=-1) + self.penalty * over
+        return total
+
+
+def _label_count(name: str, labels: NDArray[np.int64]) -> int:
+    if name == "false_refusal_rate":
+        return int(labels[Status.ok])
+    if name == "missed_ambiguity_rate":
+        return int(labels[Status.ambiguous])
+    return int(labels.sum())
+
+
+Score = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+LEAST_GAIN = 1e-9
+ROUNDS = 20
+
+
+class Plateau(NamedTuple):
+    """Interval of a threshold on which the score does not get worse."""
+
+    path: str
+    value: float
+    low: float
+    high: float
+
+
+def polish(
+    trace: TraceData,
+    starts: Sequence[Policy],
+    paths: Sequence[str],
+    score: Score,
+    published: Policy,
+    arm: str | None = None,
+) -> tuple[Policy, pd.DataFrame]:
+    """Best policy that coordinate-wise exact search reaches from any of the starts, and its plateaus.
+
+    Every threshold ends on its published value where that is no worse, else on a round number in the middle of its
+    plateau, so that nothing hangs on the last digit and nothing differs without a gain.
+
+    Args:
+      starts: policies, best first. paths: thresholds and switches it may move. score: counts, labels → lower is better.
+
+    Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
+    """
+    import pandas as pd
+
+    labels = tally(trace, starts[:1], arm).labels
+    best: tuple[float, Policy] | None = None
+    for start in starts:
+        value, policy = _descend(trace, start, paths, score, labels, arm)
+        if best is None or value < best[0] - LEAST_GAIN:
+            best = value, policy
+    assert best is not None  # noqa: S101 - starts is never empty
+    policy = best[1]
+    for path in paths:
+        if path not in SWEPT and policy.value(path) != published.value(path):
+            other = policy.replace(path, published.value(path))
+            if float(score(tally(trace, [other], arm).counts, labels)[0]) <= best[0] + LEAST_GAIN:
+                policy = other
+    plateaus = []
+    for path in paths:
+        if path in SWEPT and policy.value(path) is not None:
+            found = plateau(trace, policy, path, score, labels, arm, published.value(path))
+            policy = policy.replace(path, _typed(path, found.value))
+            plateaus.append((*found, found.high - found.low))
+    return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
+
+
+def _descend(
+    trace: TraceData, policy: Policy, paths: Sequence[str], score: Score, labels: NDArray[np.int64], arm: str | None
+) -> tuple[float, Policy]:
+    value = float(score(tally(trace, [policy], arm).counts, labels)[0])
+    for _ in range(ROUNDS):
+        before = value
+        for path in paths:
+            if path not in SWEPT:
+                other = policy.replace(path, not policy.value(path))
+                tried = float(score(tally(trace, [other], arm).counts, labels)[0])
+                if tried < value - LEAST_GAIN:
+                    value, policy = tried, other
+            elif policy.value(path) is not None:
+                found = stepped(trace, policy, path, arm)
+                scores = score(found.counts, labels)
+                if SWEPT[path].whole:
+                    scores = np.where(found.low < KEEP_AT_MOST, scores, np.inf)
+                if scores.min() < value - LEAST_GAIN:
+                    low, high = _observed(found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN))
+                    policy = policy.replace(path, _typed(path, _inside(path, low, high)))
+                    value = float(score(tally(trace, [policy], arm).counts, labels)[0])
+        if value >= before - LEAST_GAIN:
+            break
+    return value, policy
+
+
+def plateau(
+    trace: TraceData,
+    policy: Policy,
+    path: str,
+    score: Score,
+    labels: NDArray[np.int64],
+    arm: str | None = None,
+    published: float | None = None,
+) -> Plateau:
+    """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
+    found = stepped(trace, policy, path, arm)
+    scores = score(found.counts, labels)
+    here = _step_of(found.low, found.high, float(policy.value(path)), path)
+    good = scores <= scores[here] + LEAST_GAIN
+    first = last = here
+    while first > 0 and good[first - 1]:
+        first -= 1
+    while last < len(good) - 1 and good[last + 1]:
+        last += 1
+    low, high = float(found.low[first]), float(found.high[last])
+    if published is not None and first <= _step_of(found.low, found.high, float(published), path) <= last:
+        return Plateau(path, float(published), low, high)
+    return Plateau(path, _inside(path, *_observed(found, low, high)), low, high)
+
+
+def _observed(found: Steps, low: float, high: float) -> tuple[float, float]:
+    """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
+    if len(found.low) == 1:
+        return low, high
+    first, last = float(found.low[1]), float(found.low[-1])
+    margin = 0.1 * ((last - first) or abs(last))
+    return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
+
+
+def _step_of(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:
+    """Step that holds a value: closed below for an upper threshold, above for a lower one."""
+    if SWEPT[path].side == "ceiling":
+        return int(np.clip(np.searchsorted(low, value, side="right") - 1, 0, len(low) - 1))
+    return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
+
+
+def _widest(low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[np.bool_]) -> tuple[float, float]:
+    """Widest run of good steps, first of equals."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], good.astype(np.int8), [0]])))
+    starts, ends = edges[::2], edges[1::2] - 1
+    run = int(np.argmax(high[ends] - low[starts]))
+    return float(low[starts[run]]), float(high[ends[run]])
+
+
+def _inside(path: str, low: float, high: float) -> float:
+    """Round value nearest the middle of a step; the end that belongs to it where nothing lies between."""
+    swept = SWEPT[path]
+    if swept.whole:
+        return float(min(np.floor(high), max(KEEP_AT_MOST, np.floor(low) + 1)))
+    middle = (low + high) / 2.0
+    for digits in range(1, 17):
+        value = round(middle, digits)
+        if low < value < high:
+            return value
+    return low if swept.side == "ceiling" else high
+
+
+def _typed(path: str, value: float) -> float | int:
+    return int(value) if SWEPT[path].whole else value

@@ -1,0 +1,1 @@
+"""Live (shore): a system that answers, asks back and learns."""

@@ -1,0 +1,366 @@
+"""Which arm: routing, features, reward components."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import gates
+from raglab.bandit.worlds import Table
+from raglab.decision.decisions import Decisions
+from raglab.decision.evidence import intent
+from raglab.live.online_bandit import Chosen
+from raglab.live.response import Response
+from raglab.live.system import Key, Lab
+from raglab.patterns import entities_in
+from raglab.policy import PolicyData, intent_thresholds
+from raglab.replay import decide, patterns_of
+from raglab.reward import RewardWeights, consistency_of, diversity_of, margin_of, reward
+from raglab.text import content_words
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def arm_of(question: str, system: Lab) -> tuple[str, str]:
+    """The arm that answers a question, and why, without a bandit; where one is wanted, the router stands in for it.
+
+    Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative, flagged → its arm.
+
+    Raises:
+      ValueError: the index lacks the arm.
+    """
+    there = system.retriever.strategies
+    wanted = system.arm or system.policy.strategy.arm
+    if wanted == "bandit":
+        arm, reason = routed(question, system.policy, tuple(there))
+        return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
+    if wanted != "router":
+        if wanted not in there:
+            msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
+            raise ValueError(msg)
+        return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"
+    return routed(question, system.policy, tuple(there))
+
+
+def routed(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
+    """The source's router over the arms that there are (rule S4.7), and why."""
+    seen, limits = intent(question), intent_thresholds(policy)
+    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
+    flagged = {
+        name: float(getattr(margins, name)) for name in ("table", "graph") if gates.reaches(getattr(margins, name))
+    }
+    for name in sorted(flagged, key=lambda one: (-flagged[one], one)):
+        if name in arms:
+            score = getattr(seen, name)
+            return name, f"router: {name} intent {score:.2f} ({', '.join(seen.reasons.get(name, ()))})"
+    if gates.reaches(margins.complexity) and "iterative" in arms:
+        return (
+            "iterative",
+            f"router: complexity {seen.complexity:.2f} ({', '.join(seen.reasons.get('complexity', ()))})",
+        )
+    return ("hybrid" if "hybrid" in arms else arms[0]), f"router: simple question, complexity {seen.complexity:.2f}"
+
+
+def wants_bandit(system: Lab) -> bool:
+    """Whether a bandit chooses the arm: where it is wanted, and not switched off."""
+    return (system.arm or system.policy.strategy.arm) == "bandit" and system.online is not None
+
+
+BUDGET_MS = 8000.0
+
+
+def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGET_MS) -> pd.DataFrame:
+    """Reward components and outcome of every case under every arm, at the depth where the policy decided.
+
+    `cache_hit` is 0 throughout: a trace retrieves once and caches nothing. The components do not depend on whether the
+    gates answered or refused, only on what was retrieved.
+
+    Args:
+      trace: with the embeddings of its chunks and its latencies, as `build_trace` makes it.
+      budget_ms: of a question; `latency_ratio` is in units of it.
+
+    Returns: a row a case and arm, cases outside, arms inside: `case_id`, `split`, `arm`, `depth`, `margin`,
+      `diversity`, `latency_ratio`, `cache_hit`, `consistency`, `ms`, `status`, `right` (the contract of rule S6.3).
+
+    Raises:
+      ValueError: the trace lacks embeddings or latencies, or the budget is not above 0.
+
+    Source: rules S1.3, S4.3.
+    """
+    import pandas as pd
+
+    if not budget_ms > 0.0:
+        msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
+        raise ValueError(msg)
+    parts = []
+    for arm in trace.arms:
+        said = decide(trace, policy, arm)
+        ms = spent(trace, said, arm)
+        seen = measures(trace, said, arm)
+        parts.append(
+            pd.DataFrame(
+                {
+                    "row": np.arange(len(trace)),
+                    "case_id": [case.id for case in trace.cases],
+                    "split": [case.split for case in trace.cases],
+                    "arm": arm,
+                    "depth": said.outcome.depth,
+                    "margin": seen[:, 0],
+                    "diversity": seen[:, 1],
+                    "latency_ratio": ms / budget_ms,
+                    "cache_hit": 0.0,
+                    "consistency": seen[:, 2],
+                    "ms": ms,
+                    "status": [Status(int(code)).name for code in said.status],
+                    "right": said.right,
+                }
+            )
+        )
+    table = pd.concat(parts).sort_values("row", kind="stable", ignore_index=True)
+    return table.drop(columns="row")
+
+
+def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
+    """Margin, diversity and consistency of one arm at the depth that decided, [Q, 3].
+
+    Margin is between the two best scores of all hits that were reranked; diversity is of the first `final_k` hits in
+    the arm's order; consistency compares the fused order with the reranked one over the hits that were reranked.
+
+    Raises:
+      ValueError: the trace lacks the embeddings of its chunks.
+
+    Source: rule S4.3.
+    """
+    if trace.vectors is None:
+        msg = "reward components need the embeddings of the chunks, this trace has none; build it again."
+        raise ValueError(msg)
+    cases, number = np.arange(len(trace)), trace.arm(arm)
+    hits = type(trace.hits)(*[field[cases, number, said.outcome.depth] for field in trace.hits])
+    order = np.argsort(np.where(hits.rank >= 0, hits.rank, np.iinfo(np.int32).max), axis=1, kind="stable")
+    place = np.arange(order.shape[1])
+    by_rank = (hits.chunk, hits.s_hybrid, hits.s_rerank)
+    chunk, fused, score = (np.take_along_axis(field, order, axis=1) for field in by_rank)
+    there: NDArray[np.bool_] = np.asarray(chunk) >= 0
+    none = hits.n_reranked[:, None] == 0  # then margin and consistency are missing
+    reranked = there & (none | (place < hits.n_reranked[:, None]))
+    best = there & (place < said.policy.chosen.final_k)
+    k = int(best.sum(axis=1).max(initial=0))
+    second = np.where(none, np.nan, -1.0 * place)
+    return np.stack(
+        [
+            margin_of(score, reranked),
+            diversity_of(trace.vectors[chunk[:, :k]], best[:, :k]),
+            consistency_of(fused, np.broadcast_to(second, fused.shape), reranked),
+        ],
+        axis=1,
+    )
+
+
+def spent(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
+    """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
+
+    Raises:
+      ValueError: the trace lacks latencies.
+    """
+    if trace.latency is None:
+        msg = (
+            "latency_ratio needs the latencies of retrieval, this trace has none; keep the file beside it, or rebuild."
+        )
+        raise ValueError(msg)
+    ms = trace.latency.ms[:, trace.arm(arm)]
+    by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))  # not measured is not free
+    down_to = np.cumsum(by_depth, axis=1)
+    total: NDArray[np.float64] = down_to[np.arange(len(trace)), said.outcome.depth]
+    return total
+
+
+FEATURES = ("intercept", "words", "entities", "graph", "table", "complexity", "documents", "path")
+MANY_WORDS, MANY_ENTITIES = 20.0, 4.0  # scales that bring counts near [0, 1]
+ON_INTENT = ("graph", "table")
+_FILE = re.compile(r"\b[\w-]+\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
+
+
+def table(
+    trace: TraceData,
+    policy: PolicyData,
+    weights: RewardWeights = RewardWeights(),  # noqa: B008 - a tuple
+    *,
+    budget_ms: float = BUDGET_MS,
+    measured: pd.DataFrame | None = None,
+) -> Table:
+    """Full information on a trace: `value` is the right decision, 0 or 1, `reward` what the learner sees of it.
+
+    An arm is available where rule S4.1 says so: `graph` and `table` only on the question's intent.
+
+    Args:
+      measured: what `components` says of the same trace and policy, where it is at hand: other weights re-score it.
+
+    Raises:
+      ValueError: `measured` is of another trace.
+
+    Source: rules S4.1, S4.7.
+    """
+    seen = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
+    shape = (len(trace), len(trace.arms))
+    rows = [(case.id, arm) for case in trace.cases for arm in trace.arms]
+    if list(zip(seen["case_id"], seen["arm"], strict=True)) != rows:
+        msg = f"measured must be components of this trace, {len(rows)} rows, got {len(seen)} of another; measure again."
+        raise ValueError(msg)
+    return Table(
+        arms=trace.arms,
+        value=seen["right"].to_numpy(np.float64).reshape(shape),
+        reward=np.asarray(reward(seen, weights), dtype=np.float64).reshape(shape),
+        mask=np.array([available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool).reshape(shape),
+        features=features(trace, policy),
+        feature_names=FEATURES,
+        ms=seen["ms"].to_numpy(np.float64).reshape(shape),
+    )
+
+
+def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
+    """Which arms may answer a question, [A]: `graph` and `table` only where its intent says so (rule S4.1)."""
+    seen, limits = intent(question), intent_thresholds(policy)
+    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
+    return np.array([arm not in ON_INTENT or bool(gates.reaches(getattr(margins, arm))) for arm in arms], dtype=bool)
+
+
+def context(question: str, n_entities: int, documents: Sequence[str]) -> NDArray[np.float64]:
+    """What is known of a question before anything is retrieved, [F] as named in `FEATURES`, each near [0, 1].
+
+    Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
+    """
+    seen = intent(question)
+    return np.array(
+        [
+            1.0,
+            len(content_words(question)) / MANY_WORDS,
+            n_entities / MANY_ENTITIES,
+            seen.graph,
+            seen.table,
+            seen.complexity,
+            float(bool(documents)),
+            float(_FILE.search(question) is not None),
+        ]
+    )
+
+
+def features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+    """Context of every case, [Q, F]."""
+    entities = patterns_of(trace, policy).query_entities
+    return np.array(
+        [
+            context(case.query, len(names), case.selected_sources)
+            for case, names in zip(trace.cases, entities, strict=True)
+        ]
+    )
+
+
+def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+    """The source's router as a policy, [Q, A]: all mass on the arm it sends a case to (rule S4.7)."""
+    chosen = [trace.arm(routed(case.query, policy, trace.arms)[0]) for case in trace.cases]
+    return np.eye(len(trace.arms))[chosen]
+
+
+class Offer(NamedTuple):
+    """Arms on offer and what is known of the question.
+
+    mask: bool [A]. features: by name. why: what speaks for an arm, by arm.
+    """
+
+    mask: NDArray[np.bool_]
+    features: dict[str, float | None]
+    why: dict[str, str]
+
+
+def offer(
+    question: str,
+    policy: PolicyData,
+    arms: Sequence[str],
+    *,
+    documents: Sequence[str] = (),
+    answered: Collection[str] = (),
+    retrieved: Collection[str] = (),
+) -> Offer:
+    """What a bandit is told of a question.
+
+    The features are those of rule S4.2 that are known before retrieval: the context of `traffic.context`, and whether
+    any arm on offer has its answer or its hits in the cache. What only retrieval tells (number of hits, statistics of
+    their scores, the reranker's margin) cannot choose it: it is logged with the reward.
+
+    Args:
+      answered, retrieved: arms whose answer, whose hits, the cache holds.
+
+    Source: rules S4.1, S4.2.
+    """
+    mask = available(question, policy, arms)
+    names = entities_in(question, policy.patterns.entities)
+    known = context(question, len(names), documents).tolist()
+    features: dict[str, float | None] = dict(zip(FEATURES[1:], known[1:], strict=True))
+    there = {arm for arm, on in zip(arms, mask, strict=True) if on}
+    features |= {
+        "answer_cached": float(bool(there & set(answered))),
+        "strategy_cached": float(bool(there & set(retrieved))),
+    }
+    seen = intent(question)
+    margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
+    words = "high complexity" if gates.reaches(margins.complexity) else "simple question"
+    why = {"graph": f"graph intent {seen.graph:.2f}", "table": f"table intent {seen.table:.2f}"}
+    return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
+
+
+def chosen(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], request: str, system: Lab) -> Chosen:
+    """The arm and why; the probability is None where no bandit chose it.
+
+    A user's choice among options is answered by the arm that offered them, and is no choice of the bandit's.
+    """
+    online = system.online if wants_bandit(system) else None
+    if online is None:
+        return Chosen(*arm_of(text, system), None)
+    any_way = next(iter(ways.values()))
+    about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
+    question = any_way._replace(arm="").digest()
+    if made_by[-1] is not None:
+        before = online.asked_before(question, **about)
+        if before is not None:
+            return Chosen(before, f"selected {before}: it offered the options", None)
+    caches = system.caches
+    answered: list[str] = []
+    retrieved: list[str] = []
+    if caches is not None:
+        answered = [one for one, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
+        retrieved = [one for one, key in ways.items() if key.digest("strategy") in caches.strategies]
+    known = offer(text, system.policy, online.arms, documents=any_way.documents, answered=answered, retrieved=retrieved)
+    return online.choose(request, known.mask, known.features, known.why, question=question, **about)
+
+
+def learned(said: Response, system: Lab) -> None:
+    """Tell the bandit what came of its choice; a component that cannot be measured leaves the choice without reward."""
+    online, seen = system.online, said.seen
+    if online is None or not seen.measures or None in seen.measures.values():
+        return
+    cached = float(seen.answer_cache_hit)
+    components = {**seen.measures, "latency_ratio": seen.ms["total"] / online.budget_ms, "cache_hit": cached}
+    told = {"depth": len(seen.queries) - 1.0, "confidence": said["confidence"]} if seen.queries else {}
+    told |= {"answered": float(said["status"] == "ok"), "strategy_cache_hit": float(seen.strategy_cache_hit)}
+    online.update(said["request_id"], components, ms=seen.ms["total"], measured=told | dict(seen.retrieved))
+
+
+def feedback(request_id: str, up: bool, *, lab: Lab) -> None:  # noqa: FBT001 - feedback is up or down
+    """Thumb up or down for an answer, whenever it comes; of several the last counts (rule S4.3).
+
+    Args:
+      request_id: as the response names it.
+
+    Raises:
+      ValueError: no bandit chose the arm of this request, or it is switched off.
+    """
+    if lab.online is None:
+        msg = "feedback goes to the bandit's log, and the bandit is switched off; unset RAGLAB_BANDIT_ENABLED."
+        raise ValueError(msg)
+    lab.online.thumbs(request_id, up)

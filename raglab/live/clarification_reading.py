@@ -1,0 +1,251 @@
+"""Fields and documents read in the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+
+from raglab.answering.contents import scope
+from raglab.answering.fields import FIELDS, Extracted, extract
+from raglab.answering.question_gaps import Applied, applied
+from raglab.answering.question_parsing import asks_for
+from raglab.answering.question_vocabulary import Failure, ParsedQuestion
+from raglab.decision.decisions import Check, answer_checks
+from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, shown, within
+from raglab.live.response import Response, Seen, checked
+from raglab.patterns import pattern_hits
+from raglab.policy import thresholds
+from raglab.replay import decide_on, tables_of
+from raglab.text import pieces
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
+
+if TYPE_CHECKING:
+    from raglab.live.system import Lab
+
+KIND = "document"
+MOST = 6  # documents between which a user is asked to choose
+_NAMES = ("product", "vendor", "title")  # tags that name what a document is about
+
+
+def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure | None:
+    """Which of a few documents is meant, where none is named and they state the field differently; else None.
+
+    Documents are those of the doctype and the entity that the question names; where that leaves more than `MOST`, the
+    question is too wide for a choice.
+    """
+    wanted, doctype = parsed.said("target_field", least), parsed.said("doctype", least)
+    entity = parsed.said("entity", least)
+    if wanted is None or wanted not in FIELDS or entity is None or parsed.said("date_scope", least) is not None:
+        return None
+    files: dict[str, list[Chunk]] = {}
+    for chunk in clarifier.chunks:
+        if doctype is None or chunk.tags.get("doc_type") == doctype:
+            files.setdefault(chunk.file_name, []).append(chunk)
+    meant = {name: chunks for name, chunks in files.items() if _is_about(chunks, entity)}
+    if not 1 < len(meant) <= MOST:
+        return None
+    found = {name: extract(wanted, chunks).value for name, chunks in meant.items()}
+    stated = {name: value for name, value in found.items() if value is not None}
+    if len(set(stated.values())) < 2:
+        return None
+    names = tuple(stated)
+    reason = f"{len(stated)} documents state it, and not alike"
+    said = asked(wanted, names, names[0], parsed.language)
+    return Failure(KIND, f"{wanted}:{KIND}", names, said, reason)
+
+
+def _is_about(chunks: list[Chunk], entity: str) -> bool:
+    """Whether a document's tags or entities name an entity."""
+    told = {chunks[0].tags.get(name, "") for name in _NAMES} | {name for chunk in chunks for name in chunk.entities}
+    return any(entity.casefold() in name.casefold() for name in told)
+
+
+def asked(field: str, names: tuple[str, ...], proposed: str, language: Literal["en", "fr"]) -> str:
+    """The question put to the user."""
+    every, what = ", ".join(names), field.removesuffix(f":{KIND}").replace("_", " ")
+    if language == "fr":
+        return f"Plusieurs documents répondent ({every}). Je vais prendre {proposed}. Est-ce le bon ?"
+    return (
+        f"Several documents state the {what}, and not alike: {every}. I will take {proposed}. Is that the one you mean?"
+    )
+
+
+ROUTE = "extract"
+PLAIN = 2  # cells of a row that says by itself which figure is meant
+
+
+class Reading(NamedTuple):
+    """What a value of a failure leads to.
+
+    question, documents: of the narrower request. field: that the extractor fills, None where there is no rule for it.
+    chunks: that it read, in the order of reading. found: what it read there, None without a rule.
+    """
+
+    value: str
+    question: str
+    documents: tuple[str, ...]
+    field: str | None
+    chunks: tuple[Chunk, ...]
+    found: Extracted | None
+
+    @property
+    def failed(self) -> bool:
+        """Whether the field came back empty (rule S5.4)."""
+        return self.found is not None and self.found.value is None
+
+    @property
+    def outcome(self) -> str | None:
+        """What two values must share to lead to the same answer; None where it is not known before retrieval."""
+        return None if self.found is None else self.found.value or ""
+
+
+class _Page:
+    """A generator that says what was read."""
+
+    name = "extractor"
+
+    def __init__(self, found: Extracted) -> None:
+        self.found = found
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """The page's own sentence; before a row of a table with several figures, the one that was read."""
+        del question
+        row, value = self.found.sentence, self.found.value
+        several = any(len(piece.cells) > PLAIN and piece.text == row for piece in pieces(passages[0].text))
+        return Generation(f"{value}: {row}" if several else row, self.found.confidence, (0,))
+
+
+def read(failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> Reading:
+    """What a value of a failure leads to; the extractor reads where it has a rule and documents are named.
+
+    A page that does not state the field is null (rule S5.10). Where the question is narrowed and not the pages, a
+    field that the extractor cannot tell is left to retrieval.
+    """
+    if failure.kind == PAGE_SCOPE and failure.target_field in FIELDS and chunks:
+        return _read(value, text, failure.target_field, _scoped(chunks, value, failure.target_field, text))
+    if failure.kind == KIND:
+        narrowed = Applied(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
+    else:
+        narrowed = applied(failure, value, text, parsed, chunks)
+    plain = Reading(value, narrowed.question, narrowed.documents, None, (), None)
+    if narrowed.field is None or narrowed.field not in FIELDS or not chunks:
+        return plain
+    reading = _read(value, narrowed.question, narrowed.field, within(chunks, narrowed.documents))
+    return plain if reading.failed else reading
+
+
+def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk]) -> Reading:
+    pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
+    return Reading(value, text, pages, wanted, tuple(scoped), extract(wanted, scoped, about=text))
+
+
+def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float) -> Reading | None:
+    """What the extractor reads where nothing was left out; None without a rule, or where it reads nothing.
+
+    A question that checks, compares or asks why is none that a field answers.
+    """
+    wanted = parsed.said("target_field", least)
+    if wanted is None or wanted not in FIELDS or parsed.said("intent", least) != "lookup" or not chunks:
+        return None
+    if not asks_for(wanted, text):
+        return None
+    stated = parsed.said("page_scope", least) or "document"
+    known = stated in {"toc", "document"} or stated.isdecimal()
+    scoped = _scoped(chunks, stated, wanted, text) if known else tuple(chunks)
+    found = extract(wanted, scoped, about=text)
+    return None if found.value is None else Reading(stated, text, (), wanted, tuple(scoped), found)
+
+
+def _scoped(chunks: Sequence[Chunk], value: str, wanted: str, text: str) -> tuple[Chunk, ...]:
+    """Chunks within a page scope, document by document."""
+    files: dict[str, list[Chunk]] = {}
+    for chunk in chunks:
+        files.setdefault(chunk.source, []).append(chunk)
+    return tuple(chunk for of in files.values() for chunk in scope(of, value, field=wanted, about=text))
+
+
+def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
+    """Checks of rule S2.1, before anything is retrieved or asked."""
+    case = Case("question", text, "ok")
+    shape = (1, 1, 1, 1)
+    blank: dict[str, Any] = {name: np.full(shape, np.nan) for name in FLOAT_FIELDS}
+    none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
+    hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
+    seen = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
+    trace = TraceData((case,), (), ("extractor",), hits, seen, {"fingerprint": system.fingerprint})
+    said = decide_on(tables_of(trace, system.policy), trace, system.policy, thresholds([system.policy]))
+    return tuple(check for check in said.explain(case.id) if check.gate == "domain")
+
+
+def answer_of(
+    request: Request,
+    reading: Reading,
+    why: str,
+    domain: Sequence[Check],
+    system: Lab,
+    more: Mapping[str, Any],
+) -> Response:
+    """Response that says what was read, or refuses where a gate on the answer does.
+
+    Its confidence is the extraction's, 0 to 100; the policy's calibration is of the generator and does not apply.
+
+    Args:
+      why: the reason that stands for the arm's. more: further fields of the response.
+
+    Source: rules S2.1, S2.10, S2.11, S2.13, S5.10.
+    """
+    found = reading.found
+    if found is None or found.value is None:
+        msg = f"a reading must have found its field, got none of {reading.field!r}; ask the chain instead."
+        raise ValueError(msg)
+    start = perf_counter()
+    chunk = reading.chunks[found.chunk]
+    made = checked(request.text, [chunk], _Page(found), system.scorer)
+    told = (made.confidence, made.support, made.claim, made.refused)
+    where = f"{reading.field} was found in {shown(reading.value, 'en')}, on page {found.page}"
+    checks = (*domain, field_check(where, found=True), *answer_checks(*told, thresholds([system.policy])))
+    failed = next((check for check in checks if not check.passes), None)
+    fields = {
+        "answer": made.text if failed is None else system.policy.refusal_message,
+        "sources": [chunk.shown] if failed is None else [],
+        "status": "ok" if failed is None else "refuse",
+        "refusal_reason": None if failed is None else failed.text,
+        "confidence": 100.0 * made.confidence,
+    }
+    ms = {"support": 1e3 * (perf_counter() - start)}
+    return made_of(
+        request,
+        fields | {"route": ROUTE, "arm_reason": why} | dict(more),
+        system,
+        Seen(ms, False, False, checks=checks),
+    )
+
+
+def field_check(text: str, *, found: bool) -> Check:
+    """Check that a field is not empty."""
+    return Check("field", "S5.10", float(found), 1.0, float(found) - 1.0, found, text)
+
+
+def made_of(request: Request, fields: Mapping[str, Any], system: Lab, seen: Seen) -> Response:
+    """Response that no arm retrieved for; what is not stated is none."""
+    none: dict[str, Any] = {
+        "answer": None,
+        "sources": [],
+        "status": "ok",
+        "refusal_reason": None,
+        "options": [],
+        "warnings": [],
+        "confidence": None,
+        "route": None,
+        "arm": None,
+        "arm_reason": None,
+        "clarification": None,
+        "default_applied": None,
+        "policy_id": system.policy.policy_id,
+        "request_id": request.id,
+    }
+    whole = none | dict(fields)
+    return Response(whole | {"refused": whole["status"] == "refuse"}, seen)

@@ -1,0 +1,312 @@
+"""Request, clarifier, meaning of replies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple, Protocol
+
+from raglab.answering.contents import page_kind
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_vocabulary import BY_RULES, Read, Vocabulary, plain
+from raglab.answering.question_wording import SECTIONS_SAID, VALUES
+from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
+from raglab.live.trace_building import scopes_of
+from raglab.values import Chunk
+
+COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)
+ANY = "any"  # doctype of documents of several kinds, or of none
+
+
+class Request(NamedTuple):
+    """A question with all that its answer hangs on; now is with a zone."""
+
+    id: str
+    text: str
+    documents: tuple[str, ...]
+    selected: int | None
+    session: str
+    now: datetime
+
+
+class Costs(Protocol):
+    """What the settings say of asking; see `clarify_settings`."""
+
+    question_cost: float
+    error_cost: float
+    options: bool
+    min_field_confidence: float
+
+
+class Parser(Protocol):
+    """What reads a question: `parse_server.OpenAIParser`, or your own."""
+
+    @property
+    def name(self) -> str:
+        """Identifier for the log."""
+
+    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> Read:
+        """The question's slots."""
+
+
+class Pinned(NamedTuple):
+    """Documents that a request names: their chunks, their kind, and the conditions that they are under."""
+
+    chunks: tuple[Chunk, ...]
+    doctype: str
+    conditions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clarifier:
+    """What asks for what a question leaves out.
+
+    vocabulary: of the corpus; None where only choices among options are learned. costs: of a question and of an error.
+    parser: reads questions; None is the rules.
+    """
+
+    costs: Costs
+    learner: Learner
+    chunks: tuple[Chunk, ...] = field(repr=False)
+    vocabulary: Vocabulary | None = field(repr=False)
+    parser: Parser | None = None
+    _kinds: dict[str, str] = field(default_factory=dict, repr=False)
+
+    def read(self, request: Request) -> Read | None:
+        """Question as typed slots (rule S5.1), and what read it."""
+        if self.vocabulary is None:
+            return None
+        if self.parser is None:
+            return Read(parse(request.text, self.vocabulary, documents=request.documents), BY_RULES)
+        return self.parser.parse(request.text, self.vocabulary, documents=request.documents)
+
+    def pinned(self, documents: Sequence[str]) -> Pinned:
+        """Documents that a request names, `file` or `file#page`.
+
+        A condition on which they differ says nothing of them and is left out.
+
+        Raises:
+          ValueError: a name of which the corpus has no document.
+        """
+        places = scopes_of(self.chunks, [documents])[0]
+        chunks = () if places is None else tuple(self.chunks[int(place)] for place in places)
+        files = list(dict.fromkeys(chunk.file_name for chunk in chunks))
+        columns = {
+            "page_1_kind": {self._kind(name) for name in files},
+            "language": {chunk.tags.get("lang", "") for chunk in chunks},
+            "vendor": {chunk.tags.get("vendor", "") for chunk in chunks},
+        }
+        conditions = {name: next(iter(one)) for name in COLUMNS if len(one := columns[name]) == 1 and "" not in one}
+        doctypes = {chunk.tags.get("doc_type", "") for chunk in chunks} - {""}
+        return Pinned(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
+
+    def _kind(self, name: str) -> str:
+        """The learned column `page_1_kind` of a document; '' where it has no page 1."""
+        if name not in self._kinds:
+            first = [chunk for chunk in self.chunks if chunk.page == 1 and chunk.file_name == name]
+            self._kinds[name] = page_kind(first).kind if first else ""
+        return self._kinds[name]
+
+
+def within(chunks: Iterable[Chunk], documents: Sequence[str]) -> tuple[Chunk, ...]:
+    """Chunks of documents, `file` or `file#page`, in their order; all where none is named."""
+    named = set(documents)
+    found = (one for one in chunks if not named or one.file_name in named or f"{one.file_name}#{one.page}" in named)
+    return tuple(found)
+
+
+def is_default(row: ClarificationDefault, value: str, learner: Learner) -> bool:
+    """Whether a value is what a row would fill in: voted for, and before all others that were."""
+    return row.candidate_votes.get(value, 0.0) > 0.0 and suggest(row, list(row.candidate_votes), learner).value == value
+
+
+def worth_of(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
+    """What a question is worth.
+
+    Args:
+      outcomes: by value, what it leads to; None where that is known only after retrieval, and may be anything.
+    """
+    told = [f"?{value}" if outcome is None else f"={outcome}" for value, outcome in outcomes.items()]
+    costs = {"question_cost": clarifier.costs.question_cost, "error_cost": clarifier.costs.error_cost}
+    return worth_asking(shares(row, list(outcomes), clarifier.learner), outcomes=told, **costs)
+
+
+def time_of(now: datetime | None) -> datetime:
+    """The moment, or the clock's.
+
+    Raises:
+      ValueError: a time without a zone.
+    """
+    if now is not None and now.tzinfo is None:
+        msg = f"now must have a time zone, got {now.isoformat()}; pass datetime.now(UTC)."
+        raise ValueError(msg)
+    return datetime.now(UTC) if now is None else now
+
+
+def text_of(question: Any) -> str:  # noqa: ANN401 - what a caller may pass
+    """A question, which must be text.
+
+    Raises:
+      ValueError: it is none.
+    """
+    if not isinstance(question, str):
+        msg = f"question must be a text, got {type(question).__name__}; pass a str."
+        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+    return question
+
+
+LONGEST = 200  # characters of a reply
+YEAR = 4  # digits that are no page
+PAGE_SCOPE = "page_scope"
+YES = frozenset(
+    {
+        "yes",
+        "y",
+        "yeah",
+        "yep",
+        "ok",
+        "okay",
+        "sure",
+        "right",
+        "correct",
+        "oui",
+        "ouais",
+        "o",
+        "si",
+        "d'accord",
+        "exact",
+    }
+)
+NO = frozenset({"no", "n", "nope", "wrong", "incorrect", "non", "faux"})
+_PAGE = re.compile(r"^(?:pages? |p\.? ?)?0*([1-9]\d{0,3})$")
+_LEADING = re.compile(r"^(?:no|non|yes|oui)[,;:]? (?=\S)")
+_THANKS = re.compile(r"[,;]? (?:please|thanks|thank you|merci|svp|s'il (?:vous|te) plait)$")
+_TRY = re.compile(
+    r"^(?:please )?(?:(?:try|read|look|search|check|cherchez?|essaie|essayez|regardez?|lisez|lis) )?"
+    r"(?:(?:in|on|at|dans|sur|a) )?"
+)
+_ARTICLE = re.compile(r"^(?:the|le|la|les) |^l'")
+_SCOPES: Mapping[str, Sequence[str]] = {
+    "toc": (
+        "toc",
+        "contents",
+        "table of contents",
+        "sommaire",
+        "table des matieres",
+    ),
+    "document": ("document", "whole document", "everywhere", "all pages", "tout le document", "partout"),
+}
+_OTHER = {"en": "something else", "fr": "autre chose"}
+_OTHER_PAGE = {"en": "another page, by its number", "fr": "une autre page, par son numéro"}
+
+
+class Meant(NamedTuple):
+    """What a reply means: the value, None for a no that names none; and whether it can be learned as a candidate."""
+
+    value: str | None
+    learned: bool
+
+
+def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str) -> Meant:
+    """What a reply means, given what was offered.
+
+    Args:
+      candidates: values that were offered. proposed: what a yes agrees to. kind: of the failure; a page may be named
+        where it is `page_scope`.
+
+    Raises:
+      ValueError: an empty reply or one that is too long, a yes where nothing was proposed, `other` without saying what.
+
+    Example:
+      >>> meant("Oui", ("1", "toc"), "1", "page_scope")
+      Meant(value='1', learned=True)
+    """
+    said = _THANKS.sub("", plain(" ".join(reply.split())).strip(" .!"))
+    if not said or len(reply) > LONGEST:
+        msg = f"a reply must have 1 to {LONGEST} characters, got {len(reply)}; say yes, no or one of the values."
+        raise ValueError(msg)
+    if said in NO:
+        return Meant(None, learned=True)
+    if said in YES:
+        if proposed is None:
+            msg = f"yes must agree to something proposed, got {reply!r}; name one of {', '.join(candidates)}."
+            raise ValueError(msg)
+        return Meant(proposed, learned=True)
+    bare = _bare(_TRY.sub("", _LEADING.sub("", said)))
+    value = next((one for one in candidates if bare in _names(one)), None) or _scope(bare, kind)
+    if value is not None:
+        return Meant(value, learned=True)
+    if kind == PAGE_SCOPE or bare in _names(OTHER):
+        what = "a page's number" if kind == PAGE_SCOPE else "what is meant, in words,"
+        msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
+        raise ValueError(msg)
+    return Meant(" ".join(reply.split()), learned=False)
+
+
+def _names(value: str) -> set[str]:
+    """Texts that name a value, in plain letters, without an article."""
+    texts = (value, value.replace("_", " "), value.removesuffix(".md"), shown(value, "en"), shown(value, "fr"))
+    return {_bare(plain(text)) for text in texts}
+
+
+def _bare(said: str) -> str:
+    return _ARTICLE.sub("", said)
+
+
+def _scope(bare: str, kind: str) -> str | None:
+    """Scope of pages that a plain text names, None where it names none."""
+    if kind != PAGE_SCOPE:
+        return None
+    page = _PAGE.match(bare)
+    return page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
+
+
+def shown(value: str, language: Literal["en", "fr"], kind: str = "") -> str:
+    """A value in words."""
+    if value == OTHER:
+        return (_OTHER_PAGE if kind == PAGE_SCOPE else _OTHER)[language]
+    words = (SECTIONS_SAID.get(value) if kind == PAGE_SCOPE else None) or VALUES.get(value)
+    if words:
+        return words[language == "fr"]
+    return f"page {value}" if value.isdecimal() and len(value) < YEAR else value.replace("_", " ")
+
+
+def options_of(candidates: Sequence[str], language: Literal["en", "fr"], kind: str) -> list[dict[str, Any]]:
+    """Options of a clarification, from 1: the candidate values, and `other` (rule S0.2)."""
+    values = [*(one for one in candidates if one != OTHER), OTHER]
+    return [{"id": n, "value": one, "text": shown(one, language, kind)} for n, one in enumerate(values, 1)]
+
+
+def default_of(row: ClarificationDefault, value: str, verdict: str) -> dict[str, Any]:
+    """The response's `default_applied`."""
+    return {
+        "field": row.target_field,
+        "value": value,
+        "row_id": row.row_id,
+        "version": row.version,
+        "confidence": row.confidence,
+        "gate": verdict,
+    }
+
+
+def told_default(row: ClarificationDefault, value: str) -> str:
+    """A default that was applied, as a warning says it."""
+    under = ", ".join(f"{name} {one}" for name, one in row.sub_conditions.items())
+    where = f"{row.doctype}{f' with {under}' if under else ''}"
+    learned = f"confidence {row.confidence:.2f} of {counted(row.sample_size, 'earlier request')}"
+    return (
+        f"{row.target_field}: {shown(value, 'en')} by the learned default for {where} ({learned}); reply to correct it"
+    )
+
+
+def told_tried(field: str, tried: Sequence[str], kind: str = PAGE_SCOPE) -> str:
+    """What was read in vain, as a warning says it."""
+    values = " or ".join(shown(value, "en") for value in dict.fromkeys(tried))
+    return f"{field} was not found in {values}" if kind == PAGE_SCOPE else f"{field} could not be read as {values}"
+
+
+def counted(number: int, what: str) -> str:
+    """A number and its noun."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

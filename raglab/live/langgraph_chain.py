@@ -1,0 +1,223 @@
+"""LangGraph."""
+
+# Annotations are not postponed here: LangGraph reads those of the state when the graph is built.
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the schema of this one only
+
+from raglab.answering.compression import Compressed, Count, Meaning, compress, words_as_tokens
+from raglab.decision import chain
+from raglab.decision.decisions import Decisions
+from raglab.live.arms import arm_of
+from raglab.live.ask import case_trace, completed
+from raglab.live.response import Generator, Response, Seen
+from raglab.live.system import Lab, normalised
+from raglab.live.trace_building import scopes_of
+from raglab.replay import decide
+from raglab.retrieval.strategies import Found, walk
+from raglab.values import Case, Chunk, Generation, Status
+
+NODES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
+
+
+class Asked(TypedDict, total=False):
+    """What a graph is asked; as `ask` is. Only the question is required."""
+
+    question: str
+    documents: list[str]
+    selected_option: int | None
+    request_id: str
+
+
+class State(Asked, total=False):
+    """What the nodes hand on, all of it plain, so that any checkpointer stores it.
+
+    arm: that retrieves, and why. depth: refinements so far. queries: what was searched, depth by depth. passages: the
+    chosen hits as the compressor leaves them, fields of `Chunk`; none where retrieval does not answer. tokens: of them.
+    next: where the critic sends the question. response: as rule S0.3 has it.
+    """
+
+    arm: str
+    arm_reason: str
+    depth: int
+    queries: list[str]
+    passages: list[dict[str, Any]]
+    tokens: int
+    next: Literal["refine_retrieve", "synthesizer"]
+    response: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    """A generator that reads other texts of the same passages: `left` of them, place by place."""
+
+    otherwise: Generator
+    left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]
+
+    @property
+    def name(self) -> str:
+        return self.otherwise.name
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        return self.otherwise.answer(question, self.left(question, passages))
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The nodes over a system; each takes the state and gives what it changes."""
+
+    lab: Lab
+    compressed: Callable[[str, Sequence[Chunk]], Compressed]
+
+    def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Hits of the arm before any refinement."""
+        question = state.get("question")
+        if not isinstance(question, str):
+            msg = f"question must be a text, got {type(question).__name__}; pass a str."
+            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+        arm, reason = arm_of(normalised(question), self.lab)
+        further = self._walk(state, arm)
+        found = list(islice(further, 1))
+        return {"arm": arm, "arm_reason": reason, "further": further} | _searched(found)
+
+    def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
+        said = self._decided(state, self._found(state))
+        passages = _chosen(said) if said.status[0] == Status.ok else []
+        left = self.compressed(normalised(state["question"]), passages)
+        return {"decision": said, "passages": [one._asdict() for one in left.passages], "tokens": left.tokens}
+
+    def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Whether the loop goes on past this depth (rule S2.9)."""
+        said = self._said(state)
+        on = bool(chain.goes_on(said.tables.evidence, said.limits).any())
+        return {"next": "refine_retrieve" if on else "synthesizer"}
+
+    def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Hits of the next depth."""
+        found, further = self._found(state), state.get("further")
+        if further is None:  # a checkpoint holds no walk
+            further = islice(self._walk(state, state["arm"]), len(found), None)
+        return {"further": further} | _searched([*found, *islice(further, 1)])
+
+    def synthesizer(self, state: Mapping[str, Any]) -> dict[str, Any]:
+        """Answer from what the compressor left, judged against the chosen hits as they are; else refuse or ask back."""
+        said, selected = self._said(state), state.get("selected_option")
+        text = normalised(state["question"])
+        given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
+        left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
+        fields, _ = completed(said, text, selected, self._reading(left), Seen({}, False, False))
+        fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
+        identity = {"request_id": state.get("request_id") or uuid4().hex}
+        return {"response": dict(Response(fields | identity, Seen({}, False, False)))}
+
+    def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[Found]:
+        ready = self.lab.retriever
+        scope = scopes_of(ready.chunks[: ready.indexes.n_chunks], [state.get("documents") or ()])[0]
+        return walk(ready.strategies[arm], ready.question(normalised(state["question"])), scope)
+
+    def _found(self, state: Mapping[str, Any]) -> list[Found]:
+        """Hits of every depth so far; retrieved again where a checkpoint holds none."""
+        known: list[Found] | None = state.get("found")
+        return list(islice(self._walk(state, state["arm"]), state["depth"] + 1)) if known is None else known
+
+    def _said(self, state: Mapping[str, Any]) -> Decisions:
+        known: Decisions | None = state.get("decision")
+        return self._decided(state, self._found(state)) if known is None else known
+
+    def _decided(self, state: Mapping[str, Any], found: Sequence[Found]) -> Decisions:
+        named = tuple(state.get("documents") or ())
+        case = Case("question", normalised(state["question"]), "ok", selected_sources=named)
+        return decide(case_trace(case, state["arm"], found, self.lab), self.lab.policy)
+
+    def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
+        return replace(self.lab, generator=_Reading(self.lab.generator, left))
+
+    def _left(self, question: str, passages: Sequence[Chunk]) -> Sequence[Chunk]:
+        return self.compressed(question, passages).passages
+
+
+def _searched(found: list[Found]) -> dict[str, Any]:
+    return {"found": found, "depth": len(found) - 1, "queries": [one.query for one in found]}
+
+
+def _chosen(said: Decisions) -> list[Chunk]:
+    return [said.trace.chunks[number] for number in said.in_slot(0)]
+
+
+def build_graph(
+    lab: Lab | str | Path,
+    *,
+    budget: int = 512,
+    count: Count = words_as_tokens,
+    meaning: Meaning | None = None,
+) -> Any:  # noqa: ANN401 - a compiled StateGraph, of a library that is an extra
+    """Compiled LangGraph of a system: retriever → compressor → critic → refine_retrieve or synthesizer.
+
+    The nodes decide nothing of their own. `graph.invoke({"question": …, "documents": […]})["response"]` has the status,
+    the sources that retrieval chose, its refusals, confidence and route that `ask` gives; all but the request id is
+    equal wherever compression leaves the answer and the generator's confidence as they are. Compression feeds the
+    generator alone: it loses no chosen hit, since all of them are sources, and support is judged against their whole
+    texts. Caches are neither read nor written.
+
+    What comes out is `State` with `found`, the hits depth by depth, and `decision`, what the policy says of them. These
+    two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and a selected
+    option hold until others are stated.
+
+    Args:
+      lab: the system; the folder of an index opens one under the published policy.
+      budget, count, meaning: of the compressor, see `raglab.answering.compression.compress`.
+
+    Raises:
+      ImportError: the extra is not installed.
+      ValueError: a budget below 1; on invocation what `ask` raises.
+
+    Source: confidence heuristics, section 8 (rules S2.9, S2.12).
+
+    Example: `build_graph("out/index").invoke({"question": "What is the storm excess?"})["response"]["answer"]`
+    """
+    try:
+        from langgraph.channels import UntrackedValue
+        from langgraph.graph import END, START, StateGraph
+    except ImportError as error:
+        msg = 'build_graph needs langgraph, which is not installed; pip install "raglab[langgraph]".'
+        raise ImportError(msg) from error
+
+    class Shown(State, total=False):
+        """State with what no checkpoint holds: the hits of every depth (`Found`), what the policy says of them."""
+
+        found: Annotated[Any, UntrackedValue]
+        decision: Annotated[Any, UntrackedValue]
+
+    class Running(Shown, total=False):
+        """State with the walk over further depths."""
+
+        further: Annotated[Any, UntrackedValue]
+
+    def compressed(question: str, passages: Sequence[Chunk]) -> Compressed:
+        every = range(len(passages))
+        return compress(question, passages, budget=budget, keep=every, count=count, meaning=meaning)
+
+    compressed("", ())  # a budget that is none stops here
+    system = lab if isinstance(lab, Lab) else Lab.open(lab)
+    nodes = _Nodes(system, compressed)
+    graph = StateGraph(Running, input_schema=Asked, output_schema=Shown)
+    for name in NODES:
+        graph.add_node(name, getattr(nodes, name))
+    for before, after in (
+        (START, "retriever"),
+        ("retriever", "compressor"),
+        ("compressor", "critic"),
+        ("refine_retrieve", "compressor"),
+        ("synthesizer", END),
+    ):
+        graph.add_edge(before, after)
+    graph.add_conditional_edges("critic", lambda state: state["next"], ["refine_retrieve", "synthesizer"])
+    n_steps = len(NODES) * (system.policy.refine.max_depth + 2)
+    return graph.compile(name="raglab").with_config(recursion_limit=n_steps)

@@ -1,0 +1,669 @@
+"""Bandit at work, its state, frames, Prometheus.
+
+The log is the truth and the state a fold over it: whatever is killed between a choice and its reward, the log rebuilds
+the state that there was, to the byte.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import bandit as bandits
+from raglab.bandit import Bandit, State
+from raglab.bandit.learner import won
+from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
+from raglab.store.database import Database, Entries
+from raglab.store.files import write_text
+from raglab.store.log_tables import (
+    CHOICE_TABLES,
+    CHOICES,
+    REWARDS,
+    SETUPS,
+    SNAPSHOTS,
+    THUMBS,
+    Event,
+    check_id,
+    choice_of,
+    events,
+    rounds,
+)
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+LINEAR = ("lin_ucb", "lin_thompson")
+INTERCEPT = "intercept"
+FEATURES = (
+    "words",
+    "entities",
+    "graph",
+    "table",
+    "complexity",
+    "documents",
+    "path",
+    "answer_cached",
+    "strategy_cached",
+)  # what is known of a question before retrieval (rule S4.2), as `traffic.context` measures it, and both caches
+Features = Mapping[str, float | None]
+
+
+class Setup(NamedTuple):
+    """What a state hangs on beside the log: another setup folds the same log into another state.
+
+    arms: their names in order; events of an arm that is not among them are passed over.
+    """
+
+    arms: tuple[str, ...]
+    bandit: Bandit
+    weights: RewardWeights
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """The setup as JSON holds it."""
+        history = self.bandit.history
+        stated = (
+            None if history is None else {name: np.asarray(row).tolist() for name, row in history._asdict().items()}
+        )
+        return {
+            "arms": list(self.arms),
+            "bandit": self.bandit._asdict() | {"history": stated},
+            "weights": self.weights._asdict(),
+            "context": [INTERCEPT, *FEATURES, *(p95_name(arm) for arm in self.arms)],
+        }
+
+    @property
+    def digest(self) -> str:
+        """First 16 hex digits of the SHA-256 of the canonical JSON."""
+        text = json.dumps(self.body, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+class Folded(NamedTuple):
+    """A learner's state and, for people, how many rewards of each arm have come, and their sum, [A]."""
+
+    state: State
+    n: NDArray[np.float64]
+    total: NDArray[np.float64]
+
+
+def p95_name(arm: str) -> str:
+    """Name of the feature that is the arm's recent P95 latency over the budget."""
+    return f"p95_{arm}"
+
+
+def context_of(features: Features, setup: Setup) -> NDArray[np.float64] | None:
+    """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
+
+    The intercept 1; each of `FEATURES`, near [0, 1]; for each arm its recent P95 over the budget. An arm that never
+    answered has no P95 yet: it stands in the log as null and enters here as 0.
+
+    Raises:
+      ValueError: a feature of `FEATURES` is missing.
+    """
+    if setup.bandit.policy not in LINEAR:
+        return None
+    missing = [name for name in FEATURES if features.get(name) is None]
+    if missing:
+        msg = f"features of a linear policy must name {', '.join(FEATURES)}; {missing[0]} is missing: measure it."
+        raise ValueError(msg)
+    known = [float(features[name] or 0.0) for name in FEATURES]
+    recent = [float(features.get(p95_name(arm)) or 0.0) for arm in setup.arms]
+    return np.array([1.0, *known, *recent])
+
+
+def fresh(setup: Setup) -> Folded:
+    """State before the first event."""
+    n_arms = len(setup.arms)
+    width = 1 + len(FEATURES) + n_arms if setup.bandit.policy in LINEAR else 0
+    none = np.zeros(n_arms)
+    return Folded(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
+
+
+def folded(before: Folded, events: Iterable[Event], setup: Setup) -> Folded:
+    """State after some events, in order."""
+    for event in events:
+        before = applied(before, event, setup)
+    return before
+
+
+def applied(before: Folded, event: Event, setup: Setup) -> Folded:
+    """State after one event: a choice counts the round, a reward its arm, a thumb what the reward becomes by it."""
+    if event.arm not in setup.arms:
+        return before
+    arm, known = setup.arms.index(event.arm), context_of(event.features, setup)
+    if event.kind == "choice":
+        return before._replace(state=counted(before.state, arm, setup.bandit, known))
+    if event.components is None or (event.kind == "thumb" and not np.any(np.greater(setup.weights.thumbs, 0.0))):
+        return before
+    new = scored(event.components, event.thumb, setup.weights)
+    about: dict[str, Any] = {"context": known, "age": event.age}
+    if event.kind == "reward":
+        state = bandits.update(before.state, arm, new, setup.bandit, **about)
+        return Folded(state, _added(before.n, arm, 1.0), _added(before.total, arm, new))
+    old = scored(event.components, event.before, setup.weights)
+    state = bandits.revise(before.state, arm, old, new, setup.bandit, **about)
+    return before._replace(state=state, total=_added(before.total, arm, new - old))
+
+
+def counted(state: State, arm: int, bandit: Bandit, context: NDArray[np.float64] | None) -> State:
+    """State after a round whose arm is known: `choose` where there is no other."""
+    only = np.arange(state.pulls.shape[-1]) == arm
+    return bandits.choose(state, bandit, np.random.default_rng(0), mask=only, context=context)[0]
+
+
+def scored(components: Features, thumb: int | None, weights: RewardWeights) -> float:
+    """Reward of raw components with a thumb, in [0, 1]."""
+    row = {name: np.nan if value is None else value for name, value in components.items()}
+    return float(reward(row | {"thumbs": np.nan if thumb is None else float(thumb)}, weights))
+
+
+def packed(now: Folded, setup: Setup) -> dict[str, str]:
+    """State and sums as a snapshot keeps them."""
+    sums = json.dumps({"n": now.n.tolist(), "total": now.total.tolist()})
+    return {"state": bandits.dumps(now.state, setup.bandit), "sums": sums}
+
+
+def unpacked(row: Mapping[str, str]) -> Folded:
+    """State and sums of a snapshot."""
+    sums = json.loads(row["sums"])
+    return Folded(bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"]))
+
+
+def p95(ms: Sequence[float]) -> float:
+    """P95 of milliseconds; NaN of none."""
+    return float(np.percentile(ms, 95)) if len(ms) else float("nan")
+
+
+def _added(sums: NDArray[np.float64], arm: int, value: float) -> NDArray[np.float64]:
+    return sums + value * (np.arange(len(sums)) == arm)
+
+
+def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> str:
+    """Why an arm was selected, in words: `selected iterative: high complexity, reward 0.71 over 214 pulls`."""
+    stated = why if isinstance(why, str) else why.get(name, "")
+    pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
+    seen = f"{pulls} pull{'' if pulls == 1 else 's'}"
+    mean = f"reward {float(now.total[arm]) / rewards:.2f} over {seen}" if rewards else f"no reward in {seen}"
+    mean = mean if pulls else "not pulled yet"
+    return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
+
+
+def number(name: str, value: object) -> float | None:
+    """A finite number, or None for one that is missing."""
+    if value is None:
+        return None
+    if not isinstance(value, int | float | np.integer | np.floating | np.bool_) or np.isinf(value):
+        msg = f"{name} must be a finite number, got {value!r}; None says that it is missing."
+        raise ValueError(msg)
+    return None if np.isnan(value) else float(value)
+
+
+def milliseconds(value: float) -> float:
+    """A time, finite and at least 0."""
+    spent = number("ms", value)
+    if spent is None or spent < 0.0:
+        msg = f"ms must be at least 0, got {value}; it is what the answer took."
+        raise ValueError(msg)
+    return spent
+
+
+def digest(text: str) -> str:
+    """First 16 hex digits of the SHA-256 of a text; of none, none."""
+    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if text else ""
+
+
+def mask_of(mask: object, n_arms: int) -> NDArray[np.bool_]:
+    """Mask as bool [A].
+
+    Raises:
+      ValueError: it is none, or leaves no arm.
+    """
+    offered = np.asarray(mask)
+    if offered.shape != (n_arms,) or offered.dtype != np.bool_ or not offered.any():
+        msg = f"mask must be {n_arms} booleans, one of them true, got {offered}; make an arm available."
+        raise ValueError(msg)
+    return offered
+
+
+def raw_of(components: Features) -> dict[str, float | None]:
+    """Reward components as the log keeps them: none of `reward.COMPONENTS` missing.
+
+    Raises:
+      ValueError: a component is NaN or infinite, or a thumb is among them.
+    """
+    raw = {name: number(name, value) for name, value in components.items()}
+    for name in COMPONENTS:
+        if raw.get(name, 0.0) is None:
+            msg = f"{name} must be a number, got NaN; where it cannot be measured, leave the choice without reward."
+            raise ValueError(msg)
+    if "thumbs" in raw:
+        msg = "components must not hold thumbs, got one; a thumb comes by `thumbs`, whenever it comes."
+        raise ValueError(msg)
+    return raw
+
+
+RECENT, HORIZON = 100, 2000  # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
+
+
+class Chosen(NamedTuple):
+    """An arm, why it answers, and how probable it was to be chosen; None where no bandit chose it."""
+
+    arm: str
+    reason: str
+    propensity: float | None
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+class Online:
+    """A bandit over a log. Several processes may share a log: what one adds, the next choice of any other knows.
+
+    The state belongs to arms, bandit and weights. The same log under others folds into another state, since it holds
+    components, never rewards alone. Nothing is written over but a snapshot of the state.
+    """
+
+    def __init__(
+        self,
+        bandit: Bandit,
+        weights: RewardWeights,
+        budget_ms: float,
+        log: str | Path,
+        arms: Sequence[str],
+        seed: int = 0,
+        *,
+        create: bool = True,
+        clock: Callable[[], datetime] = _now,
+    ) -> None:
+        """Name the log; it is opened on first use.
+
+        Args:
+          budget_ms: milliseconds of a question, the unit of `latency_ratio`; arms whose recent P95 is above it are
+            left out where others are there (rule S4.5). log: a file, or a URL with `://`. seed: with the number of an
+            event it gives the uniform that chooses. create: whether the log is made where it is not there.
+
+        Raises:
+          ValueError: no arms, one twice, a budget not above 0, settings out of range.
+        """
+        if not arms or len(set(arms)) < len(arms):
+            msg = f"arms must be different and at least one, got {', '.join(arms) or 'none'}; name each once."
+            raise ValueError(msg)
+        if not (np.isfinite(budget_ms) and budget_ms > 0.0):
+            msg = f"budget_ms must be above 0, got {budget_ms:g}; it is the milliseconds a question may take."
+            raise ValueError(msg)
+        if seed < 0:
+            msg = f"seed must be at least 0, got {seed}; choose another."
+            raise ValueError(msg)
+        self.setup = Setup(tuple(arms), bandit, weights)
+        self.budget_ms, self.seed = float(budget_ms), int(seed)
+        self.log = Database(log, CHOICE_TABLES, create=create)
+        self._clock, self._ready = clock, False
+        fresh(self.setup)  # settings out of range stop here
+        scored(dict.fromkeys(COMPONENTS, 0.0), None, weights)
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Names of the arms, [A]."""
+        return self.setup.arms
+
+    def choose(
+        self,
+        request_id: str,
+        mask: Sequence[bool] | NDArray[np.bool_],
+        features: Features,
+        why: str | Mapping[str, str] = "",
+        *,
+        policy_id: str = "",
+        fingerprint: str = "",
+        question: str = "",
+    ) -> Chosen:
+        """Choose the arm of a request and log the choice with the probability of every arm.
+
+        Args:
+          mask: available arms, [A]. features: numbers by name, known before retrieval; the recent P95 of each arm over
+            the budget is added. why: what speaks for the arm, by arm, for the reason. question: what tells questions
+            apart, kept as a hash.
+
+        Raises:
+          ValueError: the id is no text or has had a choice, a feature is no number, no arm is available.
+        """
+        check_id(request_id)
+        offered = mask_of(mask, len(self.arms))
+        known = {name: number(name, value) for name, value in features.items()}
+        self._caught_up()
+        with self.log.writing() as log:
+            if log.one(CHOICES, request_id=request_id) is not None:
+                msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
+                raise ValueError(msg)
+            self._noted(log)
+            now, last = self._now(log)
+            recent = np.array([p95(log.latest(REWARDS, "ms", RECENT, last - HORIZON, arm=arm)) for arm in self.arms])
+            ratios = dict(zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True))
+            known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
+            left = bandits.guarded(offered, recent, self.budget_ms)
+            share = bandits.propensities(now.state, self.setup.bandit, mask=left, context=context_of(known, self.setup))
+            uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
+            arm = int(bandits.sample(share, uniform))
+            row = {
+                "at": self._at(),
+                "request_id": request_id,
+                "round": rounds(log) + 1,
+                "policy_id": policy_id,
+                "fingerprint": fingerprint,
+                "question": digest(question),
+                "setup": self.setup.digest,
+                "arm": self.arms[arm],
+                "arms": list(self.arms),
+                "mask": left.tolist(),
+                "propensity": float(share[arm]),
+                "propensities": share.tolist(),
+                "features": known,
+                "state_seq": last,
+                "state_hash": digest(packed(now, self.setup)["state"]),
+                "seed": self.seed,
+            }
+            log.add(CHOICES, row)
+            self._kept(log, now, last)
+        return Chosen(self.arms[arm], reason(self.arms[arm], arm, now, why), float(share[arm]))
+
+    def update(
+        self,
+        request_id: str,
+        components: Features,
+        *,
+        ms: float | None = None,
+        measured: Features | None = None,
+    ) -> float:
+        """Log the reward components of a request, learn from them, and give the reward back.
+
+        Args:
+          components: raw, each of `reward.COMPONENTS`, optional ones where they were measured. ms: that the answer
+            took; latency_ratio of the budget where not given. measured: numbers known only after retrieval, kept for
+            whoever studies the log.
+
+        Raises:
+          ValueError: a request without a choice, or with its reward; a component that is missing or out of range.
+        """
+        raw = raw_of(components)
+        told = {name: number(name, value) for name, value in (measured or {}).items()}
+        scored(raw, None, self.setup.weights)
+        spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
+        self._caught_up()
+        with self.log.writing() as log:
+            choice = choice_of(log, request_id)
+            if log.one(REWARDS, request_id=request_id) is not None:
+                msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
+                raise ValueError(msg)
+            self._noted(log)
+            now, last = self._now(log)
+            thumb = log.one(THUMBS, request_id=request_id)
+            up = None if thumb is None else int(thumb["up"])
+            value = scored(raw, up, self.setup.weights)
+            row = {
+                "at": self._at(),
+                "request_id": request_id,
+                "arm": choice["arm"],
+                "age": rounds(log) - choice["round"],
+            }
+            log.add(REWARDS, row | {"components": raw, "thumb": up, "reward": value, "ms": spent, "measured": told})
+            self._kept(log, now, last)
+        return value
+
+    def thumbs(self, request_id: str, up: bool) -> None:  # noqa: FBT001 - feedback is up or down
+        """Log a thumb up or down of a request, before or after its reward; of several the last counts.
+
+        It changes the reward where the weights count thumbs.
+
+        Raises:
+          ValueError: a request without a choice, a thumb that is no boolean.
+        """
+        if not isinstance(up, bool | np.bool_):
+            msg = f"up must be true or false, got {up!r}; a thumb is up or down."
+            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+        self._caught_up()
+        with self.log.writing() as log:
+            choice = choice_of(log, request_id)
+            self._noted(log)
+            now, last = self._now(log)
+            known = log.one(THUMBS, request_id=request_id)
+            row = {"at": self._at(), "request_id": request_id, "age": rounds(log) - choice["round"]}
+            log.add(THUMBS, row | {"before": None if known is None else known["up"], "up": int(up)})
+            self._kept(log, now, last)
+
+    def state(self) -> State:
+        """State after the last event."""
+        with self.log.reading() as log:
+            return self._now(log)[0].state
+
+    def rebuild(self) -> State:
+        """State after the last event, from the log alone: to the byte what `state` has from the snapshot."""
+        with self.log.reading() as log:
+            return folded(fresh(self.setup), events(log), self.setup).state
+
+    def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
+        """Arm that last answered a question, None where none did."""
+        about = {"question": digest(question), "policy_id": policy_id, "fingerprint": fingerprint}
+        with self.log.reading() as log:
+            row = log.one(CHOICES, **about)
+        return None if row is None or row["arm"] not in self.arms else str(row["arm"])
+
+    def frame(self) -> pd.DataFrame:
+        """The log, a row a choice, as `off_policy.estimate` takes it; see `_frames.frame`."""
+        with self.log.reading() as log:
+            return frame(log, self.setup)
+
+    def arms_frame(self) -> pd.DataFrame:
+        """Metrics of each arm (rule S4.6); see `_frames.arms_frame`."""
+        return arms_frame(self.frame(), self.setup)
+
+    def close(self) -> None:
+        """Let go of the log's files."""
+        self.log.close()
+
+    def _at(self) -> str:
+        return self._clock().astimezone(UTC).isoformat(timespec="microseconds")
+
+    def _noted(self, log: Entries) -> None:
+        """Note the setup in the log where it is new."""
+        if log.one(SETUPS, digest=self.setup.digest) is None:
+            log.add(SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body})
+
+    def _now(self, log: Entries) -> tuple[Folded, int]:
+        """State after the last event, from the snapshot and what came since; and the number of that event."""
+        kept = log.one(SNAPSHOTS, setup=self.setup.digest)
+        before, after = (fresh(self.setup), 0) if kept is None else (unpacked(kept), int(kept["seq"]))
+        last = log.last
+        return before if after == last else folded(before, events(log, after), self.setup), last
+
+    def _caught_up(self) -> None:
+        """Fold what came so far before the first turn, beside other writers: a new setup over a long log stops none."""
+        if self._ready:
+            return
+        with self.log.reading() as log:
+            now, last = self._now(log)
+        with self.log.writing() as log:
+            kept = log.one(SNAPSHOTS, setup=self.setup.digest)
+            if last > (0 if kept is None else int(kept["seq"])):
+                log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **packed(now, self.setup)})
+        self._ready = True
+
+    def _kept(self, log: Entries, now: Folded, after: int) -> None:
+        """Keep a snapshot of the state after the last event; `now` is the state after event `after`."""
+        row = packed(folded(now, events(log, after), self.setup), self.setup)
+        log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
+
+
+ARM_COLUMNS = ("arm", "pulls", "rewards", "wins", "win_rate", "mean_reward", "mean_ms", "p95_ms")
+
+
+def frame(log: Entries, setup: Setup) -> pd.DataFrame:
+    """Choices in order, those of the setup's arms, rewards scored by its weights.
+
+    Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm), `reward` (NaN where
+      none has come: drop such rows for `off_policy.estimate`), `propensity`, `p_<arm>`, `mask` (a boolean an arm),
+      `features`, `components` (None without a reward), `measured`, `ms`, `thumb`, `age`.
+    """
+    import pandas as pd
+
+    rewards = {row["request_id"]: row for row in log.rows(REWARDS)}
+    thumbs = {row["request_id"]: int(row["up"]) for row in log.rows(THUMBS)}
+    rows = []
+    for choice in log.rows(CHOICES):
+        if choice["arm"] not in setup.arms:
+            continue
+        request = choice["request_id"]
+        came, thumb = rewards.get(request), thumbs.get(request)
+        share = dict(zip(choice["arms"], choice["propensities"], strict=True))
+        there = dict(zip(choice["arms"], choice["mask"], strict=True))
+        rows.append(
+            {name: choice[name] for name in ("seq", "request_id", "at", "policy_id", "question", "arm")}
+            | {
+                "action": setup.arms.index(choice["arm"]),
+                "reward": np.nan,  # of all rows at once, below
+                "propensity": choice["propensity"],
+            }
+            | {f"p_{arm}": share.get(arm, 0.0) for arm in setup.arms}
+            | {
+                "mask": tuple(bool(there.get(arm, False)) for arm in setup.arms),
+                "features": choice["features"],
+                "components": None if came is None else came["components"],
+                "measured": None if came is None else came["measured"],
+                "ms": np.nan if came is None else came["ms"],
+                "thumb": np.nan if thumb is None else float(thumb),
+                "age": np.nan if came is None else float(came["age"]),
+            }
+        )
+    columns = ["seq", "request_id", "at", "policy_id", "question", "arm", "action", "reward", "propensity"]
+    columns += [f"p_{arm}" for arm in setup.arms]
+    columns += ["mask", "features", "components", "measured", "ms", "thumb", "age"]
+    told = pd.DataFrame(rows, columns=columns)
+    raw = [row["components"] or {} for row in rows]
+    parts: dict[str, Any] = {
+        name: np.array([np.nan if one.get(name) is None else one[name] for one in raw], dtype=np.float64)
+        for name in (*COMPONENTS, *OPTIONAL)
+    }
+    told["reward"] = reward(parts | {"thumbs": told["thumb"].to_numpy(np.float64)}, setup.weights)
+    return told
+
+
+def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
+    """Metrics of each arm; NaN where there is nothing to say.
+
+    Returns: `arm`, `pulls`, `rewards` (that have come), `wins` (above the bandit's threshold), `win_rate` (of the
+      rewards), `mean_reward`, `mean_ms`, `p95_ms`.
+
+    Source: rule S4.6.
+    """
+    import pandas as pd
+
+    rows = []
+    for arm in setup.arms:
+        of = choices[choices["arm"] == arm]
+        came = of["reward"].dropna().to_numpy(np.float64)
+        ms = of["ms"].dropna().to_numpy(np.float64)
+        wins = int(won(came, setup.bandit).sum())
+        n, none = len(came), float("nan")
+        means = (wins / n, float(came.mean()), float(ms.mean())) if n else (none, none, none)
+        rows.append((arm, len(of), n, wins, *means, p95(ms.tolist())))
+    return pd.DataFrame(rows, columns=list(ARM_COLUMNS))
+
+
+LOCALHOST = "127.0.0.1"
+METRICS = (
+    ("raglab_bandit_pulls", "counter", "pulls", 1.0, "Questions that the arm was chosen for"),
+    ("raglab_bandit_rewards", "counter", "rewards", 1.0, "Pulls whose reward has come"),
+    ("raglab_bandit_wins", "gauge", "wins", 1.0, "Rewards above the threshold; a thumb may take one back"),
+    ("raglab_bandit_win_ratio", "gauge", "win_rate", 1.0, "Share of rewards above the threshold"),
+    ("raglab_bandit_reward_mean", "gauge", "mean_reward", 1.0, "Mean reward"),
+    ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to an answer"),
+    ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of the time to an answer"),
+)
+
+
+class Serving(NamedTuple):
+    """An endpoint at work on http://127.0.0.1:port/metrics; `close` ends it."""
+
+    port: int
+    close: Callable[[], None]
+
+
+def metrics_text(arms: pd.DataFrame) -> str:
+    """Metrics in the text format of Prometheus, each with the label `arm`.
+
+    Args:
+      arms: of `Online.arms_frame`; NaN where nothing has come is left out.
+
+    Raises:
+      ImportError: the extra is not installed.
+
+    Source: rule S4.6.
+    """
+    from prometheus_client import generate_latest
+
+    return str(generate_latest(_registry(lambda: arms)).decode())
+
+
+def write_metrics(arms: pd.DataFrame, path: str | Path) -> None:
+    """Write the metrics as a text file, whole or not at all, as a textfile collector reads it."""
+    write_text(metrics_text(arms), Path(path))
+
+
+def serve(arms: Callable[[], pd.DataFrame], port: int = 0) -> Serving:
+    """Serve the metrics over HTTP to this machine alone, measured anew for each request.
+
+    Args:
+      arms: gives the table, such as `online.arms_frame`. port: 0 is any that is free.
+
+    Raises:
+      ImportError: the extra is not installed.
+      OSError: the port is taken.
+    """
+    registry = _registry(arms)
+    from prometheus_client import start_http_server
+
+    try:
+        server, thread = start_http_server(port, addr=LOCALHOST, registry=registry)
+    except OSError as error:
+        msg = f"port must be free on {LOCALHOST}, got {port}, {error.strerror}; choose another, or 0 for any."
+        raise OSError(msg) from None
+
+    def close() -> None:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+    return Serving(int(server.server_port), close)
+
+
+def _registry(arms: Callable[[], pd.DataFrame]) -> Any:  # noqa: ANN401 - of a library that is an extra
+    try:
+        from prometheus_client import CollectorRegistry
+        from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+    except ImportError as error:
+        msg = 'metrics need prometheus_client, which is not installed; pip install "raglab[prometheus]".'
+        raise ImportError(msg) from error
+    kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+
+    class Collected:
+        def collect(self) -> Iterator[Any]:
+            table = arms()
+            for name, kind, column, unit, says in METRICS:
+                family = kinds[kind](name, f"{says}.", labels=["arm"])
+                for arm, value in zip(table["arm"], table[column], strict=True):
+                    if value == value:  # noqa: PLR0124 - NaN says nothing
+                        family.add_metric([str(arm)], float(value) * unit)
+                yield family
+
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(Collected())
+    return registry

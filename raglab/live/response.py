@@ -1,0 +1,323 @@
+"""Response, generator and scorer protocols, recorded answers."""
+
+from __future__ import annotations
+
+import hashlib
+import html
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, NamedTuple, Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from raglab import values
+from raglab.answering.hygiene import clean
+from raglab.answering.support import Support
+from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
+from raglab.decision.decisions import Check
+from raglab.decision.measurement import slot_sets
+from raglab.policy import PolicyData
+from raglab.replay import decide, tables_of
+from raglab.retrieval.tables import TableIndex
+from raglab.store.traces import Trace
+from raglab.values import Answers, Chunk, Generation
+
+KEYS = (
+    "answer",
+    "sources",
+    "status",
+    "refused",
+    "refusal_reason",
+    "options",
+    "warnings",
+    "confidence",
+    "route",
+    "arm",
+    "arm_reason",
+    "clarification",
+    "default_applied",
+    "policy_id",
+    "request_id",
+)
+PREVIEW = 160  # characters of an option's anchor
+
+
+class Seen(NamedTuple):
+    """What happened on the way to a response, for people and learners; no part of it.
+
+    ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
+    `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
+    was searched, depth by depth. checks: every gate with its numbers. measures: margin, diversity and consistency of
+    the reward (rule S4.3), None where one cannot be measured; both from the cache where the answer is. retrieved:
+    statistics of the hits at the depth that decided. propensity: probability of the arm where a bandit chose it.
+    offered: options among which a user chose.
+    """
+
+    ms: Mapping[str, float]
+    answer_cache_hit: bool
+    strategy_cache_hit: bool
+    queries: tuple[str, ...] = ()
+    checks: tuple[Check, ...] = ()
+    measures: Mapping[str, float | None] = {}
+    retrieved: Mapping[str, float | None] = {}
+    propensity: float | None = None
+    offered: Sequence[Mapping[str, Any]] = ()
+
+
+class Response(Mapping[str, Any]):
+    """The answer to one question: a mapping with the keys of rule S0.3, which equals another with the same items.
+
+    seen: how it came about.
+    """
+
+    __slots__ = ("_fields", "seen")
+
+    def __init__(self, fields: Mapping[str, Any], seen: Seen) -> None:
+        self._fields = {key: fields[key] for key in KEYS}
+        self.seen = seen
+
+    def __getitem__(self, key: str) -> Any:  # noqa: ANN401 - values of any key
+        return self._fields[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields)
+
+    def __len__(self) -> int:
+        return len(self._fields)
+
+    def __repr__(self) -> str:
+        return f"Response({json.dumps(self._fields, ensure_ascii=False)})"
+
+    def _repr_html_(self) -> str:
+        """Table for a notebook; whatever came from documents or models is escaped."""
+        shown = {key: value for key, value in self._fields.items() if value not in (None, [], False)}
+        told = {**shown, **_asked_shown(shown)}
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{_cell(value)}</td></tr>"
+            for key, value in told.items()
+        )
+        return f"<table>{rows}</table>"
+
+    def json(self) -> str:
+        """The response as JSON, keys in the order of rule S0.3."""
+        return json.dumps(self._fields, ensure_ascii=False)
+
+
+def _asked_shown(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """What is asked and what was filled in, in words; the options of a question stand under it."""
+    told: dict[str, Any] = {}
+    if asked := fields.get("clarification"):
+        told["clarification"] = asked["question_to_user"]
+        told["options"] = "\n".join(f"{one['text']} ({one['value']})" for one in fields["options"])
+    if default := fields.get("default_applied"):
+        about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
+        confidence = f"confidence {default['confidence']:.2f}"
+        told["default_applied"] = f"{default['field']} = {default['value']} ({confidence}; {about})"
+    return told
+
+
+def _cell(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return html.escape(text).replace("\n", "<br>")
+
+
+Set = tuple[int, int, int, tuple[int, ...]]
+
+
+class Generator(Protocol):
+    """What writes answers."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier; belongs into fingerprints and cache keys."""
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """Answer from the passages alone, or none with the reason."""
+
+
+class SupportScorer(Protocol):
+    """What checks answers."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier; belongs into fingerprints and cache keys."""
+
+    def support(self, answer: str, passages: Sequence[str]) -> Support:
+        """Least support of a claim of the answer by the passages, and that claim."""
+
+
+class Checked(NamedTuple):
+    """An answer as it leaves the system, with what its gates read; see `Answers`. cited: positions of passages."""
+
+    text: str
+    confidence: float
+    support: float
+    claim: str
+    cited: tuple[int, ...]
+    refused: str
+
+
+def checked(
+    question: str,
+    passages: Sequence[Chunk],
+    generator: Generator,
+    scorer: SupportScorer,
+    *,
+    ms: dict[str, float] | None = None,
+) -> Checked:
+    """Answer a question from passages: generation, hygiene, support.
+
+    Args:
+      ms: takes the milliseconds of `generate`, and of `support` with hygiene.
+
+    Source: rules S2.10, S2.11, S2.13.
+    """
+    start = perf_counter()
+    said = generator.answer(question, passages)
+    between = perf_counter()
+    cleaned = clean(said.text)
+    refused = said.reason if said.reason and not said.text.strip() else cleaned.refused or ""
+    support = Support(np.nan, "", ()) if refused else scorer.support(cleaned.text, [one.text for one in passages])
+    cited = tuple(place for place in said.cited if 0 <= place < len(passages))
+    text = "" if refused else cleaned.text
+    if ms is not None:
+        ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
+    return Checked(text, float(said.confidence), float(support.score), support.claim, cited, refused)
+
+
+def record_answers(
+    trace: values.TraceData,
+    policy: PolicyData,
+    generator: Generator,
+    scorer: SupportScorer,
+    *,
+    arms: Sequence[str] | None = None,
+    decided_only: bool = False,
+    progress: bool = False,
+) -> Trace:
+    """Trace with an answer for every set of hits that a policy of this structure may choose, whatever its thresholds.
+
+    The gates of generation, support and hygiene are then part of every replay. An answer depends on the question and
+    the hits alone, so that the same set at another depth or arm is answered once.
+
+    Args:
+      policy: whose final_k, order and patterns say which sets there are. arms: those that are answered; all.
+      decided_only: only the sets that this very policy chooses; for a generator that costs.
+      progress: whether a bar counts the answers.
+
+    Raises:
+      ValueError: an arm that the trace lacks.
+    """
+    named = trace.arms if arms is None else tuple(arms)
+    sets = [
+        one for arm in named for one in (_chosen(trace, policy, arm) if decided_only else _every(trace, policy, arm))
+    ]
+    known: dict[tuple[int, tuple[int, ...]], Checked] = {}
+    for row, _, _, chunks in tqdm(sets, desc="answer", unit="set", disable=not progress):
+        if (row, chunks) not in known:
+            passages = [trace.chunks[number] for number in chunks]
+            known[row, chunks] = checked(trace.cases[row].query, passages, generator, scorer)
+    answers = answers_of(sets, [known[row, chunks] for row, _, _, chunks in sets], generator.name, scorer.name)
+    meta = dict(trace.meta)
+    if "fingerprint" in meta:
+        made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
+        meta |= {"fingerprint": hashlib.sha256(made_of.encode()).hexdigest()[:16]}
+    meta |= {"generator": generator.name, "scorer": scorer.name}
+    parts = (trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits)
+    return Trace(*parts, meta, trace.queries, answers, trace.latency, trace.vectors)
+
+
+def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Set]:
+    """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
+    found = tables_of(trace, policy, arm)
+    at, places = trace.arm(arm), found.chosen.places
+    n_cases = len(trace)
+    keep = np.ones(places.shape[:2], dtype=bool)
+    for slot, options in ((-2, found.chosen.options_all), (-1, found.chosen.options_tied)):
+        keep[:, slot] = [len(shown) == 1 for shown in options]
+    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
+    rows = slot_sets(places, chunk, keep)
+    return list(dict.fromkeys((batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
+
+
+def _chosen(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Set]:
+    """Sets of hits that a policy answers from."""
+    said = decide(trace, policy, arm)
+    ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
+    rows = np.flatnonzero(np.isin(said.outcome.stage, ready))
+    return [(int(row), trace.arm(arm), int(said.outcome.depth[row]), said.in_slot(int(row))) for row in rows]
+
+
+def answers_of(sets: Sequence[Set], found: Sequence[Checked], generator: str, scorer: str) -> Answers:
+    """Checked answers of sets of hits, as a trace holds them."""
+    width = max((len(chunks) for *_, chunks in sets), default=0)
+    padded = np.full((len(sets), width), -1, dtype=np.int32)
+    for number, (*_, chunks) in enumerate(sets):
+        padded[number, : len(chunks)] = chunks
+
+    def ints(values_: Sequence[int]) -> NDArray[np.int32]:
+        return np.array(values_, dtype=np.int32)
+
+    def floats(name: str) -> Any:  # noqa: ANN401 - an array
+        return np.array([getattr(one, name) for one in found], dtype=np.float64)
+
+    pairs = zip(sets, found, strict=True)
+    cited = tuple(tuple(chunks[place] for place in one.cited) for (*_, chunks), one in pairs)
+    return Answers(
+        generator,
+        scorer,
+        ints([one[0] for one in sets]),
+        ints([one[1] for one in sets]),
+        ints([one[2] for one in sets]),
+        padded,
+        tuple(one.text for one in found),
+        floats("confidence"),
+        floats("support"),
+        tuple(one.claim for one in found),
+        cited,
+        tuple(one.refused for one in found),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TableFirst:
+    """Rows of tables first: the answer is what the query over the typed records returns, cited by its rows.
+
+    It speaks only where rows were chosen, of their tables alone, and where all that the answer rests on is among the
+    passages, as a row or as the chunk it stands in: an answer never rests on what retrieval did not choose.
+
+    otherwise: answers the rest. row_of: number of a row by its chunk id. ids: chunk id of each row's chunk.
+    """
+
+    otherwise: Generator
+    tables: TableIndex = field(repr=False)
+    row_of: Mapping[str, int] = field(repr=False)
+    ids: Sequence[str] = field(repr=False)
+
+    @classmethod
+    def over(cls, otherwise: Generator, tables: TableIndex, chunks: Sequence[Chunk]) -> Self:
+        """Generator over the tables of a corpus; chunks: of the corpus in order."""
+        row_of = {row.chunk_id: number for number, row in enumerate(tables.rows)}
+        return cls(otherwise, tables, row_of, [chunks[parent].chunk_id for parent in tables.parents.tolist()])
+
+    @property
+    def name(self) -> str:
+        """Stable identifier."""
+        return f"table+{self.otherwise.name}"
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """Answer from the rows among the passages, else from the passages' text."""
+        place = {passage.chunk_id: number for number, passage in enumerate(passages)}
+        chosen = [self.row_of[passage.chunk_id] for passage in passages if passage.chunk_id in self.row_of]
+        found = self.tables.answer(question, np.unique(self.tables.parents[chosen])) if chosen else None
+        if found is None:
+            return self.otherwise.answer(question, passages)
+        cited = [place.get(self.tables.rows[row].chunk_id, place.get(self.ids[row])) for row in found.rows]
+        known = [number for number in cited if number is not None]
+        if not known or len(known) < len(cited):
+            return self.otherwise.answer(question, passages)
+        return Generation(found.text, found.score, tuple(dict.fromkeys(known)))

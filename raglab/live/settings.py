@@ -1,0 +1,350 @@
+"""Environment variables.
+
+What a `.env` may say, with the values that hold where nothing is said:
+
+    RAGLAB_BANDIT_ENABLED=            # true: the bandit chooses, false: the source's router; empty: as the policy says
+    RAGLAB_BANDIT_POLICY=thompson_beta  # or epsilon_greedy, ucb1, kl_ucb, thompson_nig, lin_ucb, lin_thompson
+    RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
+    RAGLAB_BANDIT_SEED=0
+    RAGLAB_BANDIT_BUDGET_MS=8000
+    RAGLAB_BANDIT_W1=0.4              # margin
+    RAGLAB_BANDIT_W2=0.1              # diversity
+    RAGLAB_BANDIT_W3=0.2              # latency
+    RAGLAB_BANDIT_W4=0.1              # an answer from the cache
+    RAGLAB_BANDIT_W5=0.2              # consistency
+    RAGLAB_BANDIT_W_THUMBS=0          # thumbs up and down
+    RAGLAB_BANDIT_LAMBDA=2            # what one whole budget of latency costs, in units of W3
+    RAGLAB_BANDIT_THRESHOLD=0.5       # reward above which a pull is won
+    RAGLAB_BANDIT_EXPLORATION=1
+    RAGLAB_BANDIT_EPSILON=0.1         # share of rounds in which epsilon_greedy chooses uniformly
+    RAGLAB_BANDIT_PRIOR_STRENGTH=2    # pseudo-observations of an arm before any came; ridge of the linear ones
+    RAGLAB_BANDIT_FLOOR=0             # least probability of an available arm
+    RAGLAB_BANDIT_PRIOR=              # JSON file of pseudo-counts by arm
+
+    RAGLAB_CLARIFY_ENABLED=           # true: vague questions are asked about; empty: as the caller says, else not
+    RAGLAB_CLARIFY_RULE=vote_share    # the source's arithmetic; or posterior, a Beta lower bound
+    RAGLAB_CLARIFY_ASK_BELOW=0.6      # confidence of a default below which the user is always asked
+    RAGLAB_CLARIFY_APPLY_ABOVE=0.85   # and above which it is applied silently
+    RAGLAB_CLARIFY_EVERY=5            # between the two, every so many requests of a default are asked about
+    RAGLAB_CLARIFY_LEVEL=0.8          # of the lower bound of rule posterior
+    RAGLAB_CLARIFY_HALF_LIFE_DAYS=0   # in which a vote loses half its weight; 0 is never
+    RAGLAB_CLARIFY_STRATIFY=true      # whether a default is split where failures gather on a condition
+    RAGLAB_CLARIFY_QUESTION_COST=1    # of one question to the user,
+    RAGLAB_CLARIFY_ERROR_COST=10      # and of one answer that is wrong in silence
+    RAGLAB_CLARIFY_OPTIONS=false      # whether choices between the resolver's options become defaults too
+    RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is missing
+    RAGLAB_AUDIT_ENABLED=true
+    RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
+    RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept
+    RAGLAB_AUDIT_KEEP_DAYS=0          # after which opening an index blanks texts; 0 is never
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from raglab.audit.log import AuditLog, Redaction
+from raglab.bandit import POLICIES, Bandit, Stats
+from raglab.default_learner import Learner
+from raglab.live.online_bandit import Online
+from raglab.reward import RewardWeights
+from raglab.store.database import Database, shown_url
+from raglab.store.files import Where, dumped, input_error, parsed, read_text, shown, write_text
+from raglab.store.log_tables import CHOICE_TABLES, CHOICES
+
+PREFIX = "RAGLAB_BANDIT_"
+BANDIT_LOG = "bandit.sqlite"
+ARMS = ("hybrid", "iterative", "graph", "table")  # that a bandit chooses among (rule S4.1)
+_ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
+_MAX_BYTES = 2**20
+
+Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
+
+
+class Stated(BaseSettings):
+    """What the environment says; a variable is the field's name with the prefix of the settings before it.
+
+    A field that is a `SecretStr` is the place of a log, and never shown whole: it may hold a password.
+    """
+
+    model_config = SettingsConfigDict(
+        env_file=".env", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    @classmethod
+    def read(cls, env_file: str | Path | None = ".env") -> Self:
+        """Settings of the environment, which goes before the file, which goes before what is published.
+
+        Args:
+          env_file: None reads none; one that is not there says nothing.
+
+        Raises:
+          InputError: an unknown or wrong variable; names it, its value unless it may be secret, the rule.
+        """
+        stated = _stated(env_file, str(cls.model_config["env_prefix"]))
+        names = {cls.variable(name) for name in cls.model_fields}
+        for name in sorted(stated):
+            if name not in names:
+                rule = f"a variable must be one of {', '.join(sorted(names))}"
+                raise input_error(Where(name), rule, "correct its name")
+        try:
+            return cls(_env_file=env_file)  # type: ignore[call-arg]
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            prefix = str(cls.model_config["env_prefix"])
+            name = cls.variable(str(first["loc"][0])) if first["loc"] else f"{prefix}*"  # of several variables together
+            came = None if name == cls.variable("log") or not first["loc"] else shown(stated.get(name))
+            rule = first["msg"].replace("Input should be", "it must be").removeprefix("Value error, ")
+            raise input_error(Where(name), rule, "correct or unset it", came) from None
+
+    @classmethod
+    def variable(cls, field: str) -> str:
+        """Variable of a field."""
+        prefix = str(cls.model_config["env_prefix"])
+        return field if field.startswith(prefix) else prefix + field.rstrip("_").upper()
+
+    def __repr__(self) -> str:
+        """Fields, a log without its secrets."""
+        rows = {name: getattr(self, name) for name in type(self).model_fields}
+        rows |= {name: shown_url(row.get_secret_value()) for name, row in rows.items() if isinstance(row, SecretStr)}
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
+
+    __str__ = __repr__
+
+
+def prefixed(prefix: str) -> SettingsConfigDict:
+    """Configuration of settings whose variables begin so."""
+    return SettingsConfigDict(env_prefix=prefix)
+
+
+class BanditSettings(Stated):
+    """What the environment says of the bandit; a variable is the field's name with RAGLAB_BANDIT_ before it.
+
+    enabled: None leaves it to the policy. log: never shown, it may hold a password. prior: see `prior_of`.
+    """
+
+    model_config = prefixed(PREFIX)
+
+    enabled: bool | None = None
+    policy: str = "thompson_beta"
+    log: SecretStr | None = None
+    seed: Annotated[int, Field(ge=0, le=2**62)] = 0
+    budget_ms: Positive = 8000.0
+    w1: Weight = 0.4
+    w2: Weight = 0.1
+    w3: Weight = 0.2
+    w4: Weight = 0.1
+    w5: Weight = 0.2
+    w_thumbs: Weight = 0.0
+    lambda_: Annotated[Weight, Field(alias=f"{PREFIX}LAMBDA")] = 2.0
+    threshold: Share = 0.5
+    exploration: Positive = 1.0
+    epsilon: Share = 0.1
+    prior_strength: Positive = 2.0
+    floor: Share = 0.0
+    prior: Path | None = None
+
+    @property
+    def weights(self) -> RewardWeights:
+        """Weights of the reward."""
+        named = (self.w1, self.w2, self.w3, self.w4, self.w5, self.lambda_)
+        return RewardWeights(*named, thumbs=self.w_thumbs)
+
+    def bandit(self, arms: Sequence[str]) -> Bandit:
+        """Settings of the learner over some arms.
+
+        Raises:
+          InputError: an unknown policy, a floor or a prior that does not fit the arms.
+        """
+        if self.policy not in POLICIES:
+            rule = f"it must be one of {', '.join(POLICIES)}"
+            raise input_error(Where(self.variable("policy")), rule, "correct or unset it", shown(self.policy))
+        if self.floor * len(arms) > 1.0:
+            rule = f"it must be at most 1 over the number of arms, {len(arms)}"
+            raise input_error(Where(self.variable("floor")), rule, "lower it", f"{self.floor:g}")
+        return Bandit(
+            policy=self.policy,
+            exploration=self.exploration,
+            epsilon=self.epsilon,
+            prior_strength=self.prior_strength,
+            threshold=self.threshold,
+            floor=self.floor,
+            history=None if self.prior is None else prior_of(self.prior, arms),
+        )
+
+    def online(self, folder: str | Path, arms: Sequence[str], *, create: bool = True) -> Online:
+        """Bandit over a log: the one that is named, else `bandit.sqlite` in the folder.
+
+        Args:
+          arms: that there are; those of rule S4.1 among them are chosen from.
+
+        Raises:
+          InputError: see `bandit`; or the log's URL is none.
+        """
+        place: str | Path = Path(folder) / BANDIT_LOG if self.log is None else self.log.get_secret_value()
+        kept = tuple(arm for arm in arms if arm in ARMS)
+        return Online(self.bandit(kept), self.weights, self.budget_ms, place, kept, self.seed, create=create)
+
+
+def open_online(place: str | Path) -> Online:
+    """Bandit over a log that is there, with the arms it last chose from and the settings of the environment.
+
+    Args:
+      place: a log, a file or URL; or the folder of an index, whose log it is unless the environment names another.
+
+    Raises:
+      InputError: no log there, or none with a choice.
+    """
+    settings = BanditSettings.read()
+    log: str | Path = place
+    if Path(place).is_dir():
+        log = Path(place) / BANDIT_LOG if settings.log is None else settings.log.get_secret_value()
+    database = Database(log, CHOICE_TABLES, create=False)
+    with database.reading() as entries:
+        last = entries.one(CHOICES)
+    database.close()
+    if last is None:
+        raise input_error(Where(database.shown), "a log must hold choices of a bandit", "ask with the arm bandit first")
+    arms = tuple(last["arms"])
+    return Online(settings.bandit(arms), settings.weights, settings.budget_ms, log, arms, settings.seed, create=False)
+
+
+def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
+    """Pseudo-counts of a file for some arms, each [A]; an arm that the file does not name starts without any.
+
+    The file is JSON: `{"hybrid": {"n": 40, "total": 26, "square": 18}, …}`, what `bandit.warm_start` gives, by arm.
+    `save_prior` writes it.
+
+    Raises:
+      InputError: the file cannot be read, or is of another form.
+    """
+    where = Where(str(path))
+    rows = parsed(read_text(Path(path), _MAX_BYTES), where)
+    rule = "a prior must name for each arm n, total and square, at least 0, with square <= total <= n"
+    if not isinstance(rows, dict):
+        raise input_error(where, rule, "see save_prior", shown(rows))
+    for arm, row in rows.items():
+        if arm not in {*ARMS, *arms}:
+            raise input_error(where, f"a prior must name arms of {', '.join(ARMS)}", "correct the name", shown(arm))
+        if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_counts, row.values())):
+            raise input_error(Where(str(path), None, arm), rule, "see save_prior", shown(row))
+        if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:
+            told = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
+            raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
+    none = dict.fromkeys(Stats._fields, 0.0)
+    return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
+
+
+def save_prior(history: Stats, arms: Sequence[str], path: str | Path) -> None:
+    """Write pseudo-counts, each [A], by arm; see `prior_of`."""
+    values = {name: np.asarray(row, dtype=np.float64).tolist() for name, row in history._asdict().items()}
+    rows = {arm: {name: row[place] for name, row in values.items()} for place, arm in enumerate(arms)}
+    write_text(dumped(rows, Where(str(path))) + "\n", Path(path))
+
+
+def _stated(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
+    """Variables with a prefix, of the file and the environment, as they were stated."""
+    from dotenv import dotenv_values
+
+    there = {} if env_file is None or not Path(env_file).is_file() else dotenv_values(env_file)
+    both: dict[str, Any] = {**there, **os.environ}
+    return {name.upper(): str(value) for name, value in both.items() if name.upper().startswith(prefix) and value}
+
+
+def _counts(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
+
+
+AUDIT_LOG = "audit.sqlite"
+
+
+class ClarifySettings(Stated):
+    """What the environment says of clarifications; a variable is the field's name with RAGLAB_CLARIFY_ before it.
+
+    enabled: None leaves it to the caller. question_cost, error_cost: in one unit. options: whether choices between
+    the resolver's options are learned from too.
+    """
+
+    model_config = prefixed("RAGLAB_CLARIFY_")
+
+    enabled: bool | None = None
+    rule: Literal["vote_share", "posterior"] = "vote_share"
+    ask_below: Share = 0.60
+    apply_above: Share = 0.85
+    every: Annotated[int, Field(ge=1, le=1_000_000)] = 5
+    level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = 0.80
+    half_life_days: Weight = 0.0
+    stratify: bool = True
+    question_cost: Weight = 1.0
+    error_cost: Weight = 10.0
+    options: bool = False
+    min_field_confidence: Share = 0.60
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.ask_below > self.apply_above:
+            msg = f"ASK_BELOW {self.ask_below:g} must be at most APPLY_ABOVE {self.apply_above:g}"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def learner(self) -> Learner:
+        """Settings of the learner."""
+        named = {name: getattr(self, name) for name in Learner._fields if name in type(self).model_fields}
+        return Learner(**named)
+
+
+class AuditSettings(Stated):
+    """What the environment says of the audit log; a variable is the field's name with RAGLAB_AUDIT_ before it.
+
+    log: never shown, it may hold a password. query, keep_days: see `AuditLog`.
+    """
+
+    model_config = prefixed("RAGLAB_AUDIT_")
+
+    enabled: bool = True
+    log: SecretStr | None = None
+    query: Redaction = "text"
+    keep_days: Weight = 0.0
+
+    def audit_log(self, folder: str | Path, learner: Learner | None = None, *, create: bool = True) -> AuditLog:
+        """Audit log: the one that is named, else `audit.sqlite` in the folder.
+
+        Args:
+          learner: None takes that of the environment.
+
+        Raises:
+          InputError: the log's URL is none.
+        """
+        place: str | Path = Path(folder) / AUDIT_LOG if self.log is None else self.log.get_secret_value()
+        chosen = ClarifySettings.read().learner if learner is None else learner
+        return AuditLog(place, learner=chosen, query=self.query, keep_days=self.keep_days, create=create)
+
+
+def open_audit(place: str | Path | None = None) -> AuditLog:
+    """Audit log that is there, under the settings of the environment.
+
+    Args:
+      place: a log, a file or URL; or the folder of an index, whose log it is unless the environment names another;
+        None is the one that the environment names.
+
+    Raises:
+      InputError: a wrong variable, or no place.
+    """
+    settings = AuditSettings.read()
+    if place is None and settings.log is None:
+        rule = "it must name the audit log where none is given"
+        raise input_error(Where(AuditSettings.variable("log")), rule, "set it, or give the index or its log")
+    if place is None or ("://" not in str(place) and Path(place).is_dir()):
+        return settings.audit_log(place or "", create=False)
+    learner = ClarifySettings.read().learner
+    return AuditLog(place, learner=learner, query=settings.query, keep_days=settings.keep_days, create=False)

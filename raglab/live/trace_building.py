@@ -1,0 +1,399 @@
+"""Build_trace, retriever, fingerprint."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from raglab import policy as policies
+from raglab import resolver
+from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
+from raglab.patterns import pattern_hits
+from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.retrieval.entity_graph import entity_graph
+from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
+from raglab.retrieval.reranking import CrossEncoderReranker
+from raglab.retrieval.strategies import ARMS, RERANKED, STAGES, Found, Rewriter, Sizes, Strategy, depths, rm3
+from raglab.retrieval.tables import table_index
+from raglab.store.loaders import hash_cases, hash_corpus
+from raglab.store.traces import Trace, TraceError
+from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
+
+LATE_INTERACTION = "late-interaction"
+
+
+class Settings(NamedTuple):
+    """What retrieval depends on; part of the fingerprint.
+
+    arms: names of strategies. encoder, reranker: name or path; None is the bundled model, and late interaction
+    over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a query. rrf_k: constant of the fusion.
+    max_depth: refinements that are measured beyond the first try.
+    """
+
+    arms: tuple[str, ...] = ("hybrid",)
+    encoder: str | None = None
+    reranker: str | None = None
+    index: Literal["flat", "hnsw", "ivf"] = "flat"  # type: ignore[assignment]  # hides tuple.index
+    fetch_k: int = 50
+    rerank_k: int = 20
+    rrf_k: int = 60
+    max_depth: int = 0
+
+    @property
+    def needs_tokens(self) -> bool:
+        """Whether late interaction reranks."""
+        return self.reranker is None and self.rerank_k > 0 and bool(set(self.arms) & set(RERANKED))
+
+    @property
+    def rewrites(self) -> bool:
+        """Whether questions are rewritten."""
+        return self.max_depth > 0 or "iterative" in self.arms
+
+    def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
+        """Settings by name, models by identifier, as they go into a fingerprint."""
+        name = rewriter.name if rewriter is not None else RM3
+        return self._asdict() | {
+            "arms": list(self.arms),
+            "encoder": identifier_of(self.encoder),
+            "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
+            "rewriter": name if self.rewrites else None,
+        }
+
+
+RM3 = "rm3"
+
+
+@dataclass(frozen=True, slots=True)
+class Retriever:
+    """A corpus made ready to be asked.
+
+    chunks: those of the corpus, then the rows of its tables where an arm finds them. strategies: by arm.
+    """
+
+    chunks: tuple[Chunk, ...] = field(repr=False)
+    encoder: Encoder
+    indexes: Indexes
+    strategies: Mapping[str, Strategy]
+    needs_tokens: bool
+
+    def question(self, text: str) -> Queries:
+        """A question with its embeddings, encoded alone."""
+        return embed_queries([text], self.encoder, tokens=self.needs_tokens)
+
+
+def settings_of(given: Mapping[str, Any]) -> Settings:
+    """Settings, checked.
+
+    Raises:
+      ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
+    """
+    unknown = sorted(set(given) - set(Settings._fields))
+    if unknown:
+        msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(Settings._fields)}."
+        raise ValueError(msg)
+    wanted = Settings(**given)
+    arms: Any = wanted.arms
+    wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
+    if len(set(wanted.arms)) < len(wanted.arms):
+        msg = f"arms must be different, got {', '.join(wanted.arms)}; name each one once."
+        raise ValueError(msg)
+    for arm in wanted.arms or ("",):
+        if arm not in ARMS:
+            msg = f"arms must be of {', '.join(ARMS)}, got {arm!r}."
+            raise ValueError(msg)
+    if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
+        came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
+        msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
+        raise ValueError(msg)
+    if not 0 <= wanted.max_depth <= 100:
+        msg = f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole retrieval."
+        raise ValueError(msg)
+    return wanted
+
+
+def retriever(
+    corpus: Corpus,
+    wanted: Settings,
+    cache: EmbeddingCache | None,
+    *,
+    rewriter: Rewriter | None = None,
+    progress: bool = False,
+) -> Retriever:
+    """Load the models, index the corpus, and make a strategy for every arm.
+
+    Args:
+      rewriter: None is RM3 over the corpus.
+    """
+    encoder = load_encoder(wanted.encoder)
+    tables = table_index(corpus.chunks) if "table" in wanted.arms else None
+    chunks = universe(corpus, wanted)
+    loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
+    indexes = build_indexes(
+        [chunk.text for chunk in chunks],
+        encoder,
+        cache,
+        loose,
+        strict,
+        kind=wanted.index,
+        tokens=wanted.needs_tokens,
+        progress=progress,
+        graph=entity_graph(corpus.chunks) if "graph" in wanted.arms else None,
+        tables=tables,
+    )
+    if wanted.rewrites and rewriter is None:
+        rewriter = rm3([chunk.text for chunk in corpus.chunks])
+    reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
+    sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k)
+
+    def vector(text: str) -> NDArray[np.float32]:
+        return embed_queries([text], encoder, tokens=False).vectors
+
+    kept = rewriter if wanted.rewrites else None
+    strategies = {arm: Strategy(arm, indexes, sizes, vector, kept, reranker) for arm in wanted.arms}
+    return Retriever(chunks, encoder, indexes, strategies, wanted.needs_tokens)
+
+
+def universe(corpus: Corpus, wanted: Settings) -> tuple[Chunk, ...]:
+    """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
+    return (*corpus.chunks, *table_index(corpus.chunks).rows) if "table" in wanted.arms else tuple(corpus.chunks)
+
+
+def scopes_of(
+    chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
+) -> list[NDArray[np.int64] | None]:
+    """Positions that each question may find: all (None), or those of the documents that the user named.
+
+    Args:
+      named: of each question, `file` or `file#page`. whose: names of the questions in errors.
+
+    Raises:
+      ValueError: a name of which the corpus has no document.
+    """
+    if not any(named):
+        return [None] * len(named)
+    places: dict[str, list[int]] = {}
+    for position, chunk in enumerate(chunks):
+        places.setdefault(chunk.file_name, []).append(position)
+        if chunk.page is not None:
+            places.setdefault(f"{chunk.file_name}#{chunk.page}", []).append(position)
+    scopes: list[NDArray[np.int64] | None] = []
+    for row, sources in enumerate(named):
+        for source in sources:
+            if source not in places:
+                came = f"{source!r} in {whose[row]}" if whose else repr(source)
+                msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
+                raise ValueError(msg)
+        found = sorted({position for source in sources for position in places[source]})
+        scopes.append(np.array(found, dtype=np.int64) if found else None)
+    return scopes
+
+
+def _signatures(chunks: Sequence[Chunk], encoder: Encoder, cache: EmbeddingCache | None, *, strict: bool) -> Signatures:
+    texts = [resolver.rendered(resolver.signature(c.tags, c.file_name, strict=strict)) for c in chunks]
+    number = {text: place for place, text in enumerate(dict.fromkeys(texts))}
+    return Signatures(np.array([number[text] for text in texts]), embed(encoder, list(number), cache).vectors)
+
+
+class Batch(NamedTuple):
+    """Some cases, retrieved: hits [q, A, D, K]; what was searched [q, A, D]; milliseconds [q, A, D, stages]."""
+
+    hits: Hits
+    queries: NDArray[np.str_]
+    ms: NDArray[np.float64]
+
+
+def build_trace(
+    corpus: Corpus,
+    cases: Sequence[Case],
+    *,
+    out: str | Path | None = None,
+    policy: policies.PolicyData | None = None,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    batch_size: int = 256,
+    progress: bool = False,
+    command: str | None = None,
+    rewriter: Rewriter | None = None,
+    **settings: Any,  # noqa: ANN401 - fields of Settings
+) -> Trace:
+    """Retrieve once for every case and keep every measurement that a gate or a rule needs.
+
+    With `out`, finished batches are kept beside it: killed and started again, the work goes on and ends with the
+    same bytes, whatever the size of the batches; a file of the same fingerprint is read instead of built.
+
+    Args:
+      corpus: what is searched.
+      cases: questions.
+      out: Parquet file of the trace.
+      policy: whose patterns are measured at once (others later, on replay).
+      cache: of embeddings, by content.
+      batch_size: cases a batch, at least 1.
+      progress: whether bars count batches and texts.
+      command: named in errors as the way to build it.
+      rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
+      settings: fields of `Settings`.
+
+    Raises:
+      ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks, or a case that names a document
+        there is none of.
+
+    Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
+    """
+    wanted = settings_of(settings)
+    if not cases or not corpus.chunks:
+        came = f"{len(cases)} and {len(corpus.chunks)}"
+        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
+        raise ValueError(msg)
+    if batch_size < 1:
+        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
+        raise ValueError(msg)
+    allowed = scopes_of(
+        corpus.chunks, [case.selected_sources for case in cases], [f"case {case.id!r}" for case in cases]
+    )
+    meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
+    place = None if out is None else Path(out)
+    known = _existing(place, meta["fingerprint"])
+    if known is not None:
+        return known
+    store = default_cache() if cache == "default" else cache
+    parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
+
+    @functools.cache
+    def made_ready() -> Retriever:
+        """Return models and indexes, by the first batch that is not there yet."""
+        return retriever(corpus, wanted, store, rewriter=rewriter, progress=progress)
+
+    def one_batch(rows: slice) -> Batch:
+        return _batch(made_ready(), wanted, [case.query for case in cases[rows]], allowed[rows])
+
+    starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
+    slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
+    batches = [_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
+    trace = _trace(made_ready(), cases, wanted, _joined(batches), policy or policies.PolicyData.from_mapping(), meta)
+    if place is not None:
+        trace.save(place)
+    if parts is not None:
+        shutil.rmtree(parts, ignore_errors=True)
+    return trace
+
+
+def _batch(
+    ready: Retriever, wanted: Settings, texts: Sequence[str], scopes: Sequence[NDArray[np.int64] | None]
+) -> Batch:
+    """Every arm and depth of some questions, one question after the other."""
+    rows = []
+    for text, scope in zip(texts, scopes, strict=True):
+        question = ready.question(text)
+        rows.append([depths(ready.strategies[arm], question, wanted.max_depth + 1, scope) for arm in wanted.arms])
+    hits = Hits._make(
+        np.concatenate([np.concatenate([np.concatenate(f, axis=2) for f in arms], axis=1) for arms in fields])
+        for fields in (
+            [[[getattr(found.hits, name) for found in walked] for walked in arms] for arms in rows]
+            for name in Hits._fields
+        )
+    )
+    queries = np.array([[[found.query for found in walked] for walked in arms] for arms in rows])
+    ms = np.array([[[_spent(found) for found in walked] for walked in arms] for arms in rows])
+    return Batch(hits, queries, ms)
+
+
+def _spent(found: Found) -> list[float]:
+    return [found.ms.get(stage, np.nan) for stage in STAGES]
+
+
+def _joined(batches: Sequence[Batch]) -> Batch:
+    hits = Hits._make(np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True))
+    queries = [batch.queries for batch in batches]
+    return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
+
+
+def _meta(corpus: Corpus, cases: Sequence[Case], parameters: Mapping[str, Any], command: str | None) -> dict[str, Any]:
+    made_of = {
+        "schema_version": SCHEMA_VERSION,
+        "corpus_hash": hash_corpus(corpus),
+        "cases_hash": hash_cases(cases),
+        "parameters": parameters,
+    }
+    return {
+        "fingerprint": _hashed(made_of),
+        "corpus": corpus.name,
+        "n_chunks": len(corpus.chunks),
+        "n_documents": len({chunk.source for chunk in corpus.chunks}),
+        "command": command,
+        **made_of,
+    }
+
+
+def fingerprint_of(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
+    """Fingerprint of an index: of corpus, models and parameters, whatever is asked."""
+    return _hashed({"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters})
+
+
+def _hashed(made_of: Mapping[str, Any]) -> str:
+    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _existing(place: Path | None, fingerprint: str) -> Trace | None:
+    """Trace of this fingerprint, where the file is one and whole."""
+    if place is None or not place.is_file():
+        return None
+    try:
+        known = Trace.load(place)
+    except TraceError:
+        return None
+    there = known.meta.get("fingerprint") == fingerprint and known.vectors is not None
+    return known if there else None
+
+
+def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
+    """Batch from an earlier run, else made now and kept; made again where the file is damaged."""
+    if parts is None:
+        return make()
+    path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
+    with suppress(OSError, EOFError, KeyError, ValueError, BadZipFile), np.load(path, allow_pickle=False) as stored:
+        return Batch(Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"])
+    batch = make()
+    parts.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
+    with partial_path.open("wb") as file:
+        np.savez(file, **batch.hits._asdict(), queries=batch.queries, ms=batch.ms)
+    partial_path.replace(path)
+    return batch
+
+
+def _trace(
+    ready: Retriever,
+    cases: Sequence[Case],
+    wanted: Settings,
+    found: Batch,
+    policy: policies.PolicyData,
+    meta: Mapping[str, Any],
+) -> Trace:
+    """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
+    kept, hits, vectors = only_hit(ready, found.hits)
+    seen = pattern_hits(cases, kept, policy.pattern_lists)
+    queries: Any = found.queries.tolist()
+    searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
+    latency = Latency(STAGES, found.ms)
+    return Trace(tuple(cases), kept, wanted.arms, hits, seen, dict(meta), searched, None, latency, vectors)
+
+
+def only_hit(ready: Retriever, hits: Hits) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+    """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
+    used = np.unique(hits.chunk[hits.chunk >= 0])
+    renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
+    kept = tuple(ready.chunks[int(position)] for position in used)
+    return kept, hits._replace(chunk=renumbered), ready.indexes.vectors[used]

@@ -1,0 +1,290 @@
+"""Rates with counts, outcome table, cost, ranking.
+
+A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets no
+target (rule S6.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.metrics.intervals import (
+    Interval,
+    clopper_pearson,
+)
+from raglab.metrics.selective import (
+    levels,
+)
+from raglab.values import Floats, Ints, Status
+
+SHAPE = (len(Status), len(Status))
+
+
+def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
+    """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`; no cases are all zeros.
+
+    An answer from the wrong sources is counted where its decision stands, at (ok, ok): whether it is right is a
+    matter of its evidence, not of its outcome. `expected_cost` takes how many there are.
+
+    Args:
+      label, status: codes of `Status`, [Q] each.
+
+    Raises:
+      ValueError: shapes that differ, or a code that is none of `Status`.
+
+    Source: rule S0.1.
+
+    Example:
+      >>> outcome_table([Status.ok, Status.ok, Status.refuse], [Status.ok, Status.refuse, Status.refuse])
+      array([[1, 1, 0],
+             [0, 1, 0],
+             [0, 0, 0]])
+    """
+    rows, columns = _codes("label", label), _codes("status", status)
+    if rows.shape != columns.shape:
+        msg = f"label and status must be [Q] each, got shapes {rows.shape} and {columns.shape}; give one each a case."
+        raise ValueError(msg)
+    return np.bincount(rows * len(Status) + columns, minlength=len(Status) ** 2).reshape(SHAPE)
+
+
+def _codes(name: str, codes: ArrayLike) -> NDArray[np.int64]:
+    found = np.asarray(codes)
+    if not found.size and found.ndim == 1:
+        return found.astype(np.int64)
+    if found.ndim != 1 or found.dtype.kind not in "iu" or found.min() < 0 or found.max() >= len(Status):
+        msg = f"{name} must be codes of Status, 0 to 2, [Q], got {np.unique(found)[:5]}; Status[name] gives a code."
+        raise ValueError(msg)
+    return found.astype(np.int64)
+
+
+def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interval:
+    """Exact interval of each cell's share of its row, [..., 3, 3]; NaN in a row without cases.
+
+    Args:
+      counts: of `outcome_table`, [..., 3, 3]. level: in (0, 1), of each cell by itself.
+
+    Raises:
+      ValueError: level outside (0, 1), or counts of another shape.
+
+    Source: Clopper and Pearson 1934.
+
+    Example:
+      >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
+      array([0.97, 0.56, 0.31])
+    """
+    table = _table("counts", counts)
+    return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
+
+
+def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -> Floats:
+    """Mean cost of a case, in the unit of `cost`, [...]; NaN where there are no cases.
+
+    Args:
+      counts: of `outcome_table`, [..., 3, 3]. cost: by label (rows) and decision (columns), [3, 3].
+      wrong: how many of the answers at (ok, ok) rest on the wrong sources, [...]. Each costs as much as an answer to a
+        question that should be refused, `cost[1, 0]`: whoever reads it is misled alike.
+
+    Raises:
+      ValueError: counts or cost of another shape, a cost that is not finite, or more wrong than answered.
+
+    Example: a wrong answer costs 1, refusing an answerable question 0.2, an idle question back 0.05.
+      >>> cost = [[0.0, 0.2, 0.05], [1.0, 0.0, 0.05], [1.0, 0.2, 0.0]]
+      >>> counts = np.array([[6, 1, 0], [1, 2, 0], [0, 0, 0]])
+      >>> round(float(expected_cost(counts, cost)), 3), round(float(expected_cost(counts, cost, wrong=2)), 3)
+      (0.12, 0.32)
+    """
+    table, price = _table("counts", counts), _table("cost", cost)
+    if price.ndim != 2 or not np.isfinite(price).all():
+        msg = f"cost must be a [3, 3] matrix of finite numbers, got {price.tolist()}; rows are labels."
+        raise ValueError(msg)
+    misled = np.asarray(wrong)
+    if np.any((misled < 0) | (misled > table[..., 0, 0])):
+        msg = (
+            "wrong must be between 0 and the answers at (ok, ok); other wrong answers stand in the rows below already."
+        )
+        raise ValueError(msg)
+    paid = (table * price).sum(axis=(-2, -1)) + misled * (price[Status.refuse, Status.ok] - price[0, 0])
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return paid / table.sum(axis=(-2, -1))
+
+
+def _table(name: str, found: ArrayLike) -> NDArray[Any]:
+    table = np.asarray(found)
+    if table.shape[-2:] != SHAPE:
+        msg = f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see outcome_table."
+        raise ValueError(msg)
+    return table
+
+
+class CostCurve(NamedTuple):
+    """Lowest expected cost of a case at each cost ratio, beside answering all and refusing all, [N] each.
+
+    ratio: cost of refusing a case that would be answered right, in wrong answers. cost: lowest over the thresholds.
+    at: its threshold, infinite where it is to refuse all; coverage: share it answers. answer_all: cost of answering
+    whatever has a confidence; refuse_all: of refusing everything.
+    """
+
+    ratio: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    at: NDArray[np.float64]
+    coverage: NDArray[np.float64]
+    answer_all: NDArray[np.float64]
+    refuse_all: NDArray[np.float64]
+
+
+def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> CostCurve:
+    """Expected-cost curve: a wrong answer costs 1, refusing a case that would be right costs `ratio`, all else 0.
+
+    Of thresholds that cost the same the highest is taken, which answers least. A NaN is refused by every threshold.
+    The cost is that of the threshold chosen on these very cases, so it flatters.
+
+    Args:
+      correct: boolean or 0 and 1, [Q]. confidence: [Q]. ratios: each in (0, 1), [N].
+
+    Raises:
+      ValueError: a ratio outside (0, 1), or as for `risk_coverage`.
+
+    Source: Chow 1970; Drummond and Holte 2006.
+
+    Example:
+      >>> found = cost_curve([True, True, False], [0.9, 0.6, 0.3], [0.5])
+      >>> found.cost, found.at, found.answer_all.round(2), found.refuse_all.round(2)
+      (array([0.]), array([0.6]), array([0.33]), array([0.33]))
+    """
+    ratio = np.asarray(ratios, dtype=np.float64)
+    if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
+        msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as 1 wrong answer."
+        raise ValueError(msg)
+    at, size, wrong = levels(correct, confidence)
+    total = int(size.sum())
+    answered = np.append(0, size[:-1].cumsum())
+    errors = np.append(0, wrong[:-1].cumsum())
+    missed = total - int(wrong.sum()) - (answered - errors)
+    best = np.array([int(np.argmin(errors + one * missed)) for one in ratio], dtype=np.int64)
+    return CostCurve(
+        ratio,
+        (errors[best] + ratio * missed[best]) / total,
+        np.append(np.inf, at[:-1])[best],
+        answered[best] / total,
+        (errors[-1] + ratio * missed[-1]) / total,
+        ratio * missed[0] / total,
+    )
+
+
+RATES = ("false_refusal_rate", "hallucination_rate", "missed_ambiguity_rate", "over_ask_rate", "coverage", "pass_rate")
+OBJECTIVES = RATES[:4]
+TARGETS: Mapping[str, float] = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
+COUNTS = ("refused_ok", "wrong", "missed_ambiguity", "over_ask", "answered", "passed")
+
+
+def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
+    """What one decision adds to each of `COUNTS`, by outcome, label and whether the expected sources were found.
+
+    Args:
+      status: of each outcome, [O].
+
+    Returns: int [O, 3, 2, 6].
+
+    Source: rules S6.2, S6.3.
+
+    Example:
+      >>> table = contributions(np.array([Status.ok]))
+      >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
+      1
+    """
+    said = status[:, None, None]
+    label = np.arange(3)[None, :, None]
+    right = np.array([False, True])[None, None, :]
+    ok, refuse, ambiguous = Status.ok, Status.refuse, Status.ambiguous
+    rows = (
+        (said == refuse) & (label == ok),
+        (said == ok) & ((label != ok) | ~right),
+        (said != ambiguous) & (label == ambiguous),
+        (said == ambiguous) & (label != ambiguous),
+        said == ok,
+        (said == label) & (right | (label == refuse)),
+    )
+    shape = np.broadcast_shapes(*(np.shape(row) for row in rows))
+    return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
+
+
+def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Of how many each of `RATES` is a share, [..., 6].
+
+    Args:
+      counts: [..., 6]. labels: cases labelled ok, refuse, ambiguous, [3].
+    """
+    total = labels.sum()
+    n = np.empty_like(counts)
+    n[..., 0] = labels[Status.ok]
+    n[..., 1] = counts[..., 4]
+    n[..., 2] = labels[Status.ambiguous]
+    n[..., 3] = total - labels[Status.ambiguous]
+    n[..., 4] = total
+    n[..., 5] = total
+    return n
+
+
+def rates(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """`RATES` of tallied decisions, [..., 6]; NaN where there is nothing to be a share of.
+
+    Source: rule S6.2.
+
+    Example:
+      >>> rates(np.array([1, 0, 0, 0, 0, 0]), np.array([4, 0, 0]))[:2]
+      array([0.25,  nan])
+    """
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return counts / denominators(counts, labels)
+
+
+def hit_rate(relevant: NDArray[np.bool_], k: int) -> float:
+    """hit@k: share of queries with a relevant hit among the first k.
+
+    Args:
+      relevant: hits in ranked order, [Q, K].
+    """
+    return float(relevant[:, :k].any(axis=1).mean()) if len(relevant) else float("nan")
+
+
+def ndcg(relevant: NDArray[np.bool_], n_relevant: NDArray[np.int64], k: int = 10) -> float:
+    """nDCG@k with binary gains, mean over queries that have a relevant document.
+
+    Args:
+      relevant: hits in ranked order, [Q, K]. n_relevant: relevant documents there are, [Q].
+
+    Source: Järvelin and Kekäläinen 2002.
+
+    Example:
+      >>> ndcg(np.array([[False, True]]), np.array([1]))
+      0.6309297535714575
+    """
+    if (relevant.sum(axis=1) > n_relevant).any():
+        msg = "relevant must not hold more hits than n_relevant documents; count a document once, at its first hit."
+        raise ValueError(msg)
+    width = min(k, relevant.shape[1])
+    discount = 1.0 / np.log2(np.arange(2, k + 2))
+    gain = (relevant[:, :width] * discount[:width]).sum(axis=1)
+    ideal = np.cumsum(discount)[np.clip(n_relevant, 1, k) - 1]
+    judged = n_relevant > 0
+    return float((gain / ideal)[judged].mean()) if judged.any() else float("nan")
+
+
+def rate_columns(counts: NDArray[np.int64], labels: NDArray[np.int64], level: float = 0.95) -> dict[str, Any]:
+    """Columns of a table of rates: value, `_k`, `_n`, `_low` and `_high` of each of `RATES`, [P] each."""
+    value, n = rates(counts, labels), denominators(counts, labels)
+    columns: dict[str, Any] = {}
+    for place, name in enumerate(RATES):
+        low, high = clopper_pearson(counts[..., place], n[..., place], level)
+        columns |= {
+            name: value[..., place],
+            f"{name}_k": counts[..., place],
+            f"{name}_n": n[..., place],
+            f"{name}_low": low,
+            f"{name}_high": high,
+        }
+    return columns

@@ -1,0 +1,136 @@
+"""Exact binomial.
+
+Everything here holds for finite samples; no normal approximation is made.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.values import Floats, Ints
+
+
+class Interval(NamedTuple):
+    """Ends of a confidence interval, each with the shape of its rate."""
+
+    low: Floats
+    high: Floats
+
+
+def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
+    """Exact binomial confidence interval of a rate of k in n; NaN where n is 0.
+
+    Args:
+      k, n: counts, [...]. level: in (0, 1).
+
+    Raises:
+      ValueError: level outside (0, 1), or k outside 0 … n.
+
+    Source: Clopper and Pearson 1934.
+
+    Example:
+      >>> low, high = clopper_pearson(0, 10)
+      >>> float(low), round(float(high), 4)
+      (0.0, 0.3085)
+    """
+    from scipy.special import betaincinv
+
+    if not 0.0 < level < 1.0:
+        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
+        raise ValueError(msg)
+    hit, size = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
+    if np.any((hit < 0) | (hit > size)):
+        msg = "k must be between 0 and n; check that both count the same cases."
+        raise ValueError(msg)
+    tail = (1.0 - level) / 2.0
+    low = np.where(hit > 0, betaincinv(np.maximum(hit, 1), size - hit + 1, tail), 0.0)
+    high = np.where(hit < size, betaincinv(hit + 1, np.maximum(size - hit, 1), 1.0 - tail), 1.0)
+    return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
+
+
+def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
+    """Exact one-sided upper bound of a rate of k in n at confidence 1 − delta; NaN where n is 0.
+
+    Source: Clopper and Pearson 1934.
+
+    Example:
+      >>> round(float(upper_bound(0, 22)), 3)
+      0.099
+    """
+    return clopper_pearson(k, n, 1.0 - 2.0 * check_delta(delta)).high
+
+
+def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:
+    """p-value that a rate exceeds alpha when k of n were seen: P(Bin(n, alpha) ≤ k); 1 where n is 0.
+
+    It is at most delta exactly where `upper_bound(k, n, delta)` is at most alpha.
+
+    Args:
+      k, n: counts, [...]. alpha: highest rate allowed, in (0, 1), broadcast against them.
+
+    Example:
+      >>> round(float(binomial_p(0, 22, 0.1)), 4)
+      0.0985
+    """
+    from scipy.special import betainc
+
+    rate = np.asarray(alpha, dtype=np.float64)
+    if not bool(np.all((rate > 0.0) & (rate < 1.0))):
+        msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
+        raise ValueError(msg)
+    hit, size, rate = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64), rate)
+    if np.any((hit < 0) | (hit > size)):
+        msg = "k must be between 0 and n; check that both count the same cases."
+        raise ValueError(msg)
+    return np.where(hit < size, betainc(np.maximum(size - hit, 1.0), hit + 1.0, 1.0 - rate), 1.0)
+
+
+def check_delta(delta: float) -> float:
+    """The error of a one-sided bound as it came; one that means nothing is refused."""
+    if not 0.0 < delta < 0.5:
+        msg = f"delta must be in (0, 0.5), got {delta}; 0.1 gives a bound at 90 % confidence."
+        raise ValueError(msg)
+    return delta
+
+
+def mcnemar(only_first: int, only_second: int) -> float:
+    """Two-sided exact p-value that two paired decisions are right equally often.
+
+    Args:
+      only_first, only_second: cases that only one of them has right.
+
+    Source: McNemar 1947, exact binomial form.
+
+    Example:
+      >>> mcnemar(0, 5)
+      0.0625
+    """
+    from scipy.special import bdtr
+
+    n = only_first + only_second
+    return 1.0 if n == 0 else float(min(1.0, 2.0 * bdtr(min(only_first, only_second), n, 0.5)))
+
+
+class Paired(NamedTuple):
+    """Paired comparison of two sets of decisions on the same cases.
+
+    only_first, only_second: cases that only one has right; p: exact two-sided p-value.
+    """
+
+    only_first: int
+    only_second: int
+    p: float
+
+
+def paired(first: NDArray[np.bool_], second: NDArray[np.bool_]) -> Paired:
+    """McNemar's exact test of two vectors of right decisions, [Q] each.
+
+    Example:
+      >>> paired(np.array([True, False]), np.array([True, True]))
+      Paired(only_first=0, only_second=1, p=1.0)
+    """
+    a, b = int((first & ~second).sum()), int((second & ~first).sum())
+    return Paired(a, b, mcnemar(a, b))

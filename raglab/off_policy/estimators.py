@@ -1,0 +1,421 @@
+"""Estimators, intervals, trust status."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import exp, factorial, inf, isnan, sqrt
+from math import log as ln
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from raglab.off_policy.logs import Floats, Log, Rows
+
+ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
+NORMALISED = ("replay", "snips")  # divided by the sum of their weights
+MODELLED = ("dm", "dr", "switch_dr")  # read a reward model
+WEIGHTED = ("ips", "clipped_ips", "snips", "dr", "switch_dr")  # say nothing of what a deterministic log leaves out
+
+
+class Settings(NamedTuple):
+    """Arguments of single estimators.
+
+    clip: largest weight of clipped_ips. switch: largest weight that switch_dr uses.
+    uniform: chance of replay, [T]; None where it is not asked for.
+    """
+
+    clip: float
+    switch: float
+    uniform: Floats | None = None
+
+
+class Fit(NamedTuple):
+    """A value and what makes its interval.
+
+    value: estimated mean reward of the target. influence: of each round on it, mean 0, [T]; the variance of the value
+    is the mean square over T. used: weight that each round has, [T]; None of dm.
+    """
+
+    value: float
+    influence: Floats
+    used: Floats | None
+
+
+def used_weight(rows: Rows, name: str, settings: Settings) -> Floats | None:
+    """Weight that an estimator gives to the reward of each round, [T]; None where it reads the model alone."""
+    weight = rows.weight
+    if name == "dm":
+        return None
+    if name == "clipped_ips":
+        return np.minimum(weight, settings.clip)
+    if name == "switch_dr":
+        return np.where(weight <= settings.switch, weight, 0.0)
+    if name == "replay":
+        if settings.uniform is None:
+            msg = "replay must be given a uniform for each round."
+            raise ValueError(msg)
+        return np.asarray(settings.uniform * max(weight.max(), np.finfo(float).tiny) < weight, dtype=np.float64)
+    return weight
+
+
+def midpoint(reward: Floats) -> float:
+    """Middle of the range of the rewards; the reward itself, to the bit, where they are all the same."""
+    return float(reward.min()) / 2.0 + float(reward.max()) / 2.0
+
+
+def fit(rows: Rows, name: str, settings: Settings) -> Fit:
+    """Value and influence function of one estimator.
+
+    - replay, snips: sum(u r) / sum(u), with u = 1 for an accepted round, u = weight.
+    - ips, clipped_ips: mean(u r), with u = weight, min(weight, clip).
+    - dm, dr, switch_dr: mean(expected + u (r − predicted)), with u = 0, weight, weight where it is at most switch.
+      Where the model was fitted to this log, its arms' means vary with the log, and the influence says so.
+    """
+    used = used_weight(rows, name, settings)
+    if used is not None and name in NORMALISED:
+        return _ratio(rows, used)
+    if used is None:
+        score = rows.expected.copy()
+    elif name in MODELLED:
+        score = rows.log.reward - rows.predicted
+        score *= used
+        score += rows.expected
+    else:
+        score = rows.log.reward * used
+    value = float(score.mean())
+    score -= value
+    if name in MODELLED and rows.fitted:
+        score += _fitting(rows, used)
+    return Fit(value, score, used)
+
+
+def _ratio(rows: Rows, used: Floats) -> Fit:
+    """Mean reward under the weights; its influence is u (r − value) / mean(u)."""
+    total = float(used.sum())
+    if total <= 0.0:
+        return Fit(float("nan"), np.full(len(used), np.nan), used)
+    middle = midpoint(rows.log.reward)  # so that rewards which are all the same leave no rounding behind
+    off = rows.log.reward - middle
+    shift = float(np.einsum("i,i", used, off)) / total
+    off -= shift
+    off *= used
+    off *= len(used) / total
+    return Fit(middle + shift, off, used)
+
+
+def _fitting(rows: Rows, used: Floats | None) -> Floats:
+    """What a round adds through the arms' means that were fitted to it, [T].
+
+    The value changes by mass(a) − mean(u, arm a) with the mean reward of arm a, and that changes by
+    (r − mean of a) / share of a with a round of arm a; the log's mean stands in for arms never logged.
+    """
+    log, n = rows.log, len(rows.weight)
+    share = rows.pulls / n
+    slope = rows.mass.copy()
+    if used is not None:
+        slope -= np.bincount(log.arm, weights=used, minlength=len(slope)) / n
+    seen = rows.pulls > 0
+    slope[seen] /= share[seen]
+    added: Floats = (log.reward - rows.predicted) * slope[log.arm]
+    if rows.unsupported > 0.0:
+        added += rows.unsupported * (log.reward - log.reward.mean())
+    return added
+
+
+COUNTS_AT_ONCE = 2**22  # of the bootstrap
+
+
+def by_session(values: Floats, log: Log) -> Floats:
+    """Sums by session, [G]; the values themselves where there are none."""
+    if log.session is None:
+        return values
+    return np.bincount(log.session, weights=values, minlength=log.sessions).astype(np.float64, copy=False)
+
+
+def standard_error(influence: Floats, log: Log) -> float:
+    """Standard error of a value with this influence; rounds of one session count together. NaN of one session."""
+    sums = by_session(influence, log)
+    if len(sums) < 2:
+        return float("nan")
+    return sqrt(float(np.einsum("i,i", sums, sums)) * len(sums) / (len(sums) - 1.0)) / len(influence)
+
+
+def delta_interval(value: float, influence: Floats, log: Log, level: float) -> tuple[float, float]:
+    """Normal interval by the delta method."""
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * standard_error(influence, log)
+    return value - reach, value + reach
+
+
+def percentiles(drawn: Floats, level: float) -> tuple[float, float]:
+    """Interval between quantiles of the resamples; those in which the value is not defined are left out."""
+    kept = drawn[np.isfinite(drawn)]
+    if not len(kept):
+        return float("nan"), float("nan")
+    low, high = np.quantile(kept, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
+    return float(low), float(high)
+
+
+def resampled(
+    rows: Rows, names: Sequence[str], settings: Settings, *, n_boot: int, seed: np.random.SeedSequence
+) -> Floats:
+    """Values of each estimator in resamples of the log, [E, B]: numerator and denominator are resampled together.
+
+    Each session, or each round where there are none, counts Poisson(1) times, drawn to 16 bits. What was fitted to the
+    log is fitted again to the resample. The same seed gives the same resamples for every estimator and target.
+
+    Source: Chamandy et al. 2012 for the Poisson bootstrap.
+    """
+    table, rng = _poisson(), np.random.default_rng(seed)
+    used = [used_weight(rows, name, settings) for name in names]
+    total: Floats | float = 0.0
+    for part in _summands(rows, names, used, max(1, COUNTS_AT_ONCE // n_boot)):
+        counts = table[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
+        total = total + counts @ part
+    values, first = [], 0
+    for name in names:
+        last = first + _width(rows, name)
+        values.append(_value(np.asarray(total)[:, first:last], rows, name))
+        first = last
+    return np.stack(values)
+
+
+def _poisson() -> Floats:
+    """Poisson(1) counts by a uniform 16-bit number, [65536]."""
+    edges = np.round(np.cumsum([exp(-1.0) / factorial(k) for k in range(9)]) * 2**16).astype(np.int64)
+    return np.repeat(np.arange(10.0), np.diff(edges, prepend=0, append=2**16))
+
+
+def _summands(rows: Rows, names: Sequence[str], used: list[Floats | None], size: int) -> Iterator[Floats]:
+    """What is resampled, chunk by chunk, [chunk, C]: the columns of each round, or their sums by session."""
+    middle = midpoint(rows.log.reward)
+    parts = (slice(start, start + size) for start in range(0, len(rows.weight), size))
+    columns = (
+        np.concatenate(
+            [_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
+        )
+        for part in parts
+    )
+    if rows.log.session is None:
+        yield from columns
+        return
+    sums = np.zeros((rows.log.sessions, sum(_width(rows, name) for name in names)))
+    for start, part in zip(range(0, len(rows.weight), size), columns, strict=True):
+        np.add.at(sums, rows.log.session[start : start + size], part)
+    for start in range(0, len(sums), size):
+        yield sums[start : start + size]
+
+
+def _width(rows: Rows, name: str) -> int:
+    """How many columns an estimator sums."""
+    return 3 * len(rows.mass) + 2 if _refits(rows, name) else 2
+
+
+def _refits(rows: Rows, name: str) -> bool:
+    return name in MODELLED and rows.fitted
+
+
+def _columns(rows: Rows, name: str, weight: Floats | None, part: slice, middle: float) -> Floats:
+    """What is summed of each round, [chunk, C]."""
+    reward = rows.log.reward[part]
+    used = np.zeros(len(reward)) if weight is None else weight[part]
+    if name in NORMALISED:
+        return np.column_stack([used, used * (reward - middle)])
+    ones = np.ones(len(reward))
+    if name not in MODELLED:
+        return np.column_stack([ones, used * reward])
+    if not rows.fitted:
+        return np.column_stack([ones, rows.expected[part] + used * (reward - rows.predicted[part])])
+    off = reward - middle
+    arm = (rows.log.arm[part, None] == np.arange(len(rows.mass))).astype(np.float64)
+    return np.column_stack([ones, used * off, arm, arm * off[:, None], rows.target[part] - arm * used[:, None]])
+
+
+def _value(sums: Floats, rows: Rows, name: str) -> Floats:
+    """Value of each resample from its sums, [B]; NaN where the denominator is 0."""
+    middle = midpoint(rows.log.reward)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        value = np.asarray(sums[:, 1] / sums[:, 0])
+        if not _refits(rows, name):
+            return value + middle if name in NORMALISED else value
+        pulls, totals, owed = np.split(sums[:, 2:], 3, axis=1)
+        means = np.where(pulls > 0.0, totals / pulls, (totals.sum(axis=1) / sums[:, 0])[:, None])
+        return np.asarray(middle + value + (means * owed).sum(axis=1) / sums[:, 0])
+
+
+def bernstein(used: Floats, reward: Floats, clip: float, delta: float) -> float:
+    """Lower bound, at confidence 1 − delta, of the mean of used × reward in [0, clip].
+
+    Source: Maurer and Pontil 2009, theorem 4.
+    """
+    n = len(used)
+    if n < 2:
+        return 0.0
+    score = used * reward
+    slack = ln(2.0 / delta)
+    spread = sqrt(2.0 * float(score.var(ddof=1)) * slack / n)
+    return max(0.0, float(score.mean()) - spread - 7.0 * clip * slack / (3.0 * (n - 1.0)))
+
+
+Finding = tuple[int, str]  # place in STATUSES, and why
+STATUSES = ("ok", "weak", "none")
+ALIKE = 1e-6  # relative spread of weights that single precision leaves
+ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
+
+
+class Rules(NamedTuple):
+    """Where a number becomes weak, and where it says nothing: (weak, none) each.
+
+    ess: effective sample size below this. share: one round's share of all weight above this. drift: mean weight
+    further from 1 than this, beyond three standard errors. unsupported: target's share on arms never logged above
+    this. lead: one round's (session's) share of the variance above this. cut: share of the weight that clip or
+    switch took away above this. model: standard errors between reward model and rewards above this (dm).
+    """
+
+    ess: tuple[float, float] = (100.0, 10.0)
+    share: tuple[float, float] = (0.10, 0.50)
+    drift: tuple[float, float] = (0.01, 0.10)
+    unsupported: tuple[float, float] = (1e-9, 0.05)
+    lead: tuple[float, float] = (0.10, 0.50)
+    cut: tuple[float, float] = (0.05, 0.50)
+    model: tuple[float, float] = (ERRORS, inf)
+
+
+class Overlap(NamedTuple):
+    """What a log holds for a target, whatever the estimator.
+
+    n: rounds. ess: (sum w)² / sum w², in rounds. max_weight, mean_weight: of the target's probability over the logged
+    one; the mean is 1 in a log that is right and wide enough, with its interval. unsupported: the target's share on
+    arms never logged. status: ok, weak or none. note: why.
+    """
+
+    n: int
+    ess: float
+    max_weight: float
+    mean_weight: float
+    mean_weight_low: float
+    mean_weight_high: float
+    unsupported: float
+    status: str
+    note: str
+
+
+class Judged(NamedTuple):
+    """Diagnostics of one estimate: ess in rounds, largest weight, status, and why."""
+
+    ess: float
+    max_weight: float
+    status: str
+    note: str
+
+
+def _above(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+    """A finding where a value is above a limit, with the number of limits it is above."""
+    level = int(value > limits[0]) + int(value > limits[1])
+    return [(level, text)] if level else []
+
+
+def _below(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+    return _above(-value, (-limits[0], -limits[1]), text)
+
+
+def _verdict(found: list[Finding]) -> tuple[str, str]:
+    """The worst status, and all reasons."""
+    return STATUSES[max((level for level, _ in found), default=0)], "; ".join(text for _, text in found)
+
+
+def effective_size(weight: Floats) -> float:
+    """Kish's effective sample size, (sum w)² / sum w²; 0 where all are 0."""
+    square = float(np.einsum("i,i", weight, weight))
+    return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
+
+
+def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
+    """Overlap of a log with a target, judged by the rules on ess, share, drift and unsupported arms."""
+    weight, n = rows.weight, len(rows.weight)
+    ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
+    error = standard_error(weight - mean, rows.log)
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
+    share = largest / (n * mean) if mean > 0.0 else 1.0
+    drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
+    gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
+    status, note = _verdict(
+        [
+            *_below(ess, rules.ess, f"effective sample size {ess:.1f}"),
+            *_above(share, rules.share, f"one round holds {share:.0%} of the weight"),
+            *_above(
+                drift, rules.drift, f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out"
+            ),
+            *_above(
+                rows.unsupported,
+                rules.unsupported,
+                f"{rows.unsupported:.1%} of the target is on arms never logged ({gone})",
+            ),
+        ]
+    )
+    return Overlap(n, ess, largest, mean, mean - reach, mean + reach, rows.unsupported, status, note)
+
+
+def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap, rules: Rules) -> Judged:
+    """Diagnostics of one estimate; never better than the overlap.
+
+    - All: the status of the overlap, and one round's (session's) share of the variance.
+    - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is bias or the
+      model's word.
+    - dm: reads no weight; beyond the overlap it extrapolates, so the overlap's figures are given, and the log may
+      contradict its model. Its interval knows nothing of the error of a model from outside, nor of what moves both
+      weights and rewards where the model is a mean by arm: weak then.
+    """
+    found = [] if seen.status == STATUSES[0] else [(STATUSES.index(seen.status), seen.note)]
+    ess, largest = seen.ess, seen.max_weight
+    if fitted.used is not None:
+        ess, largest = effective_size(fitted.used), float(fitted.used.max())
+        if name == "replay":
+            found += _below(ess, rules.ess, f"{ess:.0f} rounds accepted")
+        elif name in {"clipped_ips", "switch_dr"}:
+            found += _cut(rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules)
+    else:
+        found += _contradicted(rows, rules) + _unknown_to_its_interval(rows)
+    status, note = _verdict(found + _narrow(rows, fitted, name, rules))
+    return Judged(ess, largest, status, note)
+
+
+def _cut(rows: Rows, used: Floats, limit: float, rules: Rules) -> list[Finding]:
+    total = float(rows.weight.sum())
+    cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
+    return _above(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
+
+
+def _contradicted(rows: Rows, rules: Rules) -> list[Finding]:
+    """Whether what doubly robust estimation would add to the direct method is more than chance."""
+    off = rows.weight * (rows.log.reward - rows.predicted)
+    mean = float(off.mean())
+    error = standard_error(off - mean, rows.log)
+    apart = abs(mean) / error if error > 0.0 else 0.0
+    text = f"the log contradicts the reward model by {mean:+.3g} ({apart:.1f} standard errors)"
+    return _above(apart, rules.model, text)
+
+
+def _unknown_to_its_interval(rows: Rows) -> list[Finding]:
+    if not rows.fitted:
+        return [(1, "the interval takes the reward model from outside for true")]
+    arm, weight = rows.log.arm, rows.weight
+    mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
+    off = weight - mean[arm]
+    alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
+    return [] if alike else [(1, "weights vary within an arm, and what moves them may move rewards: see dr")]
+
+
+def _narrow(rows: Rows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
+    """Whether the variance, and so the interval, hangs on too little."""
+    if isnan(fitted.value):
+        return [(2, "no round of the log counts")]
+    sums = by_session(fitted.influence, rows.log)
+    total = float(np.einsum("i,i", sums, sums))
+    if total > 0.0:
+        lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
+        what = "round" if rows.log.session is None else "session"
+        return _above(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
+    if name == "dm" and not rows.fitted:
+        return []
+    return [(1, "all rewards that count are the same: an interval without width is no certainty")]

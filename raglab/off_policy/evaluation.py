@@ -1,0 +1,377 @@
+"""Estimate, difference, overlap, lower_bound.
+
+A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
+where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm
+in every round, [T, A], or [A] where it is the same in all.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from math import ceil, log2, sqrt
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.off_policy.estimators import (
+    ESTIMATORS,
+    STATUSES,
+    WEIGHTED,
+    Fit,
+    Judged,
+    Overlap,
+    Rules,
+    Settings,
+    bernstein,
+    delta_interval,
+    fit,
+    judged,
+    overlap_of,
+    percentiles,
+    resampled,
+)
+from raglab.off_policy.logs import Rows, arms_of, read, target_array, weigh
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+CERTAIN = 1.0 - 1e-9
+
+
+def rows_of(
+    log: pd.DataFrame,
+    targets: tuple[ArrayLike | pd.DataFrame, ...],
+    arms: Sequence[Any] | None,
+    session: str | ArrayLike | None,
+    mask: ArrayLike | None,
+) -> tuple[Rows, ...]:
+    """Log read once, and weighed for each target."""
+    named = [arms_of(target, arms) for target in targets]
+    arrays = [target_array(target, len(log)) for target in targets]
+    if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:
+        msg = "the two targets must have the same arms in the same order; give both as arrays or both as frames."
+        raise ValueError(msg)
+    logged = read(log, arrays[0].shape[1], arms=named[0], session=session)
+    return tuple(weigh(logged, array, mask) for array in arrays)
+
+
+def settings_of(rows: Rows, names: Sequence[str], clip: float | None, switch: float | None, seed: int) -> Settings:
+    """Arguments of single estimators, with the square root of T where a largest weight is not given."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        msg = f"seed must be a whole number >= 0, got {seed!r}; the same seed gives the same bits."
+        raise ValueError(msg)
+    root = sqrt(len(rows.weight))
+    for name, value in (("clip", clip), ("switch", switch)):
+        if value is not None:
+            check_weight(name, value)
+    uniform = np.random.default_rng(streams(seed)[0]).random(len(rows.weight)) if "replay" in names else None
+    return Settings(root if clip is None else clip, root if switch is None else switch, uniform)
+
+
+def streams(seed: int) -> list[np.random.SeedSequence]:
+    """Chance of replay, and of the bootstrap."""
+    return np.random.SeedSequence(seed).spawn(2)
+
+
+def check(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
+    """Refuse arguments out of range."""
+    unknown = names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
+    if unknown:
+        msg = f"estimators must be a sequence of {list(ESTIMATORS)}, got {unknown!r}; even one stands in a tuple."
+        raise ValueError(msg)
+    if not 0.0 < level < 1.0:
+        msg = f"level must be in (0, 1), got {level:g}; 0.95 is usual."
+        raise ValueError(msg)
+    if interval not in {"delta", "bootstrap"}:
+        msg = f"interval must be delta or bootstrap, got {interval!r}."
+        raise ValueError(msg)
+    if n_boot < 1:
+        msg = f"n_boot must be at least 1, got {n_boot}; 1000 is usual."
+        raise ValueError(msg)
+
+
+def check_weight(name: str, value: float) -> None:
+    """Refuse a largest weight that is none."""
+    if not value > 0.0:
+        msg = f"{name} must be a weight above 0, got {value:g}; leave it out for the square root of the rounds."
+        raise ValueError(msg)
+
+
+def refuse_deterministic(rows: Rows, names: Sequence[str]) -> None:
+    """Refuse weights on a log that chose one arm for certain, where the target does otherwise."""
+    asked = [name for name in names if name in WEIGHTED]
+    if not asked or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
+        return
+    row = int(rows.weight.argmin())
+    msg = (
+        f"{', '.join(asked)} must not be used on a log of a deterministic policy: every propensity is 1, and in row "
+        f"{row} the target puts {1.0 - rows.weight[row]:.3g} on arms that could not be logged. Log with a floor (every "
+        "available arm at some probability) and come back; until then estimators=('dm',) with a reward model from "
+        "outside (q_<arm>) is an extrapolation, and replay of the matches says nothing about the other arms."
+    )
+    raise ValueError(msg)
+
+
+COLUMNS = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
+IntervalKind = Literal["delta", "bootstrap"]
+
+
+class OverlapWarning(UserWarning):
+    """A log says nothing about a target policy: the number stands there, and must not be used."""
+
+
+class Gain(NamedTuple):
+    """How much more the first policy would have earned than the second, on one log, a round.
+
+    value, low, high: first minus second, with its own interval. first, second: the two values. ess, max_weight: the
+    lesser ess and the larger weight of the two. status: the worse of the two. note: why.
+    """
+
+    estimator: str
+    value: float
+    low: float
+    high: float
+    first: float
+    second: float
+    ess: float
+    max_weight: float
+    status: str
+    note: str
+
+
+def estimate(
+    log: pd.DataFrame,
+    target: ArrayLike | pd.DataFrame,
+    estimators: Sequence[str] = ESTIMATORS,
+    seed: int = 0,
+    *,
+    level: float = 0.95,
+    interval: IntervalKind = "delta",
+    clip: float | None = None,
+    switch: float | None = None,
+    session: str | ArrayLike | None = None,
+    arms: Sequence[Any] | None = None,
+    mask: ArrayLike | None = None,
+    n_boot: int = 1000,
+    rules: Rules | None = None,
+) -> pd.DataFrame:
+    """Mean reward a round that the target would have earned, a row for each estimator, with interval and status.
+
+    - replay: mean reward of accepted rounds, each accepted with chance weight / largest weight: of a uniform log and a
+      deterministic target all matches, else a sample that is distributed as the target.
+    - ips, snips: weighted mean, over T or over the sum of the weights. clipped_ips: weights cut at `clip`; biased
+      towards 0.
+    - dm: mean of the reward model under the target. dr: dm and the weighted error of the model. switch_dr: that error
+      only where the weight is at most `switch`.
+
+    The reward model is q_<arm>, which must not have seen these rewards, or where the log has none the mean reward by
+    arm of the log (of an arm never logged, the log's mean), which the intervals account for. Of a learner's
+    log, where choices hung on earlier rewards, that mean and dm are too low; the others hold while there is a floor.
+
+    Args:
+      log: columns action (0..A-1, or a name of `arms`), reward, propensity in (0, 1], optional q_<arm>.
+      target: [T, A] or [A]; a frame's columns name the arms.
+      seed: of replay's chance and of the bootstrap.
+      interval: delta, a normal interval from the influence function; bootstrap, quantiles of `n_boot` resamples.
+      clip, switch: largest weights; the square root of T where None, so that the bias goes as logs grow.
+      session: column or [T]; rounds of one session count together in the intervals.
+      mask: arms that were available, [A] or [T, A]. rules: where a status changes.
+
+    Returns: frame of `COLUMNS`; `attrs["notes"]` says of each estimator why its status is not ok. ess and max_weight
+      are those of the weights used; of dm, which uses none, those of the log.
+
+    Raises:
+      ValueError: the log, the target or an argument breaks its rule; or weights are asked of a deterministic log.
+
+    Warns:
+      OverlapWarning: a status is none.
+
+    Source: Horvitz and Thompson 1952 (ips); Ionides 2008 (the square root of T); Swaminathan and Joachims 2015 (snips);
+      Dudík et al. 2014 (dr); Wang et al. 2017 (switch_dr); Li et al. 2011 (replay);
+      Nie et al. 2018 (means of learners' logs); rule S4.7.
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"action": [0, 0, 1, 1], "reward": [0.0, 1.0, 1.0, 1.0], "propensity": [0.5] * 4})
+      >>> log = pd.concat([log] * 100, ignore_index=True)
+      >>> estimate(log, [0.25, 0.75], ("snips", "dr"))[["estimator", "value", "ess", "status"]].values.tolist()
+      [['snips', 0.875, 320.0, 'ok'], ['dr', 0.875, 320.0, 'ok']]
+    """
+    import pandas as pd
+
+    check(estimators, level, interval, n_boot)
+    rules = rules or Rules()
+    (rows,) = rows_of(log, (target,), arms, session, mask)
+    settings = settings_of(rows, estimators, clip, switch, seed)
+    refuse_deterministic(rows, estimators)
+    seen = overlap_of(rows, level, rules)
+    drawn = _drawn(rows, estimators, settings, interval, n_boot, seed)
+    table, notes = [], {}
+    for number, name in enumerate(estimators):
+        fitted = fit(rows, name, settings)
+        said = judged(rows, fitted, name, settings, seen, rules)
+        if drawn is None:
+            low, high = delta_interval(fitted.value, fitted.influence, rows.log, level)
+        else:
+            low, high = percentiles(drawn[number], level)
+        table.append((name, fitted.value, low, high, said.ess, said.max_weight, said.status))
+        notes[name] = said.note
+    _warn({name: notes[name] for name, *_, status in table if status == STATUSES[2]})
+    frame = pd.DataFrame(table, columns=list(COLUMNS))
+    frame.attrs["notes"] = notes
+    return frame
+
+
+def difference(
+    log: pd.DataFrame,
+    first: ArrayLike | pd.DataFrame,
+    second: ArrayLike | pd.DataFrame,
+    estimator: str = "snips",
+    seed: int = 0,
+    *,
+    level: float = 0.95,
+    interval: IntervalKind = "delta",
+    clip: float | None = None,
+    switch: float | None = None,
+    session: str | ArrayLike | None = None,
+    arms: Sequence[Any] | None = None,
+    mask: ArrayLike | None = None,
+    n_boot: int = 1000,
+    rules: Rules | None = None,
+) -> Gain:
+    """First policy's value minus the second's on the same log; the interval is paired, round by round.
+
+    What both would have done alike cancels.
+
+    Args:
+      log, and all named arguments: as for `estimate`. first, second: targets, [T, A] or [A].
+
+    Raises:
+      ValueError: as for `estimate`.
+
+    Warns:
+      OverlapWarning: of one of the two the log says nothing.
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400})
+      >>> found = difference(log, [0.25, 0.75], [0.5, 0.5])
+      >>> round(found.value, 3), found.low > 0, found.status
+      (0.25, True, 'ok')
+    """
+    check((estimator,), level, interval, n_boot)
+    rules = rules or Rules()
+    pair = rows_of(log, (first, second), arms, session, mask)
+    settings = settings_of(pair[0], (estimator,), clip, switch, seed)
+    fits: list[Fit] = []
+    said: list[Judged] = []
+    for rows in pair:
+        refuse_deterministic(rows, (estimator,))
+        fits.append(fit(rows, estimator, settings))
+        said.append(judged(rows, fits[-1], estimator, settings, overlap_of(rows, level, rules), rules))
+    value = fits[0].value - fits[1].value
+    one, other = (_drawn(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair)
+    if one is None or other is None:
+        low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
+    else:
+        low, high = percentiles(one[0] - other[0], level)
+    worst = max(said, key=lambda one: STATUSES.index(one.status))
+    if worst.status == STATUSES[2]:
+        _warn({estimator: worst.note})
+    least, largest = min(one.ess for one in said), max(one.max_weight for one in said)
+    return Gain(estimator, value, low, high, fits[0].value, fits[1].value, least, largest, worst.status, worst.note)
+
+
+def overlap(
+    log: pd.DataFrame,
+    target: ArrayLike | pd.DataFrame,
+    *,
+    level: float = 0.95,
+    session: str | ArrayLike | None = None,
+    arms: Sequence[Any] | None = None,
+    mask: ArrayLike | None = None,
+    rules: Rules | None = None,
+) -> Overlap:
+    """How far a log can speak for a target at all, before any estimate.
+
+    Args:
+      log, target, session, arms, mask, rules: as for `estimate`. level: of the interval of the mean weight.
+
+    Raises:
+      ValueError: as for `estimate`.
+
+    Source: Kish 1965 (effective sample size).
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"action": [0, 1] * 200, "reward": [0.0, 1.0] * 200, "propensity": [0.5] * 400})
+      >>> seen = overlap(log, [0.0, 1.0])
+      >>> seen.ess, seen.max_weight, seen.mean_weight, seen.status
+      (200.0, 2.0, 1.0, 'ok')
+    """
+    check((), level, "delta", 1)
+    (rows,) = rows_of(log, (target,), arms, session, mask)
+    return overlap_of(rows, level, rules or Rules())
+
+
+def lower_bound(
+    log: pd.DataFrame,
+    target: ArrayLike | pd.DataFrame,
+    *,
+    delta: float = 0.05,
+    clip: float | None = None,
+    arms: Sequence[Any] | None = None,
+    mask: ArrayLike | None = None,
+) -> float:
+    """Mean reward that the target reaches with confidence 1 − delta, for rewards in [0, 1]; no large-sample argument.
+
+    The empirical Bernstein bound of clipped IPS: with rewards >= 0 clipping only lowers the mean, so a bound of the
+    clipped mean is one of the value. Without `clip` the best of 1, 2, 4, … up to the square root of T is taken, each at
+    delta / their number. Rounds must be independent.
+
+    Args:
+      log, target, arms, mask: as for `estimate`. delta: in (0, 1). clip: chosen before the log was seen.
+
+    Raises:
+      ValueError: as for `estimate`; a reward outside [0, 1].
+
+    Source: Maurer and Pontil 2009, theorem 4.
+
+    Example:
+      >>> import pandas as pd
+      >>> log = pd.DataFrame({"action": [0, 1] * 2000, "reward": [0.0, 1.0] * 2000, "propensity": [0.5] * 4000})
+      >>> round(lower_bound(log, [0.25, 0.75]), 3)
+      0.704
+    """
+    if not 0.0 < delta < 1.0:
+        msg = f"delta must be in (0, 1), got {delta:g}; 0.05 bounds at 95 % confidence."
+        raise ValueError(msg)
+    (rows,) = rows_of(log, (target,), arms, None, mask)
+    refuse_deterministic(rows, ("clipped_ips",))
+    reward = rows.log.reward
+    if not (reward.min() >= 0.0 and reward.max() <= 1.0):
+        msg = f"reward must be in [0, 1] for a bound, got {reward.min():g} to {reward.max():g}; rescale it first."
+        raise ValueError(msg)
+    if clip is not None:
+        check_weight("clip", clip)
+    grid = [clip] if clip is not None else [2.0**power for power in range(ceil(log2(max(2.0, sqrt(len(reward))))))]
+    return max(bernstein(np.minimum(rows.weight, most), reward, most, delta / len(grid)) for most in grid)
+
+
+def _drawn(
+    rows: Rows, names: Sequence[str], settings: Settings, interval: str, n_boot: int, seed: int
+) -> NDArray[np.float64] | None:
+    """Values in the resamples, [E, B]; None where the interval is not by bootstrap."""
+    if interval == "delta":
+        return None
+    return resampled(rows, names, settings, n_boot=n_boot, seed=streams(seed)[1])
+
+
+def _warn(notes: dict[str, str]) -> None:
+    """Say aloud that numbers must not be used; one warning for those that share a reason."""
+    for note in dict.fromkeys(notes.values()):
+        names = ", ".join(name for name in notes if notes[name] == note)
+        text = f"this log says nothing about the target ({names}): {note}. Do not use the number."
+        warnings.warn(text, OverlapWarning, stacklevel=3)

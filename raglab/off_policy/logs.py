@@ -1,0 +1,281 @@
+"""A log read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Floats = NDArray[np.float64]
+COLUMNS = ("action", "reward", "propensity")
+CHUNK = 2**14  # rows worked on at once: small enough for the cache
+SUM_TOLERANCE = 1e-6  # of a target's row: what single precision leaves
+
+
+class Log(NamedTuple):
+    """A checked log of T rounds over A arms.
+
+    arm: [T], 0..A-1. reward, propensity: [T]. model: A arrays [T] of a reward model from outside, or none.
+    names: of the arms. session: [T], 0..G-1, or None. sessions: G, or T without sessions.
+    """
+
+    arm: NDArray[np.int64]
+    reward: Floats
+    propensity: Floats
+    model: tuple[Floats, ...]
+    names: tuple[str, ...]
+    session: NDArray[np.int64] | None
+    sessions: int
+
+
+class Rows(NamedTuple):
+    """What every estimator reads of a log and one target policy.
+
+    weight: target probability of the logged arm over its propensity, [T]. predicted: the model's reward of the logged
+    arm, [T]. expected: the model's reward of the target policy, [T]. mass: mean target probability of each arm, [A].
+    pulls: rounds of each arm, [A]. fitted: whether the model is the mean reward by arm of this log.
+    """
+
+    log: Log
+    target: Floats
+    weight: Floats
+    predicted: Floats
+    expected: Floats
+    mass: Floats
+    pulls: NDArray[np.int64]
+    fitted: bool
+
+    @property
+    def unsupported(self) -> float:
+        """Share of the target's choices that fall on arms never logged."""
+        return float(self.mass[self.pulls == 0].sum())
+
+
+def arms_of(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401 - array or frame
+    """Arms as stated, as the columns of the target, or None: positions."""
+    columns = getattr(target, "columns", None)
+    if arms is not None and columns is not None and list(arms) != list(columns):
+        msg = f"arms must be the columns of target in order, got {list(arms)} and {list(columns)}; leave arms out."
+        raise ValueError(msg)
+    named = arms if arms is not None else columns
+    return None if named is None else tuple(named)
+
+
+def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - array or frame
+    """Target as an array [T, A], where [A] stands for the same choice in every round; checked in `weigh`."""
+    given = np.asarray(target.to_numpy() if hasattr(target, "to_numpy") else target)
+    if given.dtype.kind not in "fiub":
+        msg = f"target must be numbers, got {given.dtype}; give the probability of every arm in every round."
+        raise ValueError(msg)
+    if given.ndim == 1:
+        given = np.broadcast_to(given, (rounds, len(given)))
+    if given.ndim != 2 or len(given) != rounds or given.shape[1] == 0:
+        msg = (
+            f"target must be [T, A] with a row for each of the {rounds} rounds of the log, or [A] for all of them, "
+            f"got shape {np.shape(target)}; give the target's probability of every arm in every round."
+        )
+        raise ValueError(msg)
+    return given
+
+
+def read(
+    log: pd.DataFrame,
+    n_arms: int,
+    *,
+    arms: Sequence[Any] | None = None,
+    session: str | ArrayLike | None = None,
+) -> Log:
+    """Log of A arms, checked.
+
+    Args:
+      log: columns action, reward, propensity, optional q_<arm>. arms: names, [A]; positions where None.
+      session: a column of the log, or [T].
+
+    Raises:
+      ValueError: a column is missing; a value is missing, out of range or unknown: says which, in which row.
+    """
+    if missing := [name for name in COLUMNS if name not in log.columns]:
+        msg = f"a log must have the columns {list(COLUMNS)}, got {list(log.columns)}; {missing} is missing."
+        raise ValueError(msg)
+    if not len(log):
+        msg = "a log must hold at least one round, got none; check the filter that made it."
+        raise ValueError(msg)
+    if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
+        msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
+        raise ValueError(msg)
+    reward = _numbers(log["reward"], "reward")
+    if not np.isfinite(reward.sum()):
+        _raise_first(~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward")
+    propensity = _numbers(log["propensity"], "propensity")
+    if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
+        bad = ~((propensity > 0.0) & (propensity <= 1.0))
+        remedy = "log the probability with which the logged arm was chosen, before the choice"
+        _raise_first(bad, propensity, "propensity must be in (0, 1]", remedy)
+    names = tuple(map(str, range(n_arms) if arms is None else arms))
+    ids, count = _sessions(log, session)
+    return Log(_arms(log["action"], n_arms, arms), reward, propensity, _model(log, names), names, ids, count)
+
+
+def _numbers(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
+    """Column as float64, without a copy where it is that already."""
+    try:
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError):
+        msg = f"{name} must be numbers, got {column.dtype}; convert the column first."
+        raise ValueError(msg) from None
+
+
+def _raise_first(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) -> None:  # noqa: ANN401 - any column
+    if bad.any():
+        row = int(bad.argmax())
+        msg = f"{rule}, got {values[row]} in row {row} ({int(bad.sum())} such rows); {remedy}."
+        raise ValueError(msg)
+
+
+def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
+    """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
+    given = (action.infer_objects() if action.dtype == object else action).to_numpy()
+    whole = np.issubdtype(given.dtype, np.integer)
+    if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
+        found = given.astype(np.int64, copy=False)
+    elif arms is None and np.issubdtype(given.dtype, np.floating):
+        exact = given == np.floor(given)
+        found = np.where(exact & np.isfinite(given), given, -1.0).astype(np.int64)
+    elif arms is None:
+        msg = (
+            f"action must be 0..{n_arms - 1} where arms have no names, got {given[0]!r} in row 0; "
+            "name the arms in the order of target's columns (arms=…), or give target as a frame with arms as columns."
+        )
+        raise ValueError(msg)
+    else:
+        import pandas as pd
+
+        found = pd.Index(list(arms)).get_indexer(pd.Index(given)).astype(np.int64)
+    if found.min() < 0 or found.max() >= n_arms:
+        known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
+        remedy = "give target a column for every arm that was logged"
+        _raise_first((found < 0) | (found >= n_arms), given, f"action must be one of {known}", remedy)
+    return found
+
+
+def _model(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
+    """Columns q_<arm> in the order of the arms, by name or by position; empty where the log has none."""
+    wanted = [f"q_{name}" for name in names]
+    if not any(name in log.columns for name in wanted):
+        wanted = [f"q_{place}" for place in range(len(names))]
+    if missing := [name for name in wanted if name not in log.columns]:
+        if len(missing) == len(wanted):
+            return ()
+        msg = f"a reward model must have a column for every arm, {wanted}; {missing} is missing; add it or drop all."
+        raise ValueError(msg)
+    return tuple(_numbers(log[name], name) for name in wanted)
+
+
+def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArray[np.int64] | None, int]:
+    if session is None:
+        return None, len(log)
+    if isinstance(session, str):
+        if session not in log.columns:
+            msg = f"session must be a column of the log, got {session!r}; there is {list(log.columns)}."
+            raise ValueError(msg)
+        given: Any = log[session].to_numpy()
+    else:
+        given = np.asarray(session)
+    if np.shape(given) != (len(log),):
+        msg = f"session must be [T] with T = {len(log)}, got shape {np.shape(given)}; one session for each round."
+        raise ValueError(msg)
+    import pandas as pd
+
+    ids, labels = pd.factorize(given)
+    _raise_first(ids < 0, given, "session must not be missing", "give a lone round a session of its own")
+    return ids.astype(np.int64), len(labels)
+
+
+def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows:
+    """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
+
+    Sums go by einsum, not by BLAS, so that their bits do not depend on its threads.
+    Without a model from outside, it is the mean reward by arm of the log; of an arm never logged, the log's mean.
+
+    Args:
+      target: probability of each arm in each round, [T, A]. mask: arms available, [A] or [T, A].
+
+    Raises:
+      ValueError: a row of target is no distribution, or has mass on an arm that was not available; the model is NaN
+        where it is needed; an arm was logged that was not available.
+    """
+    n, size = target.shape
+    pulls = np.bincount(log.arm, minlength=size)
+    fitted = not log.model
+    means = np.full(size, log.reward.mean())
+    np.divide(np.bincount(log.arm, weights=log.reward, minlength=size), pulls, out=means, where=pulls > 0)
+    available = None if mask is None else _available(mask, (n, size))
+    weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
+    mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
+    side = np.empty((CHUNK, size))  # the model's columns side by side
+    for start in range(0, n, CHUNK):
+        rows = slice(start, min(n, start + CHUNK))
+        part = np.ascontiguousarray(target[rows], dtype=np.float64)
+        if not (part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE):
+            _refuse_target(part, start)
+        if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
+            row, arm = map(int, np.argwhere(gone)[0])
+            msg = (
+                f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on arm "
+                f"{log.names[arm]} in row {start + row}; spread it over the available arms."
+            )
+            raise ValueError(msg)
+        place = offset[: len(part)] + log.arm[rows]
+        np.divide(part.ravel().take(place), log.propensity[rows], out=weight[rows])
+        mass += np.einsum("ra->a", part)
+        if fitted:
+            np.einsum("ra,a->r", part, means, out=expected[rows])
+            np.take(means, log.arm[rows], out=predicted[rows])
+        else:
+            model = side[: len(part)]
+            for number, column in enumerate(log.model):
+                model[:, number] = column[rows]
+            predicted[rows] = model.ravel().take(place)
+            np.einsum("ra,ra->r", model, part, out=expected[rows])
+            if not np.isfinite(expected[rows].sum() + predicted[rows].sum()):
+                model[part == 0.0] = 0.0  # an arm without mass may have no prediction
+                np.einsum("ra,ra->r", model, part, out=expected[rows])
+                _refuse_model(expected[rows] + predicted[rows], start)
+    if available is not None:
+        gone = ~available[np.arange(n), log.arm]
+        _raise_first(gone, log.arm, "action must be an arm that was available", "mend the mask, or the log")
+    return Rows(log, target, weight, predicted, expected, mass / n, pulls, fitted)
+
+
+def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
+    """Mask as bool [T, A]."""
+    given = np.asarray(mask)
+    if given.dtype != np.bool_ or given.shape not in {shape, shape[1:]}:
+        msg = f"mask must be booleans [A] or [T, A], {shape}, got {given.dtype} {given.shape}; True where available."
+        raise ValueError(msg)
+    return np.broadcast_to(given, shape)
+
+
+def _refuse_model(values: Floats, start: int) -> None:
+    bad = ~np.isfinite(values)
+    if bad.any():
+        msg = (
+            "q_<arm> must be finite for the logged arm and wherever target has mass, got NaN or infinity in row "
+            f"{start + int(bad.argmax())}; fill it, or drop all q_ columns to use the mean reward by arm."
+        )
+        raise ValueError(msg)
+
+
+def _refuse_target(part: Floats, start: int) -> None:
+    bad = ~((part >= 0.0).all(axis=1) & (np.abs(part.sum(axis=1) - 1.0) <= SUM_TOLERANCE))
+    row = int(bad.argmax())
+    msg = (
+        f"a row of target must be probabilities >= 0 that sum to 1, got {part[row].round(6).tolist()[:8]} with sum "
+        f"{part[row].sum():g} in row {start + row}; divide each row by its sum."
+    )
+    raise ValueError(msg)

@@ -1,0 +1,129 @@
+"""Patterns of a policy (algebra): linear-time expressions and what they hit, in queries and chunks (S0.6, S2.1)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raglab.values import Case, Chunk, PatternHits
+
+Pattern = str | Sequence[str]
+
+
+class Patterns(NamedTuple):
+    """Case-insensitive regular expressions of a policy; an entry that is a list must match with all its parts.
+
+    entities: name -> alias expressions.
+    """
+
+    deny: Sequence[Pattern] = ()
+    allow: Sequence[Pattern] = ()
+    generic: Sequence[Pattern] = ()
+    facet: Sequence[Pattern] = ()
+    compare: Sequence[Pattern] = ()
+    coverage_generic: Sequence[Pattern] = ()
+    entities: Mapping[str, Sequence[Pattern]] = {}
+
+
+COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
+
+
+def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
+    """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
+    rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
+    text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+@lru_cache(maxsize=4096)
+def _expression(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.case_sensitive = False
+    try:
+        return re2.compile(pattern, options)
+    except re2.error as error:
+        remedy = (
+            "look-around is not linear-time: write a list of expressions that must all match"
+            if "(?=" in pattern or "(?!" in pattern or "(?<" in pattern
+            else "see the syntax of RE2"
+        )
+        reason = error.args[0].decode() if error.args and isinstance(error.args[0], bytes) else error
+        msg = f"a pattern must be a linear-time regular expression, got {pattern!r} ({reason}); {remedy}."
+        raise ValueError(msg) from None
+
+
+def matches(pattern: Pattern, text: str) -> bool:
+    """Whether a pattern, or every part of a list of them, occurs in the text, in time linear in the text.
+
+    Raises:
+      ValueError: the expression is no RE2 expression (look-ahead, back-reference, bad syntax).
+
+    Source: rule S2.1.
+
+    Example:
+      >>> matches(["excess", "fleet"], "the FLEET excess"), matches("excess", "the premium")
+      (True, False)
+    """
+    parts = [pattern] if isinstance(pattern, str) else pattern
+    return all(_expression(part).search(text) is not None for part in parts)
+
+
+@lru_cache(maxsize=256)
+def _either(patterns: tuple[str, ...]) -> str:
+    return "|".join(f"(?:{pattern})" for pattern in patterns)
+
+
+def _none_of(patterns: Iterable[Pattern], text: str) -> bool:
+    """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
+    first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
+    return not first or _expression(_either(first)).search(text) is None
+
+
+def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[str, ...]:
+    """Names of the entities that a text names, in the order of the policy."""
+    if _none_of((alias for aliases in entities.values() for alias in aliases), text):
+        return ()
+    named = (name for name, aliases in entities.items() if not _none_of(aliases, text))
+    return tuple(name for name in named if any(matches(alias, text) for alias in entities[name]))
+
+
+def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
+    """Entities of each chunk: those that its metadata states and those that its text names (rule S2.5)."""
+    return tuple(tuple(dict.fromkeys((*chunk.entities, *entities_in(chunk.text, names)))) for chunk in chunks)
+
+
+def pattern_hits(
+    cases: Sequence[Case],
+    chunks: Sequence[Chunk],
+    patterns: Patterns,
+    named: tuple[tuple[str, ...], ...] | None = None,
+    digest: str | None = None,
+) -> PatternHits:
+    """What the patterns hit in queries and chunks.
+
+    Args:
+      named: entities of the chunks, where they are known already. digest: hash of the patterns, likewise.
+
+    Source: rule S0.6.
+    """
+    counts = np.zeros((len(cases), len(COUNTED)), dtype=np.int32)
+    for column, name in enumerate(COUNTED):
+        listed = getattr(patterns, name)
+        for row, case in enumerate(cases):
+            if not _none_of(listed, case.query):
+                counts[row, column] = sum(matches(pattern, case.query) for pattern in listed)
+    names = patterns.entities
+    return PatternHits(
+        patterns_hash=digest or patterns_hash(patterns),
+        counts=counts,
+        query_entities=tuple(entities_in(case.query, names) for case in cases),
+        chunk_entities=chunk_entities(chunks, names) if named is None else named,
+    )

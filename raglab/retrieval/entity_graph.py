@@ -1,0 +1,503 @@
+"""Named entities, graph search."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from raglab.retrieval.rank_fusion import best_first
+from raglab.text import STOP_WORDS, sentences
+from raglab.values import Chunk
+
+STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
+LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
+SHORTEST_NUMBER = 4  # digits that make an identifier of digits alone; fewer are clauses, ages and counts
+_HEAD = 3  # letters that a name is looked up by first, since most words begin none
+
+# Words that stand inside names of English and French, never at their ends.
+PARTICLES = frozenset("of the and for de du des d la le les l et en von van der".split())  # noqa: SIM905
+JOINING = frozenset({"and", "et"})  # what they join may be two names as well as one
+TITLES = frozenset("mr mrs ms miss dr prof sir m mm mme mmes mlle monsieur madame".split())  # noqa: SIM905
+
+WORD = re.compile(r"[^\W_]+")
+_GROUPED = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
+_LINK = re.compile(r" (?:& )?|-|['’]|\. ")
+_OPENS = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
+_CODE = re.compile(r"(?<![^\W_])(?:[^\W_]+(?:[-/][^\W_]+)+|[A-Z]{1,4}\d{1,9}\b)")
+_PARTS = re.compile(r"[-/]")
+_CELL = re.compile(r"^\s*\|([^|\n]*)\|", re.MULTILINE)
+
+
+class Lexicon(NamedTuple):
+    """Known names. places: number of a name by its letters without blanks. heads: the first letters of those."""
+
+    places: Mapping[str, int]
+    heads: frozenset[str]
+
+
+class Spot(NamedTuple):
+    """A known name among the words of a text: place of its first word, how many it has, its number."""
+
+    at: int
+    length: int
+    number: int
+
+
+class _Placed(NamedTuple):
+    """A word of a sentence: as written, folded, the text before it, whether a sentence or a cell begins with it."""
+
+    written: str
+    folded: str
+    gap: str
+    opens: bool
+
+    @property
+    def capital(self) -> bool:
+        return self.written[0].isupper()
+
+
+class _Cased(NamedTuple):
+    """How often a word stands in small letters, and with a capital where no sentence begins."""
+
+    small: Counter[str]
+    capital: Counter[str]
+
+
+def folded(text: str) -> list[str]:
+    """Words in their plainest form: NFC, case folded, thousands ungrouped, without the English genitive.
+
+    Example:
+      >>> folded("Mrs Whitcombe's No. 7714-0263: £7,500")
+      ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
+    """
+    plain = _GROUPED.sub("", unicodedata.normalize("NFC", text).casefold())
+    return [word for word in WORD.findall(plain) if word != "s"]
+
+
+def beginning(word: str) -> str:
+    """First letters of a longer word, in place of its stem.
+
+    Example:
+      >>> beginning("insured") == beginning("insurer"), beginning("van")
+      (True, 'van')
+    """
+    return word[:STEM]
+
+
+def codes_in(text: str) -> list[str]:
+    """Identifiers in order: numbers of policies and accounts, forms, files; amounts, dates and spans of years are none.
+
+    Example:
+      >>> codes_in("account 7714-0263 of APH-2207-4418, form PL/25, a 24-hour line in 2024/25")
+      ['7714-0263', 'APH-2207-4418', 'PL/25']
+    """
+    return [match.group() for match in _CODE.finditer(text) if _is_code(match.group())]
+
+
+def labels_in(text: str) -> list[str]:
+    r"""First cells of the rows of Markdown tables: what a row is about, such as a role or a peril.
+
+    Example:
+      >>> labels_in("| Role | Name |\n|---|---|\n| Loss payee | Cotswold |")
+      ['Role', 'Loss payee']
+    """
+    cells = (match.group(1).strip(" *_`") for match in _CELL.finditer(text))
+    return [cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()]
+
+
+def names_in(texts: Sequence[str]) -> list[list[str]]:
+    """Names of each text in order, folded: runs of capitalised words, with the particles between them.
+
+    A name of one word counts where the texts write it with a capital, inside of sentences, more often than not; a word
+    that begins a sentence and a longer name too where they never write it in small letters.
+
+    Example:
+      >>> names_in(["The loss payee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
+      [['crédit des alpes'], ['perrin', 'alpes']]
+    """
+    placed = [[_placed(sentence) for sentence in sentences(text)] for text in texts]
+    cased = _cased(word for text in placed for sentence in text for word in sentence)
+    return [[name for sentence in text for name in _names(sentence, cased)] for text in placed]
+
+
+def lexicon(names: Iterable[str]) -> Lexicon:
+    """Known names, numbered in their order; of two that differ in blanks alone, the later number holds."""
+    places = {name.replace(" ", ""): number for number, name in enumerate(names)}
+    return Lexicon(places, frozenset(key[:_HEAD] for key in places))
+
+
+def spotted(words: Sequence[str], known: Lexicon) -> list[Spot]:
+    """Known names in folded words: at each word the longest first, and shorter ones inside it too.
+
+    Example:
+      >>> spotted(["home", "plus", "excess"], lexicon(["homeplus", "excess"]))
+      [Spot(at=0, length=2, number=0), Spot(at=2, length=1, number=1)]
+    """
+    spots = []
+    for at, word in enumerate(words):
+        head = word[:_HEAD] if len(word) >= _HEAD else "".join(words[at : at + _HEAD])[:_HEAD]
+        if head not in known.heads and head[:-1] not in known.heads:
+            continue
+        for length in range(min(LONGEST, len(words) - at), 0, -1):
+            number = known.places.get("".join(words[at : at + length]))
+            if number is not None:
+                spots.append(Spot(at, length, number))
+    return spots
+
+
+def longest(spots: Sequence[Spot]) -> list[Spot]:
+    """Spots that no longer one covers, the earlier of two that overlap, in order.
+
+    Example:
+      >>> longest([Spot(0, 2, 7), Spot(0, 1, 8), Spot(1, 1, 9)])
+      [Spot(at=0, length=2, number=7)]
+    """
+    taken: set[int] = set()
+    kept = []
+    for spot in sorted(spots, key=lambda spot: (-spot.length, spot.at)):
+        covers = range(spot.at, spot.at + spot.length)
+        if taken.isdisjoint(covers):
+            taken.update(covers)
+            kept.append(spot)
+    return sorted(kept)
+
+
+def _is_code(text: str) -> bool:
+    digits = sum(char.isdigit() for char in text)
+    parts = _PARTS.split(text)
+    if all(part.isdigit() for part in parts):
+        return digits >= SHORTEST_NUMBER and not _is_calendar(parts)
+    return digits > 0 and any(char.isupper() for char in text) and any(_is_sign(part) for part in parts)
+
+
+def _is_sign(part: str) -> bool:
+    """Whether a part of an identifier is figures or capitals, as no part of a compound word is."""
+    return part.isdigit() or part.isupper()
+
+
+def _is_calendar(parts: Sequence[str]) -> bool:
+    """Whether figures read as a date or a span of years: 2024/25, 01/04/2025, 2025-04-01."""
+    years = [part for part in parts if len(part) == 4 and part[:2] in {"19", "20"}]
+    return bool(years) and all(len(part) <= 2 or part in years for part in parts)
+
+
+def _placed(sentence: str) -> list[_Placed]:
+    text = unicodedata.normalize("NFC", sentence)
+    words: list[_Placed] = []
+    end = 0
+    for match in WORD.finditer(text):
+        written, gap = match.group(), text[end : match.start()]
+        opens = not words or (gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap))
+        words.append(_Placed(written, written.casefold(), gap, opens))
+        end = match.end()
+    return words
+
+
+def _is_abbreviated(before: _Placed, gap: str) -> bool:
+    """Whether the stop after a word is that of an initial or a title."""
+    return gap == ". " and (len(before.written) == 1 or before.folded in TITLES)
+
+
+def _cased(words: Iterable[_Placed]) -> _Cased:
+    cased = _Cased(Counter(), Counter())
+    for word in words:
+        if not word.capital:
+            cased.small[word.folded] += 1
+        elif not word.opens:
+            cased.capital[word.folded] += 1
+    return cased
+
+
+def _names(words: Sequence[_Placed], cased: _Cased) -> Iterator[str]:
+    for run in _runs(words, cased):
+        sides = _sides(run)
+        for name in (_without_prelude(one) for one in ([run, *sides] if len(sides) > 1 else [run])):
+            if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
+                yield " ".join(word.folded for word in name)
+
+
+def _sides(run: Sequence[_Placed]) -> list[list[_Placed]]:
+    """What an `and` joins: it may be two names as well as the words of one."""
+    sides: list[list[_Placed]] = [[]]
+    for word in run:
+        if word.folded in JOINING:
+            sides.append([])
+        else:
+            sides[-1].append(word)
+    return sides
+
+
+def _without_prelude(run: Sequence[_Placed]) -> Sequence[_Placed]:
+    """A run without the articles, titles and initials that stand before a name."""
+    for at, word in enumerate(run):
+        if not (word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1):
+            return run[at:]
+    return []
+
+
+def _is_name(word: _Placed, cased: _Cased) -> bool:
+    """Whether one word is a name by itself: with a capital more often than not."""
+    return cased.capital[word.folded] > cased.small[word.folded]
+
+
+def _opens_name(word: _Placed, cased: _Cased) -> bool:
+    """Whether the first word of a sentence may belong to a name: one by itself, or never in small letters."""
+    return word.folded not in STOP_WORDS and (_is_name(word, cased) or not cased.small[word.folded])
+
+
+def _runs(words: Sequence[_Placed], cased: _Cased) -> Iterator[list[_Placed]]:
+    """Capitalised words that follow one another, with particles between but not at the end."""
+    run: list[_Placed] = []
+    bridge: list[_Placed] = []
+    for word in words:
+        if run and (word.opens or _LINK.fullmatch(word.gap) is None):
+            yield run
+            run, bridge = [], []
+        if word.capital and (not word.opens or _opens_name(word, cased)):
+            run += [*bridge, word]
+            bridge = []
+        elif run and word.folded in PARTICLES:
+            bridge.append(word)
+        elif run:
+            yield run
+            run, bridge = [], []
+    if run:
+        yield run
+
+
+Ids = NDArray[np.int64]
+Values = NDArray[np.float64]
+Allowed = Sequence[NDArray[np.integer] | None]
+
+STATED_TAGS = ("product", "vendor")  # tags whose values are names
+DAMPING = 0.5  # share of the walk that goes on: half, which keeps it near its seeds (Gutiérrez et al. 2024)
+STEPS = 10  # to the entities and back; what is left out is below DAMPING ** 20, a millionth
+COMMON = 0.5  # share of the chunks beyond which an entity does not say where to look
+WORD_SHARE = 0.5  # weight of a name whose words only occur in the question, against one that is named
+SEED_SHARE = 0.5  # share of the restart that goes to another search's hits, where they are given
+
+
+class Seed(NamedTuple):
+    """Where the walk of a question begins: an entity of the graph and its share of the restart, in (0, 1]."""
+
+    entity: str
+    weight: float
+
+
+class _Walk(NamedTuple):
+    """Chances of a step, sparse: from entity to chunk, [N, E], and back, [E, N]; which entities have a way out, [E]."""
+
+    out: sparse.csr_array
+    back: sparse.csr_array
+    open: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class EntityGraph:
+    """Entities on one side, the N chunks that name them on the other.
+
+    entities: E names, folded. rarity: of each, the logarithm of N + 1 over the chunks that name it. n_words: content
+    words of each. mentions: weight of each entity in each chunk, sparse [E, N]. known: the names, to be found in texts.
+    by_word: entities by the beginnings of their content words. damping: share of the walk that goes on, in [0, 1).
+    """
+
+    entities: tuple[str, ...] = field(repr=False)
+    rarity: Values = field(repr=False)
+    n_words: Ids = field(repr=False)
+    mentions: sparse.csr_array = field(repr=False)
+    known: Lexicon = field(repr=False)
+    by_word: Mapping[str, Ids] = field(repr=False)
+    walk: _Walk = field(repr=False)
+    damping: float = DAMPING
+
+    def search(
+        self,
+        queries: Sequence[str],
+        k: int,
+        allowed: Allowed | None = None,
+        seeds: tuple[Values, NDArray[np.integer]] | None = None,
+    ) -> tuple[Values, Ids]:
+        """Return the k chunks that a walk from each query's entities meets most, (scores, ids), each [Q, k].
+
+        By (score, id); NaN and -1 where the walk meets fewer. A score is the share of its time that the walk spends at
+        the chunk, rounded to float32. A query that names no entity of the graph has no hits. A scope cuts the graph:
+        the walk stays inside it, since what the user left out must not carry weight either; rarity stays the corpus's.
+
+        Args:
+          queries: Q texts.
+          k: hits a query.
+          allowed: for each query the positions it may find; None is all of them.
+          seeds: what another search found, (scores, ids), each [Q, any], higher is better and none below 0; these
+            chunks share the restart with the query's entities.
+
+        Source: Haveliwala 2002, WWW; over entities and passages: Gutiérrez et al. 2024, NeurIPS, and 2025, ICML.
+        """
+        scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
+        scopes = [None] * len(queries) if allowed is None else allowed
+        n = self.mentions.shape[1]
+        for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
+            within = np.arange(n) if scope is None else np.unique(scope).astype(np.int64)
+            walk = self.walk if scope is None else _walk(self.mentions[:, within])
+            restart = np.where(walk.open, self._restart(query), 0.0)
+            if restart.any():
+                prior = np.zeros(n) if seeds is None else _spread(seeds[0][i], seeds[1][i], n)
+                met = _met(walk, restart, prior[within], self.damping)
+                found = best_first(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+                scores[i], ids[i] = found[0][0], found[1][0]
+        return scores, ids
+
+    def explain(self, query: str) -> list[Seed]:
+        """Entities that a query names or touches, heaviest first, with their shares of the restart; they sum to 1."""
+        weights = self._restart(query)
+        order = np.lexsort((np.arange(len(weights)), -weights))[: np.count_nonzero(weights)]
+        return [Seed(self.entities[i], float(weights[i] / weights.sum())) for i in order.tolist()]
+
+    def _restart(self, query: str) -> Values:
+        """Weight of each entity in a query, [E]: its rarity where the query names it.
+
+        A content word that is in no name which the query spells out gives its weight to the names that it is a word of,
+        shared among them, and to each by the share that it is of the name.
+        """
+        weights = np.zeros(len(self.entities))
+        words = folded(query)
+        named = longest(spotted(words, self.known))
+        covered = {spot.at + ahead for spot in named for ahead in range(spot.length)}
+        for word in dict.fromkeys(word for at, word in enumerate(words) if at not in covered):
+            among = self.by_word.get(beginning(word))
+            if among is not None and word not in STOP_WORDS:
+                weights[among] += WORD_SHARE * self.rarity[among] / (len(among) * self.n_words[among])
+        numbers = [spot.number for spot in named]
+        weights[numbers] = self.rarity[numbers]
+        return weights
+
+
+def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: float = COMMON) -> EntityGraph:
+    """Graph of the entities that chunks state or name.
+
+    Entities are what metadata states (`entities`, the tags product and vendor), names, identifiers, and the first cells
+    of tables' rows, such as roles. A chunk names each of them that its text holds, in capitals or not.
+
+    Args:
+      chunks: N chunks in corpus order.
+      damping: share of the walk that goes on, in [0, 1).
+      common: entities of more than this share of the chunks are dropped, in (0, 1].
+
+    Raises:
+      ValueError: damping or common is out of range.
+
+    Example:
+      >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is insured."]
+      >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
+      >>> graph.explain("what does Lee owe?")
+      [Seed(entity='lee', weight=1.0)]
+      >>> graph.search(["what does Lee owe?"], k=3)[1]
+      array([[ 0,  1, -1]])
+    """
+    if not (0.0 <= damping < 1.0 and 0.0 < common <= 1.0):
+        msg = f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both are shares."
+        raise ValueError(msg)
+    names = _names_of(chunks)
+    known = lexicon(names)
+    counted = [_counted(chunk, known) for chunk in chunks]
+    numbers = np.array([number for counts in counted for number in counts], np.int64)
+    columns = np.repeat(np.arange(len(chunks)), [len(counts) for counts in counted])
+    times = np.array([count for counts in counted for count in counts.values()], np.float64)
+    n_naming = np.bincount(numbers, minlength=len(names))
+    kept = np.flatnonzero((n_naming > 0) & (n_naming <= common * len(chunks)))
+    entities = tuple(names[number] for number in kept.tolist())
+    rarity = np.log((len(chunks) + 1.0) / n_naming[kept])
+    heard = sparse.csr_array((1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks)))[kept]
+    mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)
+    return EntityGraph(
+        entities=entities,
+        rarity=rarity,
+        n_words=np.array([len(_content(name)) for name in entities], np.int64),
+        mentions=mentions,
+        known=lexicon(entities),
+        by_word=_by_word(entities),
+        walk=_walk(mentions),
+        damping=damping,
+    )
+
+
+def _walk(mentions: sparse.csr_array) -> _Walk:
+    """Chances of a step, in proportion to the weights of the mentions."""
+    of_entity, of_chunk = np.asarray(mentions.sum(axis=1), np.float64), np.asarray(mentions.sum(axis=0), np.float64)
+    out = (sparse.diags_array(_inverse(of_entity)) @ mentions).T
+    back = mentions @ sparse.diags_array(_inverse(of_chunk))
+    return _Walk(sparse.csr_array(out), sparse.csr_array(back), of_entity > 0.0)
+
+
+def _inverse(totals: Values) -> Values:
+    return np.divide(1.0, totals, out=np.zeros(totals.shape), where=totals > 0.0)
+
+
+def _spread(scores: Values, ids: NDArray[np.integer], n: int) -> Values:
+    """Scores of hits at the places of their chunks, [N]."""
+    prior = np.zeros(n)
+    prior[ids[ids >= 0]] = scores[ids >= 0]
+    return prior
+
+
+def _met(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
+    """Share of its time that the walk spends at each chunk, [N]: personalised PageRank by power iteration."""
+    share = SEED_SHARE if prior.any() else 0.0
+    to_entities = (1.0 - damping) * (1.0 - share) * restart / restart.sum()
+    to_chunks = (1.0 - damping) * share * prior / (prior.sum() or 1.0)
+    chunks = to_chunks
+    for _ in range(STEPS):
+        chunks = to_chunks + damping * (walk.out @ (to_entities + damping * (walk.back @ chunks)))
+    return chunks.astype(np.float32).astype(np.float64)
+
+
+def _names_of(chunks: Sequence[Chunk]) -> list[str]:
+    """Every entity of the chunks, folded, as they first occur; spelt with blanks or without, it is one."""
+    found: dict[str, str] = {}
+    for chunk, named in zip(chunks, names_in([chunk.text for chunk in chunks]), strict=True):
+        for written in (*_stated(chunk), *named, *codes_in(chunk.text), *labels_in(chunk.text)):
+            words = _trimmed(folded(written))
+            if len(words) <= LONGEST and sum(map(len, words)) > 1:
+                found.setdefault("".join(words), " ".join(words))
+    return list(found.values())
+
+
+def _stated(chunk: Chunk) -> list[str]:
+    return [*chunk.entities, *(chunk.tags[key] for key in STATED_TAGS if chunk.tags.get(key))]
+
+
+def _trimmed(words: Sequence[str]) -> list[str]:
+    """Words without function words at either end."""
+    content = [at for at, word in enumerate(words) if word not in STOP_WORDS]
+    return list(words[content[0] : content[-1] + 1]) if content else []
+
+
+def _counted(chunk: Chunk, known: Lexicon) -> dict[int, int]:
+    """How often a chunk names each entity; one that its metadata alone states counts as named once."""
+    counts: dict[int, int] = {}
+    for spot in spotted(folded(chunk.text), known):
+        counts[spot.number] = counts.get(spot.number, 0) + 1
+    for name in _stated(chunk):
+        number = known.places.get("".join(_trimmed(folded(name))))
+        if number is not None:
+            counts.setdefault(number, 1)
+    return counts
+
+
+def _content(name: str) -> list[str]:
+    return [word for word in name.split() if word not in STOP_WORDS]
+
+
+def _by_word(entities: Sequence[str]) -> dict[str, Ids]:
+    found: dict[str, list[int]] = {}
+    for number, name in enumerate(entities):
+        for word in dict.fromkeys(beginning(word) for word in _content(name)):
+            found.setdefault(word, []).append(number)
+    return {word: np.array(numbers, np.int64) for word, numbers in found.items()}

@@ -1,0 +1,413 @@
+"""SQuAD, BEIR, MT-RAG, CLINC150.
+
+Splits keep whole articles together: articles in the order of the SHA-256 of their titles, the first 30 % are `tune`,
+the next 45 % `certify`, the rest `report`, each border rounded to a whole article. From three articles on every split
+has at least one; 16 articles are 5, 7 and 4. Adding an article may move others.
+
+Splits: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by
+the SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases.
+
+A task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to a gate
+they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and nothing
+in it tells whose they were; a task's own are labels alone. The query is the last user turn as it stands, often one
+that nobody understands without the earlier turns; those are kept in `extra`.
+
+Labels: ANSWERABLE is `ok`, UNANSWERABLE `refuse`, UNDERSPECIFIED `ambiguous` without expected sources. PARTIAL is
+`ok` with any of its passages: they hold a part of the answer, so to refuse denies what the documents say (a false
+refusal, rule S6.2), to ask back offers nothing to choose from, and what rests on them is no hallucination. It is the
+lenient reading, since status and sources are judged and not whether the answer admits the gap: `extra` says so of
+each, that they can be left out.
+
+Splits: thirds `tune`, `certify`, `report` by the SHA-256 of the conversation's id. Conversations that open with the
+same user turn (branches of one dialogue) or end with the same stand together, under the least of their ids; case and
+white space are irrelevant to it. So no conversation, opening or query is in two splits (rule S6.5).
+
+Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_test `report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from raglab.store.files import (
+    Line,
+    Record,
+    Where,
+    decoded,
+    flat_name,
+    input_error,
+    json_lines,
+    optional_text,
+    read_bytes,
+    read_json,
+    records_of,
+    shown,
+    text_of,
+    texts_of,
+)
+from raglab.values import Case, Chunk
+
+
+class _Paragraph(NamedTuple):
+    article: str
+    number: int
+    record: Record
+    where: Where
+
+
+def is_squad(document: object) -> bool:
+    """Whether a JSON document has SQuAD's outer form."""
+    return isinstance(document, dict) and "data" in document
+
+
+def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
+    """One chunk a paragraph: source = article's title, page = number of the paragraph from 1, tag domain = title."""
+    for article, number, record, where in _paragraphs(document, file):
+        text = text_of(record, "context", where)
+        yield Chunk(f"{article}#{number}-{number}", text, article, number, tags={"domain": article})
+
+
+def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
+    """One case a question: `refuse` where it is impossible, else `ok` with its paragraph as the expected source.
+
+    answer: the first answer's text. extra: article and paragraph, which a `refuse` case would else not name.
+    """
+    paragraphs = tuple(_paragraphs(document, file))
+    splits = article_splits(paragraph.article for paragraph in paragraphs)
+    for article, number, record, place in paragraphs:
+        for n, question in enumerate(records_of(record, "qas", place)):
+            where = place._replace(id=f"{place.id}.qas[{n}]")
+            impossible = question.get("is_impossible", False)
+            if not isinstance(impossible, bool):
+                rule = "is_impossible must be true or false"
+                raise input_error(where, rule, "write it without quotes", shown(impossible))
+            yield (
+                where,
+                Case(
+                    id=text_of(question, "id", where),
+                    query=text_of(question, "question", where, blank=True),
+                    expect_status="refuse" if impossible else "ok",
+                    expect_sources=() if impossible else (f"{article}#{number}",),
+                    answer=None if impossible else _answer(question, where),
+                    split=splits[article],
+                    extra={"article": article, "paragraph": number},
+                ),
+            )
+
+
+def article_splits(articles: Iterable[str]) -> dict[str, str]:
+    """Split of each article, by the order of the titles' SHA-256.
+
+    Example:
+      >>> sorted(article_splits(["Normans", "Force", "Warsaw"]).values())
+      ['certify', 'report', 'tune']
+    """
+    order = sorted(set(articles), key=lambda title: sha256(title.encode()).hexdigest())
+    tune, certify = (3 * len(order) + 5) // 10, (3 * len(order) + 2) // 4
+    return {
+        title: "tune" if place < tune else "certify" if place < certify else "report"
+        for place, title in enumerate(order)
+    }
+
+
+def _paragraphs(document: Record, file: str) -> Iterator[_Paragraph]:
+    for a, article in enumerate(records_of(document, "data", Where(file, id="data"))):
+        where = Where(file, id=f"data[{a}]")
+        title = flat_name(text_of(article, "title", where))
+        for p, paragraph in enumerate(records_of(article, "paragraphs", where)):
+            yield _Paragraph(title, p + 1, paragraph, Where(file, id=f"data[{a}].paragraphs[{p}]"))
+
+
+def _answer(question: dict[str, Any] | Record, where: Where) -> str:
+    answers = records_of(question, "answers", where)
+    if not answers:
+        rule = "a question that is not impossible must have an answer"
+        raise input_error(where, rule, "add an answer or set is_impossible", "an empty list")
+    return text_of(answers[0], "text", where)
+
+
+_TUNE_SHARE = 0.40
+_COLUMNS = 3
+
+
+class _Judged(NamedTuple):
+    split: str
+    documents: dict[str, int]
+    where: Where
+
+
+def beir_chunk(line: Line) -> Chunk:
+    """Chunk of one line of corpus.jsonl: title and text under one another, id and source = `_id`, no page.
+
+    A document without any text stays, so that counts are the published ones.
+    """
+    name = text_of(line.record, "_id", line.where)
+    where = line.where._replace(id=name)
+    title = optional_text(line.record, "title", where) or ""
+    text = text_of(line.record, "text", where, blank=True)
+    return Chunk(flat_name(name), "\n".join(part for part in (title, text) if part), flat_name(name))
+
+
+def beir_cases(folder: Path, max_line_bytes: int, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
+    """One case a judged query, in the order of queries.jsonl: `ok`, any of its relevant documents will do."""
+    judged = _judgements(folder, max_file_bytes)
+    asked: set[str] = set()
+    for where, record in json_lines(folder / "queries.jsonl", max_line_bytes):
+        name = text_of(record, "_id", where)
+        query = text_of(record, "text", where._replace(id=name), blank=True)
+        asked.add(name)
+        judgement = judged.get(name, _Judged("", {}, where))
+        relevant = tuple(document for document, score in judgement.documents.items() if score > 0)
+        if relevant:
+            yield where._replace(id=name), Case(name, query, "ok", expect_sources_any=relevant, split=judgement.split)
+    for name, judgement in judged.items():
+        if name not in asked:
+            remedy = "add the query or remove the judgement"
+            raise input_error(judgement.where, "a judged query must be in queries.jsonl", remedy, shown(name))
+
+
+def query_split(query_id: str, qrels_name: str) -> str:
+    """Split of a query by the qrels file that judges it.
+
+    Example:
+      >>> query_split("2", "test")
+      'report'
+    """
+    if qrels_name == "test":
+        return "report"
+    share = int(sha256(query_id.encode()).hexdigest()[:8], 16) / 16**8
+    return "tune" if share < _TUNE_SHARE else "certify"
+
+
+def _judgements(folder: Path, max_file_bytes: int) -> dict[str, _Judged]:
+    files = sorted((folder / "qrels").glob("*.tsv"))
+    if not files:
+        rule = "a BEIR folder must have qrels/*.tsv"
+        raise input_error(Where(str(folder)), rule, "add qrels/train.tsv or qrels/test.tsv", "none")
+    judged: dict[str, _Judged] = {}
+    for path in files:
+        for where, query, document, score in _rows(path, max_file_bytes):
+            split = query_split(query, path.stem)
+            known = judged.setdefault(query, _Judged(split, {}, where))
+            if known.split != split:
+                rule = "a query must be judged in one split only"
+                came = f"{path.name} and {Path(known.where.file).name}"
+                raise input_error(where, rule, "remove it from one of the files", came)
+            if document in known.documents:
+                rule = "a query and document must be judged once"
+                raise input_error(where, rule, "remove one of the rows", shown(document))
+            known.documents[document] = score
+    return judged
+
+
+def _rows(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, str, str, int]]:
+    text = decoded(read_bytes(path, max_file_bytes), Where(str(path), 1))
+    for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
+        cells = [cell.strip() for cell in line.split("\t")]
+        where = Where(str(path), number, cells[0] or None)
+        if not line.strip() or (number == 1 and cells[0] == "query-id"):
+            continue
+        if len(cells) != _COLUMNS or not all(cells):
+            rule = "a row must be query-id, corpus-id and score with tabs between"
+            raise input_error(where, rule, "correct or remove it", f"{len(cells)} columns")
+        try:
+            score = int(cells[2])
+        except ValueError as error:
+            raise input_error(where, "score must be an integer", "correct or remove it", shown(cells[2])) from error
+        yield where, cells[0], flat_name(cells[1]), score
+
+
+_KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
+_STATUS = {"ANSWERABLE": "ok", "PARTIAL": "ok", "UNANSWERABLE": "refuse", "UNDERSPECIFIED": "ambiguous"}
+_KEPT = {"turn": "turn", "Question Type": "question_type", "Multi-Turn": "multi_turn", "Collection": "collection"}
+_MTRAG_SPLITS = ("tune", "certify", "report")
+_PARTLY = "PARTIAL counts as ok: its passages hold a part of the answer"
+
+
+class _Task(NamedTuple):
+    id: str
+    conversation: str
+    turns: tuple[dict[str, str], ...]
+    record: Record
+    where: Where
+
+
+def is_mtrag(record: Record) -> bool:
+    """Whether a line has the keys of a task."""
+    return record.keys() >= _KEYS
+
+
+def mtrag_file(folder: Path, max_line_bytes: int) -> Path | None:
+    """The one file `reference*.jsonl` of a folder whose first line is a task; None where there is none."""
+    files = sorted(folder.glob("reference*.jsonl"))
+    found = [path for path in files if is_mtrag(next(json_lines(path, max_line_bytes)).record)]
+    if len(found) > 1:
+        came = shown(", ".join(path.name for path in found))
+        raise input_error(Where(str(folder)), "a folder must hold one file of tasks", "give the path of one", came)
+    return found[0] if found else None
+
+
+def mtrag_chunks(lines: Iterable[Line]) -> Iterator[tuple[Where, Chunk]]:
+    """One chunk a passage of any task, each once, by document_id, which is its id and source; no page, no tag."""
+    pooled: dict[str, tuple[Where, Chunk]] = {}
+    for line in lines:
+        for document, text, where in _passages(line.record, _named(line)):
+            first, chunk = pooled.setdefault(document, (where, Chunk(document, text, document)))
+            if chunk.text != text:
+                came = f"another text than on line {first.line}"
+                raise input_error(where, "a document_id must stand for one text", "rename one of them", came)
+    return (pooled[document] for document in sorted(pooled))
+
+
+def mtrag_cases(lines: Iterable[Line]) -> Iterator[tuple[Where, Case]]:
+    """One case a task, in the order of the file: query = last user turn, any of its own passages expected if `ok`.
+
+    extra: conversation_id, answerability, earlier_turns, and where the task states them turn, question_type,
+    multi_turn and collection; for PARTIAL label_note.
+    """
+    tasks = tuple(_task(line) for line in lines)
+    splits = conversation_splits(
+        (task.conversation, next(turn["text"] for turn in task.turns if turn["speaker"] == "user"), _query(task))
+        for task in tasks
+    )
+    for task in tasks:
+        answerability = _answerability(task.record, task.where)
+        status = _STATUS[answerability]
+        own = tuple(document for document, _, _ in _passages(task.record, task.where))
+        if status == "ok" and not own:
+            rule = f"a task that is {answerability} must have contexts"
+            raise input_error(task.where, rule, "add its passages or correct answerability", "an empty list")
+        kept = {name: task.record[key] for key, name in _KEPT.items() if key in task.record}
+        note = {"label_note": _PARTLY} if answerability == "PARTIAL" else {}
+        facts = {"conversation_id": task.conversation, "answerability": answerability}
+        yield (
+            task.where,
+            Case(
+                id=task.id,
+                query=_query(task),
+                expect_status=status,
+                expect_sources_any=own if status == "ok" else (),
+                split=splits[task.conversation],
+                extra=facts | kept | {"earlier_turns": list(task.turns[:-1])} | note,
+            ),
+        )
+
+
+def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[str, str]:
+    """Split of each conversation, by the SHA-256 of the least id among those that share an opening or a query.
+
+    Args:
+      conversations: id, first user turn and last user turn of each task; an id may come again.
+
+    Example:
+      >>> conversation_splits([("a", "Hi there", "Who?"), ("b", "hi  there", "Why?"), ("c", "Well", "why?")])
+      {'a': 'report', 'b': 'report', 'c': 'report'}
+    """
+    above: dict[str, str] = {}
+    owners: dict[tuple[str, str], str] = {}
+
+    def least(conversation: str) -> str:
+        while above[conversation] != conversation:
+            conversation = above[conversation]
+        return conversation
+
+    for conversation, first, last in conversations:
+        above.setdefault(conversation, conversation)
+        for key in (("first", _plain(first)), ("last", _plain(last))):
+            one, other = sorted((least(conversation), least(owners.setdefault(key, conversation))))
+            above[other] = one
+    return {conversation: _third(least(conversation)) for conversation in above}
+
+
+def _third(conversation: str) -> str:
+    return _MTRAG_SPLITS[int(sha256(conversation.encode()).hexdigest()[:8], 16) * len(_MTRAG_SPLITS) // 16**8]
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _task(line: Line) -> _Task:
+    where = _named(line)
+    turns = tuple(
+        {"speaker": text_of(turn, "speaker", place), "text": text_of(turn, "text", place, blank=True)}
+        for turn, place in _placed(line.record, "input", where)
+    )
+    if not turns or turns[-1]["speaker"] != "user":
+        came = f"one of {shown(turns[-1]['speaker'])}" if turns else "no turn"
+        raise input_error(where, "input must end with a turn of the user", "cut what comes after it", came)
+    return _Task(str(where.id), text_of(line.record, "conversation_id", where), turns, line.record, where)
+
+
+def _named(line: Line) -> Where:
+    return line.where._replace(id=text_of(line.record, "task_id", line.where))
+
+
+def _query(task: _Task) -> str:
+    return task.turns[-1]["text"]
+
+
+def _answerability(record: Record, where: Where) -> str:
+    stated = texts_of(record, "answerability", where)
+    if len(stated) != 1 or stated[0] not in _STATUS:
+        rule = f"answerability must be a list of one of {', '.join(_STATUS)}"
+        raise input_error(where, rule, "correct the label or remove the task", shown(", ".join(stated)))
+    return stated[0]
+
+
+def _passages(record: Record, where: Where) -> Iterator[tuple[str, str, Where]]:
+    for passage, place in _placed(record, "contexts", where):
+        yield flat_name(text_of(passage, "document_id", place)), text_of(passage, "text", place), place
+
+
+def _placed(record: Record, key: str, where: Where) -> Iterator[tuple[Record, Where]]:
+    for n, item in enumerate(records_of(record, key, where)):
+        yield item, where._replace(id=f"{where.id}.{key}[{n}]")
+
+
+_CLINC_SPLITS = {"train": "tune", "val": "certify", "test": "report"}
+_CLINC_SPLITS |= {f"oos_{part}": split for part, split in _CLINC_SPLITS.items()}
+_OUT_OF_SCOPE = "oos"
+_PAIR = 2
+
+
+def is_clinc(document: object) -> bool:
+    """Whether a JSON document has CLINC150's outer form."""
+    return isinstance(document, dict) and bool(document) and document.keys() <= _CLINC_SPLITS.keys()
+
+
+def clinc_cases(document: Record, path: Path, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
+    """One case a query, id `part-n` with n from 0: `refuse` where the label is `oos`, else `ok`; no expected sources.
+
+    intent: the label. extra: the intent's domain, where `domains.json` stands beside the file.
+    """
+    domains = _domains(path.with_name("domains.json"), max_file_bytes)
+    for part, items in document.items():
+        place = Where(str(path), id=part)
+        if not isinstance(items, list):
+            raise input_error(place, f"{part} must be a list of pairs", "write [[query, intent], …]", shown(items))
+        for n, item in enumerate(items):
+            where = place._replace(id=f"{part}-{n}")
+            if not isinstance(item, list) or len(item) != _PAIR or not all(isinstance(value, str) for value in item):
+                rule = "an item must be a pair of strings, query and intent"
+                raise input_error(where, rule, "correct or remove it", shown(item))
+            query, intent = item
+            status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
+            if domains and status == "ok" and intent not in domains:
+                rule = "every intent must be in domains.json"
+                raise input_error(where, rule, "add it there or remove domains.json", shown(intent))
+            extra = {"domain": domains[intent]} if intent in domains else {}
+            yield where, Case(f"{part}-{n}", query, status, intent=intent, split=_CLINC_SPLITS[part], extra=extra)
+
+
+def _domains(path: Path, max_file_bytes: int) -> dict[str, str]:
+    if not path.exists():
+        return {}
+    table = read_json(path, max_file_bytes)
+    where = Where(str(path))
+    if not isinstance(table, dict):
+        raise input_error(where, "domains must be an object of lists", "write {domain: [intent, …]}", shown(table))
+    return {intent: domain for domain in table for intent in texts_of(table, domain, where)}

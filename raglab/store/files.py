@@ -1,0 +1,338 @@
+"""Reading, writing, record fields, InputError."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+_SHOWN_CHARACTERS = 80
+
+
+class InputError(ValueError):
+    """A file, line or field breaks a rule; the message names place, rule, what came and the remedy."""
+
+
+class Where(NamedTuple):
+    """Place in the input, as far as it is known.
+
+    file: path as the caller gave it. line: from 1. id: of the record, or the way to it inside one
+    JSON document, such as `data[3].title`.
+    """
+
+    file: str
+    line: int | None = None
+    id: str | None = None
+
+
+def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -> InputError:
+    """Error with one message: file, line, id, rule, what came, remedy.
+
+    Args:
+      where: the place; parts that are None are left out.
+      rule: what must hold.
+      remedy: what the person can do.
+      came: what was found instead, already shortened (see `shown`).
+
+    Example:
+      >>> str(input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown(7)))
+      'a.jsonl, line 3: query must be a string, got 7; quote it.'
+    """
+    line = "" if where.line is None else f", line {where.line}"
+    record = "" if where.id is None else f", id {_short(where.id)}"
+    seen = "" if came is None else f", got {came}"
+    return InputError(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")
+
+
+def shown(value: object) -> str:
+    """The value as a message shows it: its repr, at most 80 characters.
+
+    Example:
+      >>> shown("x" * 1000)[-6:]
+      'xxx...'
+    """
+    if isinstance(value, str):
+        return _short(repr(value[: _SHOWN_CHARACTERS + 1]))
+    if isinstance(value, dict | list):
+        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
+    return _short(repr(value))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+
+
+MAX_LINE_BYTES = 16 * 2**20
+MAX_FILE_BYTES = 256 * 2**20
+_BOM = b"\xef\xbb\xbf"
+
+
+class Line(NamedTuple):
+    """One record of a JSON-lines file and where it stood."""
+
+    where: Where
+    record: Mapping[str, Any]
+
+
+def read_bytes(path: Path, max_file_bytes: int) -> bytes:
+    """Content of a file of at most `max_file_bytes`, without a byte-order mark.
+
+    Raises:
+      InputError: the file cannot be read, is empty, or is longer than the limit.
+    """
+    where = Where(str(path))
+    with _reading(path), path.open("rb") as file:
+        raw = file.read(max_file_bytes + 1)
+    if len(raw) > max_file_bytes:
+        rule = f"a file must be at most {max_file_bytes} bytes"
+        raise input_error(where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}")
+    raw = raw.removeprefix(_BOM)
+    if not raw.strip():
+        raise input_error(where, "a file must not be empty", "fill it or take it away", "no content")
+    return raw
+
+
+def read_text(path: Path, max_file_bytes: int) -> str:
+    """Text of a UTF-8 file, its line ends as one line feed."""
+    return decoded(read_bytes(path, max_file_bytes), Where(str(path), 1)).replace("\r\n", "\n").replace("\r", "\n")
+
+
+def read_json(path: Path, max_file_bytes: int) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
+    """Value of a file that is one JSON document."""
+    return parsed(decoded(read_bytes(path, max_file_bytes), Where(str(path), 1)), Where(str(path)))
+
+
+def json_lines(path: Path, max_line_bytes: int) -> Iterator[Line]:
+    """Records of a JSON-lines file in their order; blank lines are passed over.
+
+    No more than `max_line_bytes` + 2 bytes of a line are ever read.
+
+    Raises:
+      InputError: a line is too long, not UTF-8, not JSON, or not an object; or the file has no record.
+    """
+    found = False
+    with _reading(path), path.open("rb") as file:
+        number = 0
+        while raw := file.readline(max_line_bytes + 2):
+            number += 1
+            where = Where(str(path), number)
+            line = (raw.removeprefix(_BOM) if number == 1 else raw).rstrip(b"\r\n")
+            if len(line) > max_line_bytes:
+                rule = f"a line must be at most {max_line_bytes} bytes"
+                raise input_error(
+                    where, rule, "write one record a line, or raise max_line_bytes", f"more than {max_line_bytes}"
+                )
+            if line.strip():
+                found = True
+                yield Line(where, _object(parsed(decoded(line, where), where), where))
+    if not found:
+        raise input_error(Where(str(path)), "a file must not be empty", "write one JSON object a line", "no record")
+
+
+def decoded(raw: bytes, where: Where) -> str:
+    """Text of UTF-8 bytes; `where.line` is the line of their first byte."""
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = (where.line or 1) + raw.count(b"\n", 0, error.start)
+        came = f"byte 0x{raw[error.start]:02x}"
+        raise input_error(where._replace(line=line), "text must be UTF-8", "save the file as UTF-8", came) from error
+
+
+def parsed(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
+    """Value of a JSON text: no NaN, no repeated key, no half of a surrogate pair."""
+    try:
+        value = json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refuse_constant)
+        if "\\ud" in text or "\\uD" in text:
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except json.JSONDecodeError as error:
+        place = where if where.line is not None else where._replace(line=error.lineno)
+        came = f"{error.msg} at column {error.colno}"
+        raise input_error(place, "text must be valid JSON", "correct or remove it", came) from error
+    except (ValueError, RecursionError) as error:
+        came = "nesting too deep" if isinstance(error, RecursionError) else str(error)
+        raise input_error(where, "text must be valid JSON", "correct or remove it", came) from error
+    return value
+
+
+def dumped(value: object, where: Where) -> str:
+    """Canonical JSON of a value: sorted keys, no white space, ASCII only."""
+    try:
+        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise input_error(where, "a record must hold JSON values only", "convert or remove it", str(error)) from error
+
+
+def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
+    """Write one JSON object a line, whole or not at all.
+
+    A new file beside the target takes the lines and replaces it at the end; on any error the target is as it was.
+
+    Raises:
+      InputError: a record is not JSON, or the folder cannot be written.
+    """
+    _write((_line(record, Where(str(path), number)) for number, record in enumerate(records, 1)), path)
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text file as UTF-8, whole or not at all; see `write_lines`."""
+    _write([text.encode()], path)
+
+
+def _write(parts: Iterable[bytes], path: Path) -> None:
+    partial = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    try:
+        with partial.open("xb") as file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except OSError as error:
+        came = error.strerror or type(error).__name__
+        raise input_error(
+            Where(str(path)), "the file must be writable", "make the folder or choose another", came
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
+
+
+def _line(record: Mapping[str, Any], where: Where) -> bytes:
+    try:
+        return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
+    except (TypeError, ValueError, RecursionError) as error:
+        raise input_error(where, "a record must hold JSON values only", "convert or remove it", str(error)) from error
+
+
+def _object(value: object, where: Where) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise input_error(where, "a line must be a JSON object", 'write {"key": value, …}', shown(value))
+    return value
+
+
+def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        key = Counter(key for key, _ in pairs).most_common(1)[0][0]
+        msg = f"key {shown(key)} twice in one object"
+        raise ValueError(msg)
+    return record
+
+
+def _refuse_constant(name: str) -> float:
+    msg = f"{name}, which is not JSON"
+    raise ValueError(msg)
+
+
+class _reading:  # noqa: N801 - reads as a phrase: with _reading(path)
+    """Turn the system's errors about a path into an InputError."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        if self.path.exists() and not self.path.is_file():
+            came = "a folder" if self.path.is_dir() else "a device or pipe"
+            raise input_error(Where(str(self.path)), "the path must be a file", "give the path of a file", came)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, OSError):
+            came = error.strerror or type(error).__name__
+            raise input_error(
+                Where(str(self.path)), "the file must be readable", "check path and rights", came
+            ) from error
+
+
+Record = Mapping[str, Any]
+
+
+def text_of(record: Record, key: str, where: Where, *, blank: bool = False) -> str:
+    """String of a required field; blank only where `blank` allows it."""
+    if key not in record:
+        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_names(record)}")
+    value = record[key]
+    if not isinstance(value, str):
+        raise input_error(where, f"{key} must be a string", f"write {key} in quotes", shown(value))
+    if not blank and not value.strip():
+        raise input_error(where, f"{key} must not be blank", f"fill {key}", shown(value))
+    return value
+
+
+def optional_text(record: Record, key: str, where: Where) -> str | None:
+    """String of an optional field; None where it is absent or null."""
+    return None if record.get(key) is None else text_of(record, key, where, blank=True)
+
+
+def texts_of(record: Record, key: str, where: Where) -> tuple[str, ...]:
+    """Strings of an optional list; empty where it is absent or null."""
+    value = record.get(key)
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise input_error(where, f"{key} must be a list of strings", "put it in square brackets", shown(value))
+    for item in value:
+        if not isinstance(item, str) or not item.strip():
+            rule = f"{key} must be a list of strings that are not blank"
+            raise input_error(where, rule, "correct or remove the item", shown(item))
+    return tuple(value)
+
+
+def whole_of(record: Record, key: str, where: Where, least: int) -> int | None:
+    """Integer of an optional field, at least `least`; None where it is absent or null."""
+    value = record.get(key)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        rule = f"{key} must be an integer of at least {least}"
+        raise input_error(where, rule, f"write {key} as a number without quotes or point", shown(value))
+    return value
+
+
+def tags_of(record: Record, where: Where) -> dict[str, str]:
+    """Strings by name of the optional field `tags`."""
+    value = record.get("tags")
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown(value))
+    return {key: text_of(value, key, where, blank=True) for key in value}
+
+
+def records_of(record: Record, key: str, where: Where) -> list[Record]:
+    """Objects of a required list."""
+    if key not in record:
+        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_names(record)}")
+    value = record[key]
+    if not isinstance(value, list):
+        raise input_error(where, f"{key} must be a list of objects", "put them in square brackets", shown(value))
+    for item in value:
+        if not isinstance(item, dict):
+            raise input_error(where, f"{key} must be a list of objects", "correct or remove the item", shown(item))
+    return value
+
+
+def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -> None:
+    """Stop at a key that nobody reads."""
+    for key in record:
+        if key not in known:
+            raise input_error(where, f"keys must be among {', '.join(known)}", remedy, shown(key))
+
+
+def _names(record: Record) -> str:
+    return shown(", ".join(record)) if record else "no field"
+
+
+def flat_name(name: str) -> str:
+    """A title or id that can stand as a file name in `file#page`: slashes and `#` percent-encoded.
+
+    Example:
+      >>> flat_name("AC/DC")
+      'AC%2FDC'
+    """
+    return name.replace("/", "%2F").replace("\\", "%5C").replace("#", "%23")

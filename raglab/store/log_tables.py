@@ -1,0 +1,321 @@
+"""Tables of both logs.
+
+What changes a row of the default table is one event of `CHANGES`, whatever it is, so that the rows are a fold over that
+table alone. `CURRENT` and `OPEN` are its shortcuts: the latest version of each row, and the defaults applied silently
+whose outcome is not known yet. What a person wrote stands in the columns that `forget` blanks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from heapq import merge
+from typing import Any, NamedTuple
+
+from raglab.store.database import Column, Entries, Table
+
+LONGEST_ID = 200
+
+
+def check_id(request_id: object) -> None:
+    """Refuse what is no id of a request."""
+    if not isinstance(request_id, str) or not 0 < len(request_id) <= LONGEST_ID:
+        msg = f"request_id must be a text of 1 to {LONGEST_ID} characters, got {request_id!r:.80}; shorten it."
+        raise ValueError(msg)
+
+
+SETUPS, CHOICES, REWARDS, THUMBS, SNAPSHOTS = (
+    f"bandit_{name}" for name in ("setups", "choices", "rewards", "thumbs", "snapshots")
+)
+CHOICE_TABLES = (
+    Table(SETUPS, (Column("digest", "name", unique=True), Column("body", "json"))),
+    Table(
+        CHOICES,
+        (
+            Column("request_id", "name", unique=True),
+            Column("round", "whole", unique=True),
+            Column("policy_id", "name"),
+            Column("fingerprint", "name"),
+            Column("question", "name", listed=True),
+            Column("setup", "name"),
+            Column("arm", "name"),
+            Column("arms", "json"),
+            Column("mask", "json"),
+            Column("propensity", "number"),
+            Column("propensities", "json"),
+            Column("features", "json"),
+            Column("state_seq", "whole"),
+            Column("state_hash", "name"),
+            Column("seed", "whole"),
+        ),
+    ),
+    Table(
+        REWARDS,
+        (
+            Column("request_id", "name", unique=True),
+            Column("arm", "name", listed=True),
+            Column("age", "whole"),
+            Column("components", "json"),
+            Column("thumb", "whole", missing=True),
+            Column("reward", "number"),
+            Column("ms", "number"),
+            Column("measured", "json"),
+        ),
+    ),
+    Table(
+        THUMBS,
+        (
+            Column("request_id", "name", listed=True),
+            Column("age", "whole"),
+            Column("before", "whole", missing=True),
+            Column("up", "whole"),
+        ),
+    ),
+    Table(
+        SNAPSHOTS,
+        (Column("setup", "name"), Column("seq", "whole"), Column("state", "text"), Column("sums", "text")),
+        key="setup",
+    ),
+)
+
+
+class Event(NamedTuple):
+    """What changes a learner's state, with all that the change depends on.
+
+    seq: its number. kind: choice, reward or thumb. arm, features: of the choice. age: choices since it. components:
+    raw, of the reward; None for a choice, and for a thumb that came before its reward. before, thumb: 1 up, 0 down,
+    None is none; before this event, and from it on.
+    """
+
+    seq: int
+    kind: str
+    request_id: str
+    arm: str
+    features: Mapping[str, float | None]
+    age: int = 0
+    components: Mapping[str, float | None] | None = None
+    before: int | None = None
+    thumb: int | None = None
+
+
+def events(log: Entries, after: int = 0) -> Iterator[Event]:
+    """What happened after a number, in order."""
+    tables = ((CHOICES, "choice"), (REWARDS, "reward"), (THUMBS, "thumb"))
+    streams = [_stream(log, table, kind, after) for table, kind in tables]
+    asked: dict[str, dict[str, Any]] = {}
+    rewarded: dict[str, dict[str, Any]] = {}
+    for seq, kind, row in merge(*streams, key=lambda one: one[0]):
+        request = row["request_id"]
+        if kind == "choice":
+            asked[request] = row
+            yield Event(seq, kind, request, row["arm"], row["features"])
+            continue
+        choice = asked.get(request) or log.one(CHOICES, request_id=request) or {}
+        about = (seq, kind, request, choice["arm"], choice["features"], row["age"])
+        if kind == "reward":
+            rewarded[request] = row
+            yield Event(*about, row["components"], None, row["thumb"])
+            continue
+        known = rewarded.get(request) or log.one(REWARDS, request_id=request)
+        there = known is not None and known["seq"] < seq
+        yield Event(*about, known["components"] if known is not None and there else None, row["before"], row["up"])
+
+
+def _stream(log: Entries, table: str, kind: str, after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
+    for row in log.rows(table, after=after):
+        yield row["seq"], kind, row
+
+
+def rounds(log: Entries) -> int:
+    """Choices so far."""
+    last = log.one(CHOICES)
+    return 0 if last is None else int(last["round"])
+
+
+def choice_of(log: Entries, request_id: str) -> dict[str, Any]:
+    """Choice of a request.
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = log.one(CHOICES, request_id=request_id)
+    if found is None:
+        msg = f"request_id must be that of a choice in the log, got {request_id!r}; the response names it."
+        raise ValueError(msg)
+    return found
+
+
+REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
+    "query_log",
+    "clarifications",
+    "replies",
+    "default_applications",
+    "decisions",
+)
+CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
+SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
+POLICIES, LEARNERS = "policies", "learners"
+_AS_OF_THEN = (  # a row of the default table as it was when it was used
+    Column("row_id", "name", listed=True),
+    Column("version", "whole"),
+    Column("confidence", "number"),
+    Column("votes", "json"),
+    Column("gate", "name"),
+    Column("kind", "name"),
+    Column("conditions", "json"),
+)
+REQUEST_TABLES = (
+    Table(POLICIES, (Column("policy_id", "name", unique=True), Column("body", "json"))),
+    Table(LEARNERS, (Column("digest", "name", unique=True), Column("body", "json"))),
+    Table(
+        REQUESTS,
+        (
+            Column("request_id", "name", unique=True),
+            Column("session", "text", listed=True),
+            Column("question", "text", missing=True),
+            Column("question_hash", "name"),
+            Column("rephrases", "name"),
+            Column("documents", "json"),
+            Column("parsed", "json"),
+            Column("policy_id", "name"),
+            Column("fingerprint", "name"),
+            Column("models", "json"),
+            Column("prompt_version", "name"),
+            Column("learner", "name"),
+        ),
+    ),
+    Table(
+        CLARIFICATIONS,
+        (
+            Column("request_id", "name", unique=True),
+            Column("target_field", "name"),
+            Column("question_to_user", "text", missing=True),
+            Column("candidates", "json"),
+            Column("proposed", "text", missing=True),
+            Column("proposed_reason", "text", missing=True),
+            Column("audit", "json"),
+            *_AS_OF_THEN,
+            Column("why", "text"),
+            Column("gain", "number", missing=True),
+            Column("cost", "number", missing=True),
+            Column("tried", "json"),
+        ),
+    ),
+    Table(REPLIES, (Column("request_id", "name", listed=True), Column("reply", "text", missing=True))),
+    Table(
+        APPLICATIONS,
+        (
+            Column("request_id", "name", listed=True),
+            *_AS_OF_THEN,
+            Column("value", "text"),
+            Column("once", "name", unique=True),
+        ),
+    ),
+    Table(
+        DECISIONS,
+        (
+            Column("request_id", "name", listed=True),
+            Column("status", "name"),
+            Column("reason", "text", missing=True),
+            Column("answer", "text", missing=True),
+            Column("sources", "json"),
+            Column("options", "json"),
+            Column("warnings", "json"),
+            Column("confidence", "number", missing=True),
+            Column("route", "name", missing=True),
+            Column("arm", "name", missing=True),
+            Column("clarified", "whole"),
+            Column("default_applied", "json"),
+            Column("checks", "json"),
+            Column("ms", "json"),
+            Column("policy_id", "name"),
+            Column("fingerprint", "name"),
+            Column("models", "json"),
+            Column("prompt_version", "name"),
+        ),
+    ),
+    Table(
+        CHANGES,
+        (
+            Column("kind", "name"),  # met, signal, look
+            Column("request_id", "name", listed=True),
+            Column("row_id", "name", listed=True),
+            Column("key", "json"),
+            Column("value", "text"),
+            Column("signal", "name"),
+            Column("corrected_to", "text", missing=True),
+            Column("conditions", "json"),
+            Column("learner", "name"),
+            Column("found", "json"),
+            Column("once", "name", unique=True),
+        ),
+    ),
+    Table(
+        VERSIONS,
+        (
+            Column("row_id", "name", listed=True),
+            Column("version", "whole"),
+            Column("of", "name", unique=True),
+            Column("cause", "whole", listed=True),  # number of the change that made it
+            Column("target_field", "name"),
+            Column("doctype", "name"),
+            Column("confidence", "number"),
+            Column("sample_size", "whole"),
+            Column("body", "json"),
+        ),
+    ),
+    Table(
+        CURRENT,
+        (Column("row_id", "name"), Column("target_field", "name"), Column("doctype", "name"), Column("body", "json")),
+        key="row_id",
+    ),
+    Table(
+        SETTLEMENTS,
+        (
+            Column("request_id", "name", listed=True),
+            Column("row_id", "name"),
+            Column("outcome", "name"),
+            Column("once", "name", unique=True),
+        ),
+    ),
+    Table(
+        OPEN,
+        (
+            Column("once", "name"),
+            Column("at", "name"),
+            Column("request_id", "name"),
+            Column("session", "text"),
+            Column("application", "whole"),
+            Column("closed", "whole"),
+            Column("rephrased", "whole"),
+        ),
+        key="once",
+    ),
+    Table(FORGOTTEN, (Column("before", "name"), Column("requests", "whole"))),
+)
+EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
+
+
+def request_of(log: Entries, request_id: str) -> dict[str, Any]:
+    """Row of a request.
+
+    Raises:
+      ValueError: there is none.
+    """
+    found = log.one(REQUESTS, request_id=request_id)
+    if found is None:
+        msg = f"request_id must be that of a request in the log, got {request_id!r:.80}; the response names it."
+        raise ValueError(msg)
+    return found
+
+
+def of_request(log: Entries, table: str, request_id: str) -> list[dict[str, Any]]:
+    """Events of a request in a table, in order."""
+    return list(log.rows(table, request_id=request_id))
+
+
+def changes(log: Entries, row_id: str | None = None, *, until: int | None = None) -> Iterator[dict[str, Any]]:
+    """Changes of all rows of the default table or of one, in order, up to and with the event `until`."""
+    for row in log.rows(CHANGES) if row_id is None else log.rows(CHANGES, row_id=row_id):
+        if until is not None and row["seq"] > until:
+            return
+        yield row
