@@ -115,6 +115,8 @@ Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from
 Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
 Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
 
+Scale = Annotated[float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")]
+
 Stated = StrictStr | tuple[StrictStr, ...]
 
 
@@ -155,6 +157,7 @@ class Gap(_Section):
 
     enabled: bool
     min_gap: SquaredL2 | None
+    near_pages: Annotated[int, Field(ge=0, le=1_000)]
 
 
 class Similarity(_Section):
@@ -178,6 +181,7 @@ class Confidence(_Section):
     tau_default: Points
     tau_explicit: Points
     blend: Share
+    min_texts: Count
 
 
 class Polyline(_Section):
@@ -248,6 +252,8 @@ class Strategy(_Section):
     min_graph: Share
     min_table: Share
     min_complexity: Share
+    words_scale: Scale
+    entities_scale: Scale
 
 
 class Generation(_Section):
@@ -331,6 +337,8 @@ class Structure(NamedTuple):
     strict: bool
     entity_extractor: bool
     max_options: int
+    near_pages: int
+    min_texts: int
     fused: Model | None
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
 
@@ -419,8 +427,8 @@ class PolicyData(BaseModel):
 
     @property
     def policy_id(self) -> str:
-        """First 12 hex digits of the SHA-256 of the canonical JSON, without certificate and notes."""
-        rows = self.model_dump(mode="json", exclude={"certificate", "notes"})
+        """First 12 hex digits of the SHA-256 of the canonical JSON without certificate and notes (rules S0.5, S0.8)."""
+        rows = _canonical_rows(self.model_dump(mode="json", exclude={"certificate", "notes"}))
         rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
         text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
         return hashlib.sha256(text).hexdigest()[:12]
@@ -441,6 +449,8 @@ class PolicyData(BaseModel):
             resolver.strict,
             resolver.entity_extractor,
             resolver.max_options,
+            self.gap.near_pages,
+            self.confidence.min_texts,
             self.fused_model,
             None if knots is None else (knots.x, knots.y),
         )
@@ -456,7 +466,7 @@ class PolicyData(BaseModel):
         """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
         whole = {"patterns": True, "certificate": True, "notes": True}
         left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}}
-        rows = self.model_dump(mode="json", exclude=left_out)
+        rows = _canonical_rows(self.model_dump(mode="json", exclude=left_out))
         return {
             path: value
             for section, content in rows.items()
@@ -466,6 +476,21 @@ class PolicyData(BaseModel):
                 else [(section, content)]
             )
         }
+
+
+# Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
+# a key changes the id of no policy (rule S0.8). A key never leaves this list.
+ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "strategy.entities_scale")
+
+
+def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
+    """Sections of a policy without the added keys that stand at their default."""
+    published = _published()
+    for path in ADDED:
+        section, _, key = path.partition(".")
+        if rows[section][key] == published[section][key]:
+            del rows[section][key]
+    return rows
 
 
 @cache

@@ -21,7 +21,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import raglab
-from raglab.audit.default_rows import NEARLY_THE_SAME, jaccard
+from raglab.audit.default_rows import SilenceRule, jaccard
 from raglab.audit.explanation import explain
 from raglab.audit.log import AuditLog, read, written
 from raglab.decision.decisions import Check
@@ -430,8 +430,24 @@ class TestSilence:
 
     def test_how_near_is_nearly_the_same(self) -> None:
         """At least half of the words of both are in both."""
-        assert jaccard(frozenset("abc"), frozenset("bcd")) == NEARLY_THE_SAME == 0.5
+        assert jaccard(frozenset("abc"), frozenset("bcd")) == SilenceRule().near_same == 0.5
         assert jaccard(frozenset(), frozenset()) == 0.0
+
+    def test_when_silence_confirms_is_a_setting(self, made: Callable[..., AuditLog]) -> None:
+        """An hour is enough where the log says so; where all words must be the same, no other question rephrases."""
+        log = made(silence=SilenceRule(hours=1.0, near_same=1.0))
+        filled(log, "r1")
+        opened(log, "r2", "who is the insurer here?")
+        assert events(log, REQUESTS)[1]["rephrases"] == ""
+        assert log.settle(now=START + timedelta(hours=1, microseconds=1)) == 1
+
+    @pytest.mark.parametrize(
+        ("rule", "name"), [(SilenceRule(hours=0.0), "hours"), (SilenceRule(24.0, 1.5), "near_same")]
+    )
+    def test_a_rule_of_silence_that_confirms_nothing(self, made: Callable[..., AuditLog], rule: Any, name: str) -> None:
+        """It is refused with its name."""
+        with pytest.raises(ValueError, match=rf"silence\.{name} must be"):
+            made(silence=rule)
 
     @pytest.mark.parametrize("query", ["hash", "none"])
     def test_rephrasing_without_text(self, made: Callable[..., AuditLog], query: str) -> None:

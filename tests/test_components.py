@@ -132,10 +132,10 @@ class TestTable:
 
     def test_context_by_head(self) -> None:
         """One content word, one entity, one document named, no file in the text."""
-        seen = dict(zip(FEATURES, context("What is the excess?", 1, ["guide.md"]), strict=True))
+        seen = dict(zip(FEATURES, context("What is the excess?", 1, ["guide.md"], ANY), strict=True))
         assert (seen["intercept"], seen["words"], seen["entities"]) == (1.0, 0.05, 0.25)
         assert (seen["documents"], seen["path"]) == (1.0, 0.0)
-        assert context("See guide.md", 0, [])[FEATURES.index("path")] == 1.0
+        assert context("See guide.md", 0, [], ANY)[FEATURES.index("path")] == 1.0
 
     def test_the_router_puts_all_on_one_arm(self) -> None:
         """A trace of one arm is routed to it."""

@@ -152,6 +152,14 @@ def _degenerate(s: list[float], raw: list[float], text: list[int], reranked: lis
     return bool(degenerate_scores(scores, raws, np.array(text, dtype=int), np.array(reranked, dtype=bool)))
 
 
+def test_over_how_many_texts_equal_scores_say_nothing_is_the_policys() -> None:
+    """Two equal raw scores of two texts are usable by default and degenerate where two texts are enough."""
+    scores, raws, text = np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.array([0, 1])
+    reranked = np.array([True, True])
+    assert not degenerate_scores(scores, raws, text, reranked)
+    assert degenerate_scores(scores, raws, text, reranked, min_texts=2)
+
+
 @pytest.mark.parametrize(
     ("s", "raw", "text", "reranked", "expected", "why"),
     [

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.policy import PolicyData, thresholds
+from raglab.policy import ADDED, PolicyData, thresholds
 from worlds import random_policies
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
@@ -20,8 +20,10 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
     """Every number that RULES.md calls a default."""
     published = {
         "chosen.final_k": 4, "l2.max_l2": 0.80, "l2.soft_max_l2": 1.05, "density.min_keep": 1, "gap.min_gap": 0.015,
+        "gap.near_pages": 2,
         "similarity.min_similarity": 0.70, "sufficiency.min_keyword_share": 0.50, "confidence.tau_default": 40.0,
-        "confidence.tau_explicit": 30.0, "confidence.blend": 1.0, "refine.max_depth": 3, "refine.epsilon": 1.0,
+        "confidence.tau_explicit": 30.0, "confidence.blend": 1.0, "confidence.min_texts": 3,
+        "refine.max_depth": 3, "refine.epsilon": 1.0,
         "refine.refine_on_refusal": True, "resolver.overview_entities_lift": True,
         "resolver.require_full_entity_coverage": False, "resolver.min_group_gap": 0.05, "resolver.min_sig_sim": 0.30,
         "resolver.min_sig_sim_gap": 0.015, "resolver.min_anchor_sim": 0.30, "resolver.min_anchor_sim_gap": 0.01,
@@ -97,6 +99,75 @@ def test_the_id_is_of_what_decides() -> None:
     other = [{"confidence": {"tau_default": 41}}, {"patterns": {"deny": ["x"]}}, {"refusal_message": "no"}]
     assert {PolicyData.from_mapping(stated).policy_id for stated in same} == {base.policy_id}
     assert len({PolicyData.from_mapping(stated).policy_id for stated in other} | {base.policy_id}) == 4
+
+
+# Ids of version 1. They hold for good: a key added later stands at its default here, and is left out (rule S0.8).
+GOLDEN: tuple[tuple[dict[str, Any], str], ...] = (
+    ({}, "8cebf1eedb13"),
+    ({"chosen": {"final_k": 6, "order": "l2"}}, "0d0f19fd7429"),
+    ({"l2": {"max_l2": 0.65, "soft_max_l2": None}, "density": {"min_keep": 2}}, "75a2e3c08c33"),
+    ({"gap": {"enabled": False, "min_gap": None}}, "5147eabe042a"),
+    (
+        {
+            "similarity": {"min_similarity": 0.55},
+            "sufficiency": {"min_keyword_share": 0.25},
+            "coverage": {"enabled": False},
+        },
+        "a9ee8f0e98b8",
+    ),
+    ({"confidence": {"tau_default": 55.0, "tau_explicit": 20.0, "blend": 0.6}}, "f81acad7a8ad"),
+    (
+        {
+            "fused": {
+                "enabled": True,
+                "min_fused": 0.4,
+                "bias": -0.5,
+                "parts": {"gap": {"x": [0.0, 0.1], "y": [-1.0, 1.0]}},
+            }
+        },
+        "033d6827dcb0",
+    ),
+    (
+        {
+            "strategy": {"arm": "router", "min_table": 0.4},
+            "refine": {"max_depth": 1, "epsilon": 2.5, "refine_on_refusal": False},
+        },
+        "da647dc24428",
+    ),
+    (
+        {
+            "generation": {"min_generation_confidence": 0.4, "calibration": {"x": [0.2, 0.8], "y": [0.1, 0.9]}},
+            "support": {"min_support": 0.8},
+        },
+        "0d783d879bb2",
+    ),
+    (
+        {
+            "resolver": {"strict": True, "min_sig_sim": None, "max_options": 5},
+            "patterns": {"deny": ["\\bweather\\b", ["a", "b"]], "entities": {"Acme": ["\\bacme\\b"]}},
+            "refusal_message": "No.",
+        },
+        "588d379f4b68",
+    ),
+)
+
+
+@pytest.mark.parametrize(("stated", "policy_id"), GOLDEN, ids=[one for _, one in GOLDEN])
+def test_ten_ids_hold_for_good(stated: dict[str, Any], policy_id: str) -> None:
+    """What names a policy in logs and reports of years ago names it today."""
+    assert PolicyData.from_mapping(stated).policy_id == policy_id
+
+
+def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
+    """Stated at its default it changes neither id nor manifest; moved it changes both (rule S0.8)."""
+    base = PolicyData.from_mapping()
+    for path in ADDED:
+        value = base.value(path)
+        assert base.replace(path, value).policy_id == base.policy_id
+        assert path not in base.manifest
+        moved = base.replace(path, value + 1)
+        assert moved.policy_id != base.policy_id
+        assert moved.manifest[path] == value + 1
 
 
 def test_a_round_trip_keeps_the_id() -> None:

@@ -99,6 +99,14 @@ def test_two_near_hits_are_confident_where_they_agree(second: Hit, stage: str) -
     assert _stage(_decide([Hit(0.5, "x/a.md", 1), second], gap={"min_gap": 0.015}, **UNDECIDED)) == stage
 
 
+def test_how_far_pages_agree_is_the_policys() -> None:
+    """Pages 1 and 4 of one source agree once `near_pages` is 3; pages 1 and 2 no more once it is 0."""
+    far, near = Hit(0.5, "x/a.md", 4), Hit(0.5, "x/a.md", 2)
+    first = Hit(0.5, "x/a.md", 1)
+    assert _stage(_decide([first, far], gap={"min_gap": 0.015, "near_pages": 3}, **UNDECIDED)) == "gap"
+    assert _stage(_decide([first, near], gap={"min_gap": 0.015, "near_pages": 0}, **UNDECIDED)) == "single_group"
+
+
 def test_one_core_signature_agrees_but_not_one_file() -> None:
     """Same product: confident. Same strict signature without core tags: not."""
     same = [Hit(0.5, "a.md", tags={"product": "hull"}), Hit(0.5, "b.md", tags={"product": " HULL"})]

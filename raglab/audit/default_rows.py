@@ -403,8 +403,22 @@ def key_of_row(log: Entries, row_id: str) -> Key:
     return (version["target_field"], version["doctype"], version["body"]["sub_conditions"])
 
 
-SILENCE = timedelta(hours=24)  # after which an answer that nobody corrected was right
-NEARLY_THE_SAME = 0.5  # Jaccard index of the words of two questions from which one rephrases the other
+class SilenceRule(NamedTuple):
+    """When silence after an answer confirms it (rule S5.4).
+
+    hours: after which an answer that nobody corrected was right. near_same: Jaccard index of the words of two
+    questions, in [0, 1], from which the second rephrases the first.
+    """
+
+    hours: float = 24.0
+    near_same: float = 0.5
+
+    @property
+    def span(self) -> timedelta:
+        """The hours as a span of time."""
+        return timedelta(hours=self.hours)
+
+
 SESSIONS = 1024  # whose last questions are remembered where their text is not kept
 _TOLD = frozenset({"explicit_yes", "explicit_no", "implicit_ok"})
 
@@ -432,11 +446,12 @@ def remember(
     question: str,
     documents: Sequence[str],
     at: str,
+    rule: SilenceRule = SilenceRule(),  # noqa: B008 - a value
 ) -> str:
     """Close what the session's last request left open; give that request's id where this one rephrases it, else ''.
 
-    A rephrasing asks nearly the same (`NEARLY_THE_SAME`) of the same documents. Where the log keeps no text, words are
-    compared with what this process remembers, and else only the hash of the whole question.
+    A rephrasing asks nearly the same (`SilenceRule.near_same`) of the same documents. Where the log keeps no text,
+    words are compared with what this process remembers, and else only the hash of the whole question.
 
     Args:
       asked: last question of each session: id and words; added to.
@@ -452,9 +467,9 @@ def remember(
     if before is None:
         return ""
     old = known[1] if known[0] == before["request_id"] else frozenset(words(before["question"] or ""))
-    alike = jaccard(old, new) >= NEARLY_THE_SAME or before["question_hash"] == hashed(question)
+    alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == hashed(question)
     again = alike and set(before["documents"]) == set(documents)
-    in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < SILENCE
+    in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < rule.span
     for work in list(log.rows(OPEN, session=session, closed=0)):
         same = work["request_id"] == before["request_id"]
         log.keep(OPEN, work | {"closed": 1, "rephrased": int(again and in_time and same)})
@@ -478,18 +493,29 @@ def apply(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> N
     log.keep(OPEN, work | {"application": number, "closed": 0, "rephrased": 0})
 
 
-def settle(log: Entries, now: datetime, session: str | None, learner: Learner) -> int:
+def settle(
+    log: Entries,
+    now: datetime,
+    session: str | None,
+    learner: Learner,
+    rule: SilenceRule = SilenceRule(),  # noqa: B008
+) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
-    found = settled(log, now, session)
+    found = settled(log, now, session, rule)
     for one in found:
         learned(log, one.request_id, one.key, (one.value, "implicit_ok", None), one.conditions, learner, now)
     return len(found)
 
 
-def settled(log: Entries, now: datetime, session: str | None) -> list[Silent]:
+def settled(
+    log: Entries,
+    now: datetime,
+    session: str | None,
+    rule: SilenceRule = SilenceRule(),  # noqa: B008 - a value
+) -> list[Silent]:
     """Settle what can be, and give what silence confirmed."""
     where: dict[str, Any] = {} if session is None else {"session": session}
-    ripe = {row["once"]: row for row in log.rows(OPEN, before=stamp(now - SILENCE), **where)}
+    ripe = {row["once"]: row for row in log.rows(OPEN, before=stamp(now - rule.span), **where)}
     ripe |= {row["once"]: row for row in log.rows(OPEN, closed=1, **where)}
     votes = []
     for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):

@@ -20,6 +20,7 @@ from raglab.audit.default_rows import (
     Application,
     Key,
     Pending,
+    SilenceRule,
     application_of,
     apply,
     counted,
@@ -200,6 +201,16 @@ def check_kept(query: str, keep_days: float) -> None:
         raise ValueError(msg)
 
 
+def check_silence(rule: SilenceRule) -> None:
+    """Refuse a rule of silence that could confirm nothing, or everything."""
+    if not 0.0 < rule.hours < float("inf"):
+        msg = f"silence.hours must be above 0, got {rule.hours!r:.80}; at once, nobody can have corrected an answer."
+        raise ValueError(msg)
+    if not 0.0 <= rule.near_same <= 1.0:
+        msg = f"silence.near_same must be in [0, 1], got {rule.near_same!r:.80}; it is a share of words."
+        raise ValueError(msg)
+
+
 def check_texts(**texts: object) -> None:
     """Refuse what is no text, by name."""
     for name, text in texts.items():
@@ -338,6 +349,7 @@ class AuditLog:
         learner: Learner = Learner(),  # noqa: B008 - a value
         query: Redaction = "text",
         keep_days: float = 0.0,
+        silence: SilenceRule = SilenceRule(),  # noqa: B008 - a value
         create: bool = True,
         clock: Callable[[], datetime] = NOW,
     ) -> None:
@@ -347,13 +359,16 @@ class AuditLog:
           log: a file, or a URL with `://`. learner: settings that signals are learned under; each is kept with what it
             decided. query: whether a question is kept as its text, as a hash (a short one can be guessed), or not at
             all; with its text go values and quotations of it, but no reply or answer. keep_days: `forget` without a
-            moment forgets what is older; 0 is never. create: whether the log is made where it is not there.
+            moment forgets what is older; 0 is never. silence: when it confirms a
+            default applied silently. create: whether the log is made where it is not there.
 
         Raises:
-          ValueError: query is none of the three, keep_days below 0.
+          ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
         """
         check_kept(query, keep_days)
+        check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
+        self.silence = silence
         self.log = Database(log, REQUEST_TABLES, create=create)
         self._clock = clock
         self._asked: dict[str, tuple[str, frozenset[str]]] = {}
@@ -379,7 +394,7 @@ class AuditLog:
         """Log a request before anything is done for it.
 
         Args:
-          session: whose requests follow one another; '' is a request alone, whose silence ends after 24 hours.
+          session: whose requests follow one another; '' is a request alone, whose silence ends by the clock only.
           parsed: a `ParsedQuestion` or a mapping of its fields. models: name by part; `prompt_version` among them.
 
         Raises:
@@ -392,7 +407,7 @@ class AuditLog:
             if log.one(REQUESTS, request_id=request_id) is not None:
                 msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
                 raise ValueError(msg)
-            before = remember(log, self._asked, request_id, session, question, documents, at)
+            before = remember(log, self._asked, request_id, session, question, documents, at, self.silence)
             told = {"at": at, "request_id": request_id, "session": session, "rephrases": before}
             asked = told | {"documents": list(documents)} | kept(question, parsed, self.query)
             system = {"policy_id": kept_policy(log, policy, at), "fingerprint": fingerprint, "models": dict(models)}
@@ -540,7 +555,7 @@ class AuditLog:
             if log.one(OPEN) is None:
                 return 0
         with self.log.writing() as log:
-            return settle(log, at, session, self.learner)
+            return settle(log, at, session, self.learner, self.silence)
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""

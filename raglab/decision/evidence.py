@@ -66,14 +66,16 @@ def degenerate_scores(
     s_raw: NDArray[np.float64],
     text: NDArray[np.integer[Any]],
     reranked: NDArray[np.bool_],
+    min_texts: int = 3,
 ) -> NDArray[np.bool_]:
     """Whether a reranker's output says nothing, so that the hybrid score stands in for the whole query.
 
     Args:
       s_rerank, s_raw: [..., K]. text: number of the hit's text, [..., K]. reranked: [..., K].
+      min_texts: different texts over which equal raw scores say nothing.
 
     Returns: bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
-      equal over three or more different texts.
+      equal over `min_texts` or more different texts.
 
     Source: rule S2.8.
     """
@@ -82,7 +84,7 @@ def degenerate_scores(
     high = np.where(reranked, s_raw, -np.inf).max(axis=-1, initial=-np.inf)
     distinct = np.sort(np.where(reranked, text, -1), axis=-1)
     n_texts = (np.diff(distinct, axis=-1, prepend=-1) != 0).sum(axis=-1)
-    return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= 3))
+    return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= min_texts))
 
 
 def confidence(

@@ -19,8 +19,6 @@ from raglab.policy import Structure
 from raglab.text import content_words, word_set
 from raglab.values import Answers, Case, Chunk, Hits, PatternHits, Status, TraceData, each
 
-NEAR_PAGES = 2  # rule S2.4: pages at most this far apart agree
-
 
 class Keys(NamedTuple):
     """Numbers of what each hit is of, [B, K], -1 where there is no hit.
@@ -108,8 +106,11 @@ def chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) ->
     return np.take_along_axis(padded, best.reshape(size, -1), axis=1).reshape(best.shape)
 
 
-def agree(keys: Keys, chunks: Sequence[Chunk]) -> NDArray[np.bool_]:
-    """Whether the first two hits agree: one document and near pages, or one signature with a tag, [B] (rule S2.4)."""
+def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
+    """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag, [B].
+
+    Source: rule S2.4.
+    """
     hit, core = keys.hit, keys.core
     if hit.shape[1] < 2:
         return np.zeros(len(hit), dtype=bool)
@@ -117,7 +118,7 @@ def agree(keys: Keys, chunks: Sequence[Chunk]) -> NDArray[np.bool_]:
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
     first, second = hit[:, 0], hit[:, 1]
     both = (first >= 0) & (second >= 0)
-    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= NEAR_PAGES)
+    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= near_pages)
     return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
 
 
@@ -540,7 +541,7 @@ def tables(trace: TraceData, arm: str, hits_of: PatternHits, structure: Structur
     shape = (depths, n_cases)
     reranked = (flat.rank >= 0) & (flat.rank < flat.n_reranked[:, None])
     counts = hits_of.counts.astype(np.int64)
-    degenerate = measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked)
+    degenerate = measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked, structure.min_texts)
     top_rerank, top_hybrid = by_rank(flat.s_rerank, of_arm, k), by_rank(flat.s_hybrid, of_arm, k)
     gap = np.abs(flat.l2[:, 1] - flat.l2[:, 0]) if width >= 2 else np.full(len(hit), np.nan)
     signals = _signals(flat, of_arm, (top_rerank, top_hybrid, degenerate), gap, of_all, share[:, width])
@@ -563,7 +564,7 @@ def tables(trace: TraceData, arm: str, hits_of: PatternHits, structure: Structur
         best_l2=np.where(hits.chunk[..., 0] >= 0, hits.l2[..., 0], np.nan),
         top1=np.where(hits.chunk[..., 0] >= 0, hits.cosine[..., 0], np.nan),
         gap=gap.reshape(shape),
-        agree=agree(keys, chunks).reshape(shape),
+        agree=agree(keys, chunks, structure.near_pages).reshape(shape),
         degenerate=degenerate.reshape(shape),
         top_rerank=top_rerank.reshape(-1, *shape),
         top_hybrid=top_hybrid.reshape(-1, *shape),

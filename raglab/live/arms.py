@@ -181,7 +181,6 @@ def spent(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
 
 
 FEATURES = ("intercept", "words", "entities", "graph", "table", "complexity", "documents", "path")
-MANY_WORDS, MANY_ENTITIES = 20.0, 4.0  # scales that bring counts near [0, 1]
 ON_INTENT = ("graph", "table")
 _FILE = re.compile(r"\b[\w-]+\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
 
@@ -230,17 +229,17 @@ def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray
     return np.array([arm not in ON_INTENT or bool(gates.reaches(getattr(margins, arm))) for arm in arms], dtype=bool)
 
 
-def context(question: str, n_entities: int, documents: Sequence[str]) -> NDArray[np.float64]:
+def context(question: str, n_entities: int, documents: Sequence[str], policy: PolicyData) -> NDArray[np.float64]:
     """What is known of a question before anything is retrieved, [F] as named in `FEATURES`, each near [0, 1].
 
     Source: rule S4.2; what only a retrieval tells (hits, margins, overlap) cannot choose it.
     """
-    seen = intent(question)
+    seen, scales = intent(question), policy.strategy
     return np.array(
         [
             1.0,
-            len(content_words(question)) / MANY_WORDS,
-            n_entities / MANY_ENTITIES,
+            len(content_words(question)) / scales.words_scale,
+            n_entities / scales.entities_scale,
             seen.graph,
             seen.table,
             seen.complexity,
@@ -255,7 +254,7 @@ def features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     entities = patterns_of(trace, policy).query_entities
     return np.array(
         [
-            context(case.query, len(names), case.selected_sources)
+            context(case.query, len(names), case.selected_sources, policy)
             for case, names in zip(trace.cases, entities, strict=True)
         ]
     )
@@ -289,7 +288,7 @@ def offer(
 ) -> Offer:
     """What a bandit is told of a question.
 
-    The features are those of rule S4.2 that are known before retrieval: the context of `traffic.context`, and whether
+    The features are those of rule S4.2 that are known before retrieval: the context of `context`, and whether
     any arm on offer has its answer or its hits in the cache. What only retrieval tells (number of hits, statistics of
     their scores, the reranker's margin) cannot choose it: it is logged with the reward.
 
@@ -300,7 +299,7 @@ def offer(
     """
     mask = available(question, policy, arms)
     names = entities_in(question, policy.patterns.entities)
-    known = context(question, len(names), documents).tolist()
+    known = context(question, len(names), documents, policy).tolist()
     features: dict[str, float | None] = dict(zip(FEATURES[1:], known[1:], strict=True))
     there = {arm for arm, on in zip(arms, mask, strict=True) if on}
     features |= {

@@ -37,6 +37,8 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
     RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept
     RAGLAB_AUDIT_KEEP_DAYS=0          # after which opening an index blanks texts; 0 is never
+    RAGLAB_AUDIT_SILENCE_HOURS=24     # after which an answer that nobody corrected was right (rule S5.4)
+    RAGLAB_AUDIT_NEAR_SAME=0.5        # share of common words from which a question rephrases the one before
 """
 
 from __future__ import annotations
@@ -50,6 +52,7 @@ import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from raglab.audit.default_rows import SilenceRule
 from raglab.audit.log import AuditLog, Redaction
 from raglab.bandit import POLICIES, Bandit, Stats
 from raglab.default_learner import Learner
@@ -306,7 +309,8 @@ class ClarifySettings(Stated):
 class AuditSettings(Stated):
     """What the environment says of the audit log; a variable is the field's name with RAGLAB_AUDIT_ before it.
 
-    log: never shown, it may hold a password. query, keep_days: see `AuditLog`.
+    log: never shown, it may hold a password. query, keep_days: see `AuditLog`. silence_hours, near_same: see
+    `SilenceRule`.
     """
 
     model_config = prefixed("RAGLAB_AUDIT_")
@@ -315,6 +319,8 @@ class AuditSettings(Stated):
     log: SecretStr | None = None
     query: Redaction = "text"
     keep_days: Weight = 0.0
+    silence_hours: Positive = SilenceRule().hours
+    near_same: Share = SilenceRule().near_same
 
     def audit_log(self, folder: str | Path, learner: Learner | None = None, *, create: bool = True) -> AuditLog:
         """Audit log: the one that is named, else `audit.sqlite` in the folder.
@@ -327,7 +333,10 @@ class AuditSettings(Stated):
         """
         place: str | Path = Path(folder) / AUDIT_LOG if self.log is None else self.log.get_secret_value()
         chosen = ClarifySettings.read().learner if learner is None else learner
-        return AuditLog(place, learner=chosen, query=self.query, keep_days=self.keep_days, create=create)
+        silence = SilenceRule(self.silence_hours, self.near_same)
+        return AuditLog(
+            place, learner=chosen, query=self.query, keep_days=self.keep_days, silence=silence, create=create
+        )
 
 
 def open_audit(place: str | Path | None = None) -> AuditLog:
