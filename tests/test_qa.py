@@ -91,6 +91,15 @@ def test_our_json_lines_keep_every_field(tmp_path: Path) -> None:
     assert load_cases(tmp_path) == cases
 
 
+def test_more_sources_than_bits_are_refused_by_name(tmp_path: Path) -> None:
+    """64 expected sources load; a 65th stops the load with file, line and id, before anything is retrieved."""
+    rows = [{"id": "few", "query": "q", "expect_status": "ok", "expect_sources": [f"{n}.md" for n in range(64)]}]
+    assert len(load_cases(write_records(tmp_path / "few.jsonl", *rows))) == 1
+    rows.append(rows[0] | {"id": "many", "expect_sources_any": ["one-more.md"]})
+    with pytest.raises(InputError, match=r"many\.jsonl.*2.*many.*at most 64 sources.*65"):
+        load_cases(write_records(tmp_path / "many.jsonl", *rows))
+
+
 def test_saving_and_loading_gives_equal_cases(tmp_path: Path) -> None:
     """Every field comes back, and so does the hash; nothing else is left in the folder."""
     cases = (FULL, Case("2", "", "refuse"))

@@ -26,15 +26,14 @@ if TYPE_CHECKING:
     from raglab.live.system import Lab
 
 KIND = "document"
-MOST = 6  # documents between which a user is asked to choose
 _NAMES = ("product", "vendor", "title")  # tags that name what a document is about
 
 
 def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure | None:
     """Which of a few documents is meant, where none is named and they state the field differently; else None.
 
-    Documents are those of the doctype and the entity that the question names; where that leaves more than `MOST`, the
-    question is too wide for a choice.
+    Documents are those of the doctype and the entity that the question names; where that leaves more than
+    `max_documents`, the question is too wide for a choice.
     """
     wanted, doctype = parsed.said("target_field", least), parsed.said("doctype", least)
     entity = parsed.said("entity", least)
@@ -45,7 +44,7 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
         if doctype is None or chunk.tags.get("doc_type") == doctype:
             files.setdefault(chunk.file_name, []).append(chunk)
     meant = {name: chunks for name, chunks in files.items() if _is_about(chunks, entity)}
-    if not 1 < len(meant) <= MOST:
+    if not 1 < len(meant) <= clarifier.costs.max_documents:
         return None
     found = {name: extract(wanted, chunks).value for name, chunks in meant.items()}
     stated = {name: value for name, value in found.items() if value is not None}

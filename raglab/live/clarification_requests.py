@@ -38,6 +38,7 @@ class Costs(Protocol):
     error_cost: float
     options: bool
     min_field_confidence: float
+    max_documents: int
 
 
 class Parser(Protocol):

@@ -33,6 +33,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_ERROR_COST=10      # and of one answer that is wrong in silence
     RAGLAB_CLARIFY_OPTIONS=false      # whether choices between the resolver's options become defaults too
     RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is missing
+    RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
     RAGLAB_AUDIT_ENABLED=true
     RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
     RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept
@@ -274,7 +275,7 @@ class ClarifySettings(Stated):
     """What the environment says of clarifications; a variable is the field's name with RAGLAB_CLARIFY_ before it.
 
     enabled: None leaves it to the caller. question_cost, error_cost: in one unit. options: whether choices between
-    the resolver's options are learned from too.
+    the resolver's options are learned from too. max_documents: between which a user is asked to choose at most.
     """
 
     model_config = prefixed("RAGLAB_CLARIFY_")
@@ -291,6 +292,7 @@ class ClarifySettings(Stated):
     error_cost: Weight = 10.0
     options: bool = False
     min_field_confidence: Share = 0.60
+    max_documents: Annotated[int, Field(ge=2, le=1_000)] = 6
 
     @model_validator(mode="after")
     def _in_order(self) -> Self:

@@ -76,6 +76,7 @@ from raglab.store.files import (
     write_lines,
     write_text,
 )
+from raglab.text import BITS
 from raglab.values import Case, Chunk, Corpus, Status
 
 MAX_WORDS = 220
@@ -447,6 +448,12 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
             first = seen[case.id]
             came = f"{shown(case.id)} again (first on line {first.line})" if first.line else f"{shown(case.id)} again"
             raise input_error(where, "a case's id must be unique", "rename or remove one", came)
+        sources = len({*case.expect_sources, *case.expect_sources_any})
+        if sources > BITS:  # they become the bits of one number when a trace is judged
+            rule = f"a case may expect at most {BITS} sources"
+            raise input_error(
+                where._replace(id=case.id), rule, "keep those that decide, or leave the case out", str(sources)
+            )
         seen[case.id] = where
         cases.append(case)
     if not cases:
