@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 import raglab
-from raglab.bandit import POLICIES, Bandit, Table
+from raglab.bandit import LEARNERS, Bandit, Table
 from raglab.lab.bandit_study import baselines, simulated, tune_bandit
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.search_space import always_answer
@@ -73,7 +73,7 @@ def gains(trace: raglab.Trace) -> tuple[raglab.Trace, np.ndarray]:
 
 def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int, replications: int) -> None:
     """Table of all learners and baselines."""
-    names = [name for name in POLICIES if world.features.shape[1] or not name.startswith("lin_")]
+    names = [name for name, entry in LEARNERS.items() if world.features.shape[1] or not entry.linear]
     begun = time.perf_counter()
     found = simulated(
         world, {name: Bandit(name) for name in names}, plans, rounds=rounds, replications=replications

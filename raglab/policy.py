@@ -10,12 +10,13 @@ from importlib.resources import files
 from itertools import pairwise
 from math import isfinite
 from operator import attrgetter
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, field_validator, model_validator
 
+from raglab.arms import ARMS, CHOOSERS
 from raglab.fusion import SIGNALS, Model, Part
 from raglab.gates import (
     ConfidenceThresholds,
@@ -113,6 +114,10 @@ Cosine = Annotated[float, Field(ge=-1.0, le=1.0, description="a cosine, not a pe
 Lead = Annotated[float, Field(ge=0.0, le=2.0, description="a difference of two cosines")]
 Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from 0 to 100")]
 Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
+if TYPE_CHECKING:
+    ArmName: TypeAlias = str
+else:  # pydantic checks against the table's names and lists them where none of them came
+    ArmName = Literal[(*ARMS, *CHOOSERS)]
 Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
 
 Scale = Annotated[float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")]
@@ -248,7 +253,7 @@ class Calibration(Polyline):
 class Strategy(_Section):
     """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it; and what makes arms available."""
 
-    arm: Literal["hybrid", "iterative", "graph", "table", "dense", "bm25", "router", "bandit"]
+    arm: ArmName
     min_graph: Share
     min_table: Share
     min_complexity: Share

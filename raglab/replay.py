@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -38,7 +39,15 @@ class Tally(NamedTuple):
     labels: NDArray[np.int64]
 
 
-_CONTRIBUTIONS = metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
+@cache
+def _contributions(rates: tuple[metrics.Rate, ...]) -> NDArray[np.int64]:
+    """What each code adds to the counts of the rates in the table, [codes, rates]."""
+    return metrics.contributions(STATUS_OF).reshape(-1, len(rates))
+
+
+def contributed() -> NDArray[np.int64]:
+    """What each code adds to `metrics.COUNTS`, [codes, rates]; made once for the rates that the table holds."""
+    return _contributions(tuple(metrics.RATE_TABLE.values()))
 
 
 def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
@@ -53,7 +62,7 @@ def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
 
 def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Contributions of codes to `metrics.COUNTS`, [..., 6]."""
-    counts: NDArray[np.int64] = _CONTRIBUTIONS[codes]
+    counts: NDArray[np.int64] = contributed()[codes]
     return counts
 
 
@@ -68,7 +77,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
             some = _rows(limits, rows)
             codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ _CONTRIBUTIONS, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
+    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
 
 
 def _spans(n: int, size: int) -> Iterator[slice]:

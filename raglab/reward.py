@@ -16,8 +16,6 @@ from raglab.values import Floats
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-COMPONENTS = ("margin", "diversity", "latency_ratio", "cache_hit", "consistency")
-OPTIONAL = ("brevity", "logprob", "thumbs")
 UNIT_NORM = 1e-3  # how far from 1 the length of a stored float32 unit vector may be
 
 Table: TypeAlias = "Mapping[str, Any] | DataFrame"
@@ -44,6 +42,42 @@ class RewardWeights(NamedTuple):
 
 
 PUBLISHED = RewardWeights()  # those of the source
+
+
+class Component(NamedTuple):
+    """One part of the reward, an entry of `COMPONENT_TABLE`.
+
+    weight: field of `RewardWeights`, whose default is the published weight. times: field that multiplies the weight;
+    empty where none does. variable: in the environment, after `RAGLAB_BANDIT_`; empty where none sets it. measured: of
+    what, with its unit. sign: −1 where more of it is worth less. high: its largest value. optional: whether a row may
+    lack it, which then leaves its weight out.
+    """
+
+    weight: str
+    variable: str
+    measured: str
+    times: str = ""
+    sign: int = 1
+    high: float = 1.0
+    optional: bool = False
+
+
+COMPONENT_TABLE: dict[
+    str, Component
+] = {  # by name of the component, in the order in which terms are added (rules S4.3, S4.4)
+    "margin": Component("margin", "W1", "best less second reranked score, in [0, 1]; `margin_of`"),
+    "diversity": Component("diversity", "W2", "one less the mean cosine between chosen hits; `diversity_of`"),
+    "latency_ratio": Component(
+        "latency", "W3", "milliseconds over the budget, at least 0", times="lambda_", sign=-1, high=np.inf
+    ),
+    "cache_hit": Component("cache", "W4", "1 where the answer came from the cache, else 0", times="delta"),
+    "consistency": Component("consistency", "W5", "pairs that both passes order alike; `consistency_of`"),
+    "brevity": Component("brevity", "", "of the answer, in [0, 1]: 1 is the shortest", optional=True),
+    "logprob": Component("logprob", "", "the generator's own probability, not its logarithm", optional=True),
+    "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),
+}
+COMPONENTS = tuple(name for name, part in COMPONENT_TABLE.items() if not part.optional)
+OPTIONAL = tuple(name for name, part in COMPONENT_TABLE.items() if part.optional)
 
 
 class Bounds(NamedTuple):
@@ -238,30 +272,41 @@ def _scored(components: Table, weights: RewardWeights) -> tuple[NDArray[Any], ND
         there = ", ".join(str(name) for name in components) or "nothing"
         msg = f"components must hold {', '.join(COMPONENTS)}; {', '.join(absent)} missing, got {there}: log it, or NaN."
         raise ValueError(msg)
-    used = [(name, getattr(weights, name)) for name in OPTIONAL if np.any(np.asarray(getattr(weights, name)) > 0.0)]
-    column = {name: _column(components, name) for name in (*COMPONENTS, *(name for name, _ in used))}
-    cost = np.multiply(weights.latency, weights.lambda_)
-    terms: tuple[tuple[str, Any], ...] = (
-        ("margin", weights.margin),
-        ("diversity", weights.diversity),
-        ("cache_hit", np.multiply(weights.cache, weights.delta)),
-        ("consistency", weights.consistency),
-    )
-    value: Any = np.multiply(-cost, column["latency_ratio"])
+    # an optional component with weight 0 is not even read: its column may hold anything
+    used = {
+        name: part
+        for name, part in COMPONENT_TABLE.items()
+        if not part.optional or np.any(_weight(part, weights) > 0.0)
+    }
+    column = {name: _column(components, name) for name in used}
+    # costs come first: they alone make lo, and every gain after them is at least 0
+    costs = [(name, _weight(part, weights)) for name, part in used.items() if part.sign < 0]
+    value: Any = sum(np.multiply(-weight, column[name]) for name, weight in costs)
+    lo: Any = -sum((weight for _, weight in costs), start=np.zeros(()))
     hi: Any = np.zeros(())
-    for name, weight in terms:
-        value, hi = value + weight * column[name], hi + weight
-    for name, weight in used:
-        known = ~np.isnan(column[name])
-        value, hi = value + np.where(known, weight * column[name], 0.0), hi + np.where(known, weight, 0.0)
-    value, lo, hi = np.broadcast_arrays(value, -cost, hi)
+    for name, part in used.items():
+        if part.sign < 0:
+            continue
+        weight = _weight(part, weights)
+        if part.optional:  # a row that lacks it has neither the term nor the room for it
+            known = ~np.isnan(column[name])
+            value, hi = value + np.where(known, weight * column[name], 0.0), hi + np.where(known, weight, 0.0)
+        else:
+            value, hi = value + weight * column[name], hi + weight
+    value, lo, hi = np.broadcast_arrays(value, lo, hi)
     return value, lo, hi
+
+
+def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a scalar or an array
+    """Weight of a component with what multiplies it, broadcast; at least 0."""
+    weight = np.asarray(getattr(weights, part.weight), dtype=np.float64)
+    return np.multiply(weight, getattr(weights, part.times)) if part.times else weight
 
 
 def _column(components: Table, name: str) -> NDArray[np.float64]:
     """Values of a component as float64, checked; one that is optional and absent is missing in every row."""
     values = np.asarray(components.get(name, np.nan), dtype=np.float64)
-    return _in_range(name, values, np.inf if name == "latency_ratio" else 1.0)
+    return _in_range(name, values, COMPONENT_TABLE[name].high)
 
 
 def _in_range(name: str, values: NDArray[np.float64], high: float) -> NDArray[np.float64]:
@@ -283,9 +328,7 @@ def _check_weights(weights: RewardWeights) -> None:
         if wrong.any():
             msg = f"weight {name} must be at least 0, got {float(values[wrong].flat[0]):g}; 0 leaves it out."
             raise ValueError(msg)
-    cost, cache = np.multiply(weights.latency, weights.lambda_), np.multiply(weights.cache, weights.delta)
-    optional = weights.brevity + weights.logprob + weights.thumbs
-    if not bool(np.all(weights.margin + weights.diversity + cost + cache + weights.consistency + optional > 0.0)):
+    if not bool(np.all(sum(_weight(part, weights) for part in COMPONENT_TABLE.values()) > 0.0)):
         msg = "one weight at least must be positive, got none; with all at 0 every answer is worth the same."
         raise ValueError(msg)
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import POLICIES, Bandit, State, Stats, choose, init, kl_upper, revise, update
-from raglab.bandit.learner import LINEAR, PULLED, beta, index, normal, student
+from raglab.bandit import LEARNERS, POLICIES, Bandit, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit.scores import PULLED, beta, lin_ucb, normal, student, ucb1
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEATURES = 2
@@ -47,14 +47,14 @@ def test_ucb1_by_hand() -> None:
     bandit = Bandit("ucb1")
     state = seen(bandit, [(0, 1.0), (0, 1.0), (0, 0.0), (1, 1.0)])
     bounds = [2.0 / 3.0 + np.sqrt(2.0 * np.log(4.0) / 3.0), 1.0 + np.sqrt(2.0 * np.log(4.0))]
-    np.testing.assert_allclose(index(state, bandit, None, NONE), bounds, rtol=1e-15)
+    np.testing.assert_allclose(ucb1(state, bandit, None, NONE), bounds, rtol=1e-15)
 
 
 def test_a_larger_exploration_widens_the_bound() -> None:
     """Twice the exploration, twice the distance from the mean."""
     narrow, wide = Bandit("ucb1"), Bandit("ucb1", exploration=2.0)
     state = seen(narrow, [(0, 0.5), (1, 0.5), (1, 0.5)])
-    one, two = (index(state, each, None, NONE) - 0.5 for each in (narrow, wide))
+    one, two = (ucb1(state, each, None, NONE) - 0.5 for each in (narrow, wide))
     np.testing.assert_allclose(two, 2.0 * one, rtol=1e-15)
 
 
@@ -149,7 +149,7 @@ def test_lin_ucb_by_hand() -> None:
     state = update(init(2, bandit=bandit, n_features=2), 0, 1.0, bandit, context=[1.0, 0.0])
     found = normal(state, bandit, np.array([1.0, 0.0]))
     np.testing.assert_allclose(found, [[0.5, 0.0], [np.sqrt(0.5), 1.0]], rtol=1e-15)
-    score = index(state, bandit, None, np.array([0.0, 2.0]))
+    score = lin_ucb(state, bandit, None, np.array([0.0, 2.0]))
     np.testing.assert_allclose(score, [2.0, 2.0], rtol=1e-15)
 
 
@@ -414,7 +414,7 @@ def test_settings_outside_their_range_are_refused(change: dict[str, Any], rule: 
         init(2, bandit=Bandit()._replace(**change), n_features=1)
 
 
-@pytest.mark.parametrize("policy", LINEAR)
+@pytest.mark.parametrize("policy", [name for name in POLICIES if LEARNERS[name].linear])
 @pytest.mark.parametrize("context", [None, [1.0], [1.0, np.nan]])
 def test_a_context_must_fit(policy: str, context: Any) -> None:
     """A linear policy takes no missing, short or broken context."""

@@ -444,7 +444,7 @@ def test_wrong_paths_are_told_so(tmp_path: Path) -> None:
     told(refusal(tmp_path / "x.md"), "the file must be readable", "check path and rights")
     told(refusal(Path("/dev/null/x.md")), "the file must be readable", "check path and rights")
     told(refusal(write(tmp_path / "x.rtf", "a,b")), "x.rtf", "a corpus must be a folder or a file", "check the path")
-    told(refusal(write(tmp_path / "x.json", "{}")), "x.json", "must be SQuAD with the key data", "write JSON lines")
+    told(refusal(write(tmp_path / "x.json", "{}")), "x.json", "must be SQuAD 2.0 (key data)", "write JSON lines")
     told(refusal(write(tmp_path / "x.json", '{"data": []}')), "x.json", "at least one chunk", "add documents")
     told(refusal(write(tmp_path / "x.json", '{"data":\n[}')), "x.json, line 2: text must be valid JSON", "correct")
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from raglab.lab.nested_selection import (
-    COUNTS_OF,
     _centred,
+    counts_of,
     dealt,
     gains_table,
     held_out,
@@ -111,7 +111,7 @@ def test_outcomes_are_what_the_sweep_counts(depths: int) -> None:
     trace, policies = random_trace(depths, 25, depths), random_policies(3, 24)
     codes = outcomes(trace, policies)
     assert codes.dtype == np.int8
-    assert (COUNTS_OF[codes].sum(axis=1) == tally(trace, policies).counts).all()
+    assert (counts_of()[codes].sum(axis=1) == tally(trace, policies).counts).all()
     assert (label_of(codes) == [Status[case.expect_status] for case in trace.cases]).all()
     found = honest(trace, policies, policies[7], resamples=5, rng=np.random.default_rng(0))
     table = sweep(trace, [policies[found.winner], policies[7]])
@@ -153,7 +153,7 @@ def test_no_case_judges_a_policy_that_it_helped_to_choose(seed: int, folds: int)
     other[:, hidden] = _alike(rng, 6, 24)[:, hidden]
     assert held_out(other, fold, once, Goal()).winners[0, 0, 0] == seen.winners[0, 0, 0]
     held = codes[seen.winners[0, 0][fold[0]], np.arange(24)]
-    assert (COUNTS_OF[held].sum(axis=0) == seen.counts[0, 0]).all()
+    assert (counts_of()[held].sum(axis=0) == seen.counts[0, 0]).all()
     sizes = np.bincount(fold[0])
     assert sizes.max() - sizes.min() <= 1
     for status in Status:

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.bandit import POLICIES, Bandit, Bernoulli, Table, choose, init, simulate, update, worlds
-from raglab.bandit.learner import LINEAR
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, choose, init, simulate, update, worlds
 from raglab.bandit.simulation import Run, run
 from raglab.bandit.worlds import check_world, feed
 
@@ -34,7 +33,7 @@ def same(one: Run, other: Run) -> None:
 def everything(world: Bernoulli | Table) -> list[Any]:
     """Learners that forget, hold a floor, or break ties at random, for a world."""
     others: list[dict[str, Any]] = [{}, {"discount": 0.9}, {"window": 4}, {"floor": 0.2, "ties": "random"}]
-    policies = POLICIES if isinstance(world, Table) else [name for name in POLICIES if name not in LINEAR]
+    policies = POLICIES if isinstance(world, Table) else [name for name in POLICIES if not LEARNERS[name].linear]
     return [Bandit(policy)._replace(**change) for policy in policies for change in others]
 
 

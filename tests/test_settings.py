@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from raglab.arms import LIVE_ARMS as ARMS
 from raglab.bandit import Bandit, Stats
 from raglab.live import settings
-from raglab.live.settings import ARMS, BanditSettings, open_online, prior_of, save_prior
+from raglab.live.settings import BanditSettings, open_online, prior_of, save_prior
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))

@@ -9,10 +9,9 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab.bandit import POLICIES, Bandit, Bernoulli, Table, loops, simulate
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, loops, simulate
 from raglab.bandit import worlds as environments
-from raglab.bandit.learner import LINEAR
-from raglab.bandit.simulation import PAYS, run, step_by_step
+from raglab.bandit.simulation import run, step_by_step
 from raglab.bandit.worlds import Feed, check_world, feed, stream
 
 MEANS = (0.5, 0.6)
@@ -55,7 +54,7 @@ CASES = [
     pytest.param(name, policy, id=f"{policy}, {name}")
     for name in WORLDS
     for policy in POLICIES
-    if policy not in LINEAR or name.startswith("table")
+    if not LEARNERS[policy].linear or name.startswith("table")
 ]
 
 
@@ -129,7 +128,7 @@ def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandi
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "policy"), [case for case in CASES if case.values[1] in PAYS])
+@pytest.mark.parametrize(("name", "policy"), [case for case in CASES if LEARNERS[case.values[1]].compiled])
 @pytest.mark.parametrize("settings", SETTINGS, ids=["published", "other"])
 def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Bandit) -> None:
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
@@ -153,7 +152,7 @@ def test_engines_agree_over_thousands_of_rounds(policy: str) -> None:
         np.testing.assert_array_equal(left, right)
 
 
-@pytest.mark.parametrize("policy", [name for name in POLICIES if name not in LINEAR])
+@pytest.mark.parametrize("policy", [name for name in POLICIES if not LEARNERS[name].linear])
 @pytest.mark.parametrize("mask", [[True, False, True], None])
 def test_no_pull_of_a_masked_arm(policy: str, mask: list[bool] | None) -> None:
     """With a mask [A], and with one a round, [T, A]; regret is against the best available arm."""

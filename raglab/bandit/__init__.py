@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from raglab.bandit.learner import POLICIES, Bandit, Choice, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit.learner import LEARNERS, Bandit, Choice, LearnerEntry, State, Stats, choose, init, revise, update
+from raglab.bandit.learners import POLICIES
 from raglab.bandit.persistence import (
     Helps,
     Saved,
@@ -15,15 +16,18 @@ from raglab.bandit.persistence import (
     warm_start_helps,
 )
 from raglab.bandit.propensity import propensities, sample
+from raglab.bandit.scores import kl_upper
 from raglab.bandit.simulation import Simulation, simulate
 from raglab.bandit.worlds import Bernoulli, Table
 
 __all__ = [
+    "LEARNERS",
     "POLICIES",
     "Bandit",
     "Bernoulli",
     "Choice",
     "Helps",
+    "LearnerEntry",
     "Saved",
     "Simulation",
     "State",

@@ -6,13 +6,14 @@ replications, then arms. Logarithms come ready from NumPy, whose last digits are
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from raglab._numba import compiled
-from raglab.bandit.learner import Bandit, spread
+from raglab.bandit.learner import LEARNERS, Bandit
 from raglab.bandit.loops import forced, logs
+from raglab.bandit.scores import noise
 from raglab.bandit.worlds import Accounts, Arms, Feed
 
 # ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
@@ -57,16 +58,19 @@ def _upper(
     Arms first and replications last, so that the scores of several replications are made at once.
     """
     n_arms, size = reward.shape[1], out.shape[1]
+    # an infinite mean puts an arm first until its first reward; counted is 1 there, so that nothing is divided by 0
     total, seen = np.zeros((n_arms, size)), np.zeros((n_arms, size))
     counted, mean = np.ones((n_arms, size)), np.full((n_arms, size), np.inf)
     best, paid, first = np.empty(size), np.empty(size), np.empty(size, np.int64)
     masked, given, tabled, drifts = len(mask) > 0, len(at_random) > 0, len(case) > 0, len(reward) > 1
     for t in range(len(out)):
+        # the score is made and compared in one pass: a stored one would cost more memory than the choice
         twice = 2.0 * level[t]
         best[:] = -np.inf
         first[:] = 0
         for a in range(n_arms):
             n, means = counted[a], mean[a]
+            # what is rare stands apart, so that the common loop has no branch and runs several replications at once
             if masked or not bounds:
                 for r in range(size):
                     if not masked or mask[_row(t, r, case, len(reward)), a]:
@@ -79,9 +83,11 @@ def _upper(
                     better = score > best[r]
                     first[r] = a if better else first[r]
                     best[r] = score if better else best[r]
+        # uniform choices of epsilon_greedy were drawn beforehand, in the order of the NumPy loop
         if given:
             for r in range(size):
                 first[r] = at_random[t, r] if at_random[t, r] >= 0 else first[r]
+        # the reward of the arm taken: from a table's row, or 1 where the round's uniform is below its mean
         if tabled:
             for r in range(size):
                 paid[r] = reward[case[t, r], first[r]]
@@ -89,6 +95,7 @@ def _upper(
             chances, now = uniform[t], reward[t if drifts else 0]
             for r in range(size):
                 paid[r] = 1.0 if chances[r] < now[first[r]] else 0.0
+        # the mean is divided once a reward, not once a score
         for r in range(size):
             arm = first[r]
             out[t, r] = arm
@@ -135,6 +142,7 @@ def _beta(
     n_arms, size = reward.shape[1], out.shape[1]
     draw, seen = np.empty((size, n_arms)), np.zeros((2, size, n_arms))
     shape = np.empty((2, size, n_arms))
+    # each arm's two gamma shapes, with the constants of their draws: one of them changes a round
     shape[0], shape[1] = before / divisor, rest / divisor
     low = shape - THIRD
     steep = 1.0 / np.sqrt(9.0 * np.maximum(low, THIRD))
@@ -142,6 +150,7 @@ def _beta(
         for r in range(size):
             for a in range(n_arms):
                 first, second = shape[0, r, a], shape[1, r, a]
+                # where both are small, NumPy draws a Beta by another method, and in another order of draws
                 if first <= 1.0 and second <= 1.0:
                     draw[r, a] = rng.beta(first, second)
                 else:
@@ -210,11 +219,13 @@ def _linear(
     """Arms of lin_ucb, or of lin_thompson, which draws."""
     n_arms, size, d = reward.shape[1], out.shape[1], features.shape[1]
     inverse, moment = np.zeros((size, n_arms, d, d)), np.zeros((size, n_arms, d))
+    # before a reward the design is the ridge alone
     for i in range(d):
         inverse[:, :, i, i] = 1.0 / ridge
     solved, square, chance = np.empty((n_arms, d)), np.empty(n_arms), np.ones(n_arms)
     for t in range(len(out)):
         for r in range(size):
+            # all arms draw, masked ones too: the generator's order must not hang on the mask
             if draws:
                 for a in range(n_arms):
                     chance[a] = rng.standard_normal()
@@ -224,6 +235,7 @@ def _linear(
             for a in range(n_arms):
                 if len(mask) > 0 and not mask[row, a]:
                     continue
+                # solved is the inverse times x: it gives mean and width now, and the update of the arm that is taken
                 mine = solved[a]
                 for i in range(d):
                     mine[i] = inverse[r, a, 0, i] * x[0]
@@ -235,9 +247,11 @@ def _linear(
                     square[a] += mine[i] * x[i]
                     mean += moment[r, a, i] * mine[i]
                 score = mean + width * np.sqrt(max(square[a], 0.0)) * chance[a]
+                # only a better score counts, so that of equal ones the lowest arm is taken
                 if score > best:
                     arm, best = a, score
             out[t, r] = arm
+            # Sherman and Morrison: the inverse loses an outer product, and is never inverted anew
             paid, mine = reward[row, arm], solved[arm]
             factor = np.sqrt(1.0 / (1.0 + square[arm]))
             for i in range(d):
@@ -271,25 +285,77 @@ def accounts(met: Feed, arm: Arms) -> Accounts:
     return Accounts(regret, value, pulls, mine, case)
 
 
+class _Block(NamedTuple):
+    """Arrays of a block as the loops read them; what is not there is empty, so that numba has one type for it."""
+
+    out: Arms  # [T, R], which the loop fills
+    case: Any
+    uniform: Any
+    reward: Any
+    mask: Any
+
+
+def _block(met: Feed) -> _Block:
+    return _Block(
+        np.empty((met.rounds, met.size), np.int8),
+        np.zeros((0, 0), np.int32) if met.case is None else met.case,
+        np.zeros((0, 0)) if met.uniform is None else met.uniform,
+        np.ascontiguousarray(met.reward),
+        np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask),
+    )
+
+
 def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] that a plain learner chooses, of any policy but kl_ucb."""
-    out = np.empty((met.rounds, met.size), np.int8)
-    case = np.zeros((0, 0), np.int32) if met.case is None else met.case
-    uniform = np.zeros((0, 0)) if met.uniform is None else met.uniform
-    mask = np.zeros((0, 0), np.bool_) if met.mask is None else np.ascontiguousarray(met.mask)
-    reward = np.ascontiguousarray(met.reward)
-    mean, strength, width = float(bandit.prior_mean), float(bandit.prior_strength), float(bandit.exploration)
-    if bandit.linear:
-        features, draws = np.ascontiguousarray(met.features), bandit.policy == "lin_thompson"
-        _linear(out, case, reward, mask, features, rng, strength, spread(bandit), draws)
-    elif bandit.policy == "thompson_beta":
-        before = strength * mean
-        prior = before, strength - before, width * width
-        _beta(out, case, uniform, reward, mask, rng, *prior, float(bandit.threshold))
-    elif bandit.policy == "thompson_nig":
-        _student(out, case, uniform, reward, mask, rng, mean, strength, float(bandit.prior_variance), width)
-    else:
-        given = forced(met, bandit, rng)
-        at_random = np.zeros((0, 0), np.int8) if given is None else given
-        _upper(out, case, uniform, reward, mask, at_random, logs(met.rounds), width, bandit.policy == "ucb1")
-    return out
+    """Arms [T, R] that a plain learner with a compiled loop chooses: that which its entry names."""
+    arms: Arms = globals()[str(LEARNERS[bandit.policy].compiled)](met, bandit, rng)
+    return arms
+
+
+def ucb1(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of ucb1."""
+    return _bounded(met, bandit, rng, bounds=True)
+
+
+def greedy(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of epsilon_greedy."""
+    return _bounded(met, bandit, rng, bounds=False)
+
+
+def _bounded(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:
+    block, given = _block(met), forced(met, bandit, rng)
+    at_random = np.zeros((0, 0), np.int8) if given is None else given
+    _upper(*block, at_random, logs(met.rounds), float(bandit.exploration), bounds)
+    return block.out
+
+
+def beta(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of thompson_beta."""
+    block, strength, width = _block(met), float(bandit.prior_strength), float(bandit.exploration)
+    before = strength * float(bandit.prior_mean)
+    _beta(*block, rng, before, strength - before, width * width, float(bandit.threshold))
+    return block.out
+
+
+def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of thompson_nig."""
+    block = _block(met)
+    prior = float(bandit.prior_mean), float(bandit.prior_strength), float(bandit.prior_variance)
+    _student(*block, rng, *prior, float(bandit.exploration))
+    return block.out
+
+
+def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of lin_ucb."""
+    return _regressed(met, bandit, rng, float(bandit.exploration), draws=False)
+
+
+def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+    """Arms [T, R] of lin_thompson."""
+    return _regressed(met, bandit, rng, noise(bandit), draws=True)
+
+
+def _regressed(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
+    block, features = _block(met), np.ascontiguousarray(met.features)
+    ridge = float(bandit.prior_strength)
+    _linear(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
+    return block.out

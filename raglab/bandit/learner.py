@@ -1,7 +1,12 @@
-"""Settings, state, init/choose/update/revise, indices and posteriors."""
+"""Settings and state of a bandit, the form of an entry of its table, and init, choose, update, revise.
+
+What the entries hold stands in `raglab.bandit.learners`: here nothing knows a learner by its name.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
@@ -9,9 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.values import Floats
 
-POLICIES = ("epsilon_greedy", "ucb1", "kl_ucb", "thompson_beta", "thompson_nig", "lin_ucb", "lin_thompson")
-LINEAR = ("lin_ucb", "lin_thompson")
-THOMPSON = ("thompson_beta", "thompson_nig", "lin_thompson")
 TIES = ("lowest", "random")
 
 
@@ -26,7 +28,7 @@ class Stats(NamedTuple):
 class Bandit(NamedTuple):
     """Settings of a learner.
 
-    policy: one of `POLICIES`. epsilon: share of rounds in which epsilon_greedy chooses uniformly.
+    policy: the learner, by its name in `LEARNERS`. epsilon: share of rounds in which epsilon_greedy chooses uniformly.
     exploration: multiplies the width of an upper bound or the spread of a posterior (a Beta's pseudo-counts are
       divided by its square).
     threshold: thompson_beta calls a reward above it a success (rule S4.5).
@@ -54,7 +56,7 @@ class Bandit(NamedTuple):
     @property
     def linear(self) -> bool:
         """Whether it learns from a context."""
-        return self.policy in LINEAR
+        return self.policy in LEARNERS and LEARNERS[self.policy].linear
 
 
 class State(NamedTuple):
@@ -79,6 +81,51 @@ class Choice(NamedTuple):
     score: NDArray[np.float64]  # [..., A] index, or draw from the posterior; -inf where masked
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnerEntry:
+    """A learner in the table: all that choosing, propensities, simulation, files, studies and displays know of it.
+
+    settings: fields of `Bandit` that it reads beside those of every learner (discount, window, floor, ties, history);
+      a study searches those it has a range for, and a learner that reads `epsilon` chooses uniformly in that share of
+      the rounds, around its scores. positive: those of them that it divides by, so that 0 is refused. check: refuses
+      what neither ranges nor `positive` do.
+    linear: whether it needs a context, and with it `gram` and `moment` of the state. successes: whether it adds up
+      successes (rewards above the threshold) rather than rewards; then its history is scored as one of coins.
+    index: (state, bandit, mask, context) to scores [..., A], of a learner that draws nothing; or else
+    draw: (state, bandit, rng, context) to one draw of each arm, [..., A], and
+    largest: (state, bandit, mask, context) to the probability that each available arm's draw is the largest, [..., A].
+      Of an index it follows by itself.
+    loop: (feed, bandit, rng) to the two steps of its NumPy fast path; None: it is simulated by `choose` and `update`.
+    compiled: name of its loop in `raglab.bandit.kernel`, a name because numba is optional and slow to load; None where
+      there is none. pays: choices of a simulation from which the compiled loop makes up for its loading.
+    belief: (state, bandit) to what a display draws of each arm; None: no density of one variable. quantity: what that
+      density is of, with unit and range; `{threshold:g}` stands for the setting.
+
+    Source: rule S4.5.
+    """
+
+    settings: tuple[str, ...]
+    positive: tuple[str, ...] = ()
+    check: Callable[[Bandit], None] | None = None
+    linear: bool = False
+    successes: bool = False
+    index: Callable[..., NDArray[np.float64]] | None = None
+    draw: Callable[..., NDArray[np.float64]] | None = None
+    largest: Callable[..., NDArray[np.float64]] | None = None
+    loop: Callable[..., Any] | None = None
+    compiled: str | None = None
+    pays: float = np.inf
+    belief: Callable[..., Any] | None = None
+    quantity: str = ""
+
+    @property
+    def uniform(self) -> bool:
+        """Whether it chooses uniformly in a share `epsilon` of the rounds."""
+        return "epsilon" in self.settings
+
+
+LEARNERS: dict[str, LearnerEntry] = {}  # by name, in the order in which they are listed; `learners` fills it
+
 RANGES = {
     "epsilon": (0.0, 1.0, "it is a share of rounds"),
     "exploration": (0.0, np.inf, "it multiplies a width; 1 is the published one"),
@@ -91,12 +138,6 @@ RANGES = {
 }
 POSITIVE = ("discount",)
 ROUNDING = 1e-9  # that scaled sums may be off
-POSITIVE_IN = {  # settings that are divided by
-    "thompson_beta": ("exploration", "prior_strength"),
-    "thompson_nig": ("prior_strength", "prior_variance"),
-    "lin_ucb": ("prior_strength",),
-    "lin_thompson": ("prior_strength",),
-}
 
 
 def refuse(rule: str, came: object, remedy: str) -> NoReturn:
@@ -111,18 +152,19 @@ def check_bandit(bandit: Bandit, n_arms: int | None = None) -> None:
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    if bandit.policy not in POLICIES:
-        refuse(f"policy must be one of {', '.join(POLICIES)}", repr(bandit.policy), "choose one of them")
+    if bandit.policy not in LEARNERS:
+        refuse(f"policy must be one of {', '.join(LEARNERS)}", repr(bandit.policy), "choose one of them")
+    entry = LEARNERS[bandit.policy]
     if bandit.ties not in TIES:
         refuse("ties must be lowest or random", repr(bandit.ties), "choose one of them")
-    positive = (*POSITIVE, *POSITIVE_IN.get(bandit.policy, ()))
+    positive = (*POSITIVE, *entry.positive)
     for name, (low, high, why) in RANGES.items():
         value = getattr(bandit, name)
         if not (low <= value <= high and np.isfinite(value)) or (name in positive and value == 0.0):
             bracket = "(" if name in positive else "["
             refuse(f"{name} must be in {bracket}{low:g}, {high:g}]", value, why)
-    if bandit.policy == "thompson_beta" and bandit.prior_mean in {0.0, 1.0}:
-        refuse("prior_mean of thompson_beta must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+    if entry.check is not None:
+        entry.check(bandit)
     if not (isinstance(bandit.window, int | np.integer) and bandit.window >= 0):
         refuse("window must be a whole number of rounds, >= 0", bandit.window, "0 is no window")
     if bandit.window and bandit.discount < 1.0:
@@ -256,8 +298,8 @@ def shaped(state: State, batch: tuple[int, ...]) -> State:
 
 
 def outcome(reward: Array, bandit: Bandit) -> Array:
-    """What a policy adds up: the reward, or for thompson_beta whether it is a success (rule S4.5)."""
-    return np.asarray(won(reward, bandit), np.float64) if bandit.policy == "thompson_beta" else reward
+    """What a learner adds up: the reward, or of some learners whether it is a success (rule S4.5)."""
+    return np.asarray(won(reward, bandit), np.float64) if LEARNERS[bandit.policy].successes else reward
 
 
 def won(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
@@ -312,156 +354,6 @@ def learned(state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, conte
     return mine
 
 
-NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit.py)
-PULLED = np.finfo(np.float64).max  # score of an arm without a reward yet that others were pulled less than
-
-
-class Beta(NamedTuple):
-    """Posterior of each arm's success rate, [..., A]."""
-
-    a: Array
-    b: Array
-
-
-class Student(NamedTuple):
-    """Posterior of each arm's mean reward, a shifted t distribution, [..., A]."""
-
-    location: Array
-    scale: Array
-    df: Array
-
-
-class Normal(NamedTuple):
-    """Posterior of each arm's reward in this context, [..., A]."""
-
-    mean: Array
-    sd: Array
-
-
-def pooled(state: State, bandit: Bandit) -> Stats:
-    """Statistics [..., A] with the history's pseudo-counts."""
-    if bandit.history is None:
-        return Stats(state.n, state.total, state.square)
-    n, total, square = bandit.history
-    return Stats(state.n + n, state.total + total, state.square + square)
-
-
-def beta(state: State, bandit: Bandit) -> Beta:
-    """Posterior of thompson_beta: prior counts plus successes and failures, over exploration squared (rule S4.5)."""
-    n, total, _ = pooled(state, bandit)
-    before, spread = bandit.prior_strength * bandit.prior_mean, bandit.exploration * bandit.exploration
-    failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
-    return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
-
-
-def student(state: State, bandit: Bandit) -> Student:
-    """Posterior of thompson_nig: of the mean, with the variance integrated out.
-
-    Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6; alpha0 is half of
-      kappa0, so that prior_strength counts the pseudo-observations of both.
-    """
-    return student_of(*pooled(state, bandit), bandit)
-
-
-def student_of(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
-    """Posterior of thompson_nig from statistics of any shape."""
-    strength, mu = bandit.prior_strength, bandit.prior_mean
-    count = strength + n
-    location = (strength * mu + total) / count
-    scatter = square - total * total / np.maximum(n, 1e-300)
-    shift = total - n * mu
-    between = strength * shift * shift / (np.maximum(n, 1e-300) * count)
-    twice_beta = bandit.prior_variance * strength + np.maximum(scatter, 0.0) + between
-    return Student(location, bandit.exploration * np.sqrt(twice_beta / count / count), count)
-
-
-def normal(state: State, bandit: Bandit, context: Array) -> Normal:
-    """Posterior of a linear arm's expected reward: ridge regression, disjoint arms.
-
-    Args:
-      context: [..., d].
-
-    Source: Li et al., A contextual-bandit approach to personalized news article recommendation (2010), algorithm 1.
-    """
-    ridge = bandit.prior_strength * np.eye(context.shape[-1])
-    x = context[..., None, :]
-    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[..., 0]
-    mean = (state.moment * solved).sum(axis=-1)
-    return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
-
-
-def spread(bandit: Bandit) -> float:
-    """What multiplies the width sqrt(x' inv(A) x) of a linear arm."""
-    noise = np.sqrt(bandit.prior_variance) if bandit.policy == "lin_thompson" else 1.0
-    return float(bandit.exploration * noise)
-
-
-def index(state: State, bandit: Bandit, mask: NDArray[np.bool_] | None, context: Array) -> Array:
-    """Scores [..., A] of a policy that does not draw; among available arms the best is chosen.
-
-    Arms without a reward come first: of them those that were pulled least.
-    """
-    if bandit.policy == "lin_ucb":
-        found = normal(state, bandit, context)
-        return found.mean + spread(bandit) * found.sd
-    n, total, _ = pooled(state, bandit)
-    unseen = n <= 0.0
-    counted = np.where(unseen, 1.0, n)
-    mean = total / counted
-    if bandit.policy == "epsilon_greedy":
-        score = mean
-    else:
-        level = np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None]
-        if bandit.policy == "ucb1":
-            score = mean + bandit.exploration * np.sqrt(2.0 * level / counted)
-        else:
-            score = kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
-    return _unseen_first(score, unseen, state.pulls, mask) if unseen.any() else score
-
-
-def _unseen_first(
-    score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: NDArray[np.bool_] | None
-) -> Array:
-    open_ = unseen if mask is None else unseen & mask
-    least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
-    return np.where(unseen, np.where(pulls <= least, np.inf, PULLED), score)
-
-
-def kl_upper(mean: Array, level: Array) -> Array:
-    """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
-
-    Newton's method from above: kl is convex in q, so that no step passes the root.
-
-    Args:
-      mean: [...] in [0, 1]. level: [...] >= 0; ln(t) / n in KL-UCB.
-
-    Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond (2011), with c = 0.
-    """
-    low = 1.0 - mean
-    with np.errstate(divide="ignore", invalid="ignore"):
-        entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(low > 0.0, low * np.log(low), 0.0)
-        pinsker = mean + np.sqrt(0.5 * level)
-        near_one = -np.expm1((entropy - level) / low)
-        q = np.minimum(np.minimum(pinsker, near_one), 1.0)
-        for _ in range(NEWTON):
-            one = np.where(mean > 0.0, mean * np.log(q), 0.0)
-            other = np.where(low > 0.0, low * np.log1p(-q), 0.0)
-            step = (entropy - one - other - level) * q * (1.0 - q) / (q - mean)
-            q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
-    return np.where(low > 0.0, q, 1.0)
-
-
-def drawn(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
-    """One draw from the posterior of each arm, [..., A]; replications, then arms, in the generator's order."""
-    if bandit.policy == "thompson_beta":
-        return rng.beta(*beta(state, bandit))
-    if bandit.policy == "thompson_nig":
-        location, scale, df = student(state, bandit)
-        return location + scale * rng.standard_t(df)
-    mean, sd = normal(state, bandit, context)
-    return mean + spread(bandit) * sd * rng.standard_normal(mean.shape)
-
-
 DEFAULT = Bandit()
 LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
 
@@ -506,8 +398,18 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
 def scores(
     state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
 ) -> Array:
-    """Index or draw of each arm, [..., A]; -inf where masked."""
-    score = drawn(state, bandit, rng, context) if bandit.policy in THOMPSON else index(state, bandit, mask, context)
+    """Index or draw of each arm, [..., A]; -inf where masked.
+
+    Raises:
+      ValueError: the learner's entry has neither an index nor a draw.
+    """
+    entry = LEARNERS[bandit.policy]
+    if entry.index is not None:
+        score = entry.index(state, bandit, mask, context)
+    elif entry.draw is not None:
+        score = entry.draw(state, bandit, rng, context)
+    else:
+        refuse("an entry must have an index or a draw", f"neither in {bandit.policy}", "see raglab.bandit.learners")
     return score if mask is None else np.where(mask, score, -np.inf)
 
 
@@ -519,7 +421,7 @@ def nth(open_: NDArray[np.bool_], place: Ints) -> Ints:
 def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Array:
     """Probability [...] that a round chooses uniformly among the available arms: epsilon, floor, or both."""
     floor = np.asarray(bandit.floor * np.asarray(n_available))
-    epsilon = bandit.epsilon if bandit.policy == "epsilon_greedy" else 0.0
+    epsilon = bandit.epsilon if LEARNERS[bandit.policy].uniform else 0.0
     return epsilon + floor - epsilon * floor
 
 
@@ -533,7 +435,7 @@ def chosen(
         arm = nth(tied, (rng.random(state.t.shape) * tied.sum(axis=-1)).astype(np.int64))
     else:
         arm = np.argmax(score, axis=-1)
-    if bandit.policy == "epsilon_greedy" or bandit.floor > 0.0:
+    if LEARNERS[bandit.policy].uniform or bandit.floor > 0.0:
         open_ = np.ones(score.shape, np.bool_) if mask is None else mask
         n_available = open_.sum(axis=-1)
         share = uniform_share(bandit, n_available)

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import Bandit, kl_upper, spread, student_of
+from raglab.bandit.learner import LEARNERS, Bandit, refuse
+from raglab.bandit.scores import kl_upper, noise, student_of
 from raglab.bandit.worlds import Arms, Array, Feed
 
 Ints = NDArray[np.int64]
@@ -38,8 +39,8 @@ def logs(rounds: int) -> Array:
 
 
 def forced(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
-    """Arms [T, R] that epsilon_greedy chooses uniformly, -1 where it is greedy; none for other policies."""
-    if bandit.policy != "epsilon_greedy":
+    """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not; none for other learners."""
+    if not LEARNERS[bandit.policy].uniform:
         return None
     chance = rng.random((met.rounds, met.size))
     open_ = np.ones((1, met.n_arms), np.bool_) if met.mask is None else met.mask
@@ -52,24 +53,38 @@ def forced(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
 
 
 def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
-    """Arms [T, R] that a plain learner chooses."""
+    """Arms [T, R] that a plain learner with a fast loop chooses.
+
+    Every array of a round is allocated once, here or in the twin: at millions of rounds a second, memory is what costs.
+
+    Raises:
+      ValueError: the learner's entry has no loop.
+    """
+    entry = LEARNERS[bandit.policy]
+    if entry.loop is None:
+        refuse("a fast loop plays learners that have one", bandit.policy, "simulate it by choose and update")
+    # what is random of the choice itself is drawn before the loop, all rounds at once
     at_random = forced(met, bandit, rng)
-    twin = TWINS[bandit.policy](met, bandit, rng)
+    twin: Twin = entry.loop(met, bandit, rng)
     arms = np.empty((met.rounds, met.size), np.int8)
     arm, place = np.empty(met.size, np.int64), np.empty(met.size, np.int64)
     first = np.arange(met.size) * met.n_arms
     closed = None if met.mask is None else ~met.mask
+    # flat tables and flat places, since one take is faster than an index of two axes
     table, means, reward = met.reward.ravel(), np.empty(met.size), np.empty(met.size)
     for t in range(met.rounds):
         score, row = twin.score(t), met.row(t)
         if closed is not None:
+            # the twin lends its scores, so masked arms are struck out in them
             np.copyto(score, -np.inf, where=closed[row])
         score.argmax(1, arm)
         if at_random is not None:
             np.copyto(arm, at_random[t], where=at_random[t] >= 0)
         arms[t] = arm
+        # an int32 row times the number of arms could overflow in a large table
         start = row if isinstance(row, int) else row.astype(np.int64)
         np.add(arm, start * met.n_arms, place)
+        # a table holds rewards; known means pay 1 where the round's uniform is below them
         if met.uniform is None:
             table.take(place, out=reward, mode="clip")
         else:
@@ -79,29 +94,21 @@ def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     return arms
 
 
-def _upper(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
-    """Twin of epsilon_greedy, ucb1 and kl_ucb: an arm's mean is infinite until its first reward."""
+class Means(NamedTuple):
+    """Counts and means of an index learner, [R, A] each; `learn` writes into them, round by round."""
+
+    n: Array
+    counted: Array  # n, but 1 before the first reward
+    mean: Array  # infinite before the first reward, so that the arm comes first
+    learn: Callable[[Ints, Ints, Array], None]
+
+
+def _means(met: Feed) -> Means:
+    """Empty counts and means of a block, and the step that adds a reward of each replication."""
     shape = met.size, met.n_arms
     n, total, counted, mean = np.zeros(shape), np.zeros(shape), np.ones(shape), np.full(shape, np.inf)
     flat_n, flat_total, flat_counted, flat_mean = n.ravel(), total.ravel(), counted.ravel(), mean.ravel()
-    level, out, count, added = logs(met.rounds), np.empty(shape), np.empty(met.size), np.empty(met.size)
-    twice = (2.0 * level).tolist()
-
-    def means(_: int) -> Array:
-        np.copyto(out, mean)
-        return out
-
-    def bounds(t: int) -> Array:
-        np.divide(twice[t], counted, out)
-        np.sqrt(out, out)
-        if bandit.exploration != 1.0:
-            np.multiply(out, bandit.exploration, out)
-        return np.add(out, mean, out)
-
-    def divergences(t: int) -> Array:
-        seen = np.where(n > 0.0, mean, 0.0)
-        found = kl_upper(seen, bandit.exploration * bandit.exploration * level[t] / counted)
-        return np.where(n > 0.0, found, np.inf)
+    count, added = np.empty(met.size), np.empty(met.size)
 
     def learn(_: Ints, place: Ints, reward: Array) -> None:
         flat_n.take(place, out=count, mode="clip")
@@ -114,10 +121,50 @@ def _upper(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa
         np.divide(added, count, added)
         flat_mean[place] = added
 
-    return Twin({"epsilon_greedy": means, "ucb1": bounds, "kl_ucb": divergences}[bandit.policy], learn)
+    return Means(n, counted, mean, learn)
 
 
-def _beta(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
+def greedy_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
+    """Twin of epsilon_greedy between its uniform choices."""
+    _, _, mean, learn = _means(met)
+    out = np.empty(mean.shape)
+
+    def means(_: int) -> Array:
+        np.copyto(out, mean)
+        return out
+
+    return Twin(means, learn)
+
+
+def ucb1_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
+    """Twin of ucb1."""
+    _, counted, mean, learn = _means(met)
+    out, twice = np.empty(mean.shape), (2.0 * logs(met.rounds)).tolist()
+
+    def bounds(t: int) -> Array:
+        np.divide(twice[t], counted, out)
+        np.sqrt(out, out)
+        if bandit.exploration != 1.0:
+            np.multiply(out, bandit.exploration, out)
+        return np.add(out, mean, out)
+
+    return Twin(bounds, learn)
+
+
+def kl_ucb_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
+    """Twin of kl_ucb."""
+    n, counted, mean, learn = _means(met)
+    level = logs(met.rounds)
+
+    def divergences(t: int) -> Array:
+        rewarded = n > 0.0
+        upper = kl_upper(np.where(rewarded, mean, 0.0), bandit.exploration * bandit.exploration * level[t] / counted)
+        return np.where(rewarded, upper, np.inf)
+
+    return Twin(divergences, learn)
+
+
+def beta_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     """Twin of thompson_beta: successes and failures side by side, [2, R * A]."""
     size, divisor = met.size * met.n_arms, bandit.exploration * bandit.exploration
     before = bandit.prior_strength * bandit.prior_mean
@@ -142,7 +189,8 @@ def _beta(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     return Twin(lambda _: rng.beta(a, b), learn)
 
 
-def _student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
+def student_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
+    """Twin of thompson_nig: statistics and posteriors, [3, R * A] each."""
     stats, none = np.zeros((3, met.size * met.n_arms)), np.zeros((met.size, met.n_arms))
     posterior = np.stack(student_of(none, none, none, bandit))
     flat = posterior.reshape(3, -1)
@@ -159,10 +207,24 @@ def _student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     return Twin(score, learn)
 
 
-def _linear(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
-    """Twin of lin_ucb and lin_thompson: keeps each arm's inverse by Sherman and Morrison's formula.
+def lin_ucb_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
+    """Twin of lin_ucb."""
+    return _linear(met, bandit, bandit.exploration, lambda width: width)
+
+
+def lin_thompson_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
+    """Twin of lin_thompson: one standard normal draw an arm, replication by replication."""
+    shape = met.size, met.n_arms
+    return _linear(met, bandit, noise(bandit), lambda width: np.multiply(width, rng.standard_normal(shape).T, width))
+
+
+def _linear(met: Feed, bandit: Bandit, wide: float, drawn: Callable[[Array], Array]) -> Twin:
+    """Twin of the linear learners: keeps each arm's inverse by Sherman and Morrison's formula.
 
     Arms first and replications last, so that each step is one long loop.
+
+    Args:
+      wide: multiplies the width sqrt(x' inv(A) x). drawn: widths [A, R], which it may write into, to what is added.
     """
     d, size = met.features.shape[1], met.size
     inverse = np.zeros((met.n_arms, d, d, size))  # symmetric to the last bit, so that its rows are its columns
@@ -170,8 +232,7 @@ def _linear(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
         inverse[:, i, i] = 1.0 / bandit.prior_strength
     moment, solved, part = (np.zeros((met.n_arms, d, size)) for _ in range(3))
     x, square, mean, paid = np.empty((d, size)), *(np.empty((met.n_arms, size)) for _ in range(3))
-    outer = np.empty((d, d, size))
-    wide, columns = spread(bandit), np.ascontiguousarray(met.features.T)
+    outer, columns = np.empty((d, d, size)), np.ascontiguousarray(met.features.T)
 
     def score(t: int) -> Array:
         np.take(columns, met.row(t), axis=1, out=x, mode="clip")
@@ -181,9 +242,7 @@ def _linear(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
             np.add(solved, part, out=solved)
         np.add.reduce(np.multiply(solved, x, out=part), axis=1, out=square)
         np.add.reduce(np.multiply(moment, solved, out=part), axis=1, out=mean)
-        width = wide * np.sqrt(np.maximum(square, 0.0))
-        if bandit.policy == "lin_thompson":
-            width *= rng.standard_normal((size, met.n_arms)).T
+        width = drawn(wide * np.sqrt(np.maximum(square, 0.0)))
         return np.ascontiguousarray((mean + width).T)
 
     def learn(arm: Ints, _: Ints, reward: Array) -> None:
@@ -196,14 +255,3 @@ def _linear(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
             np.subtract(inverse[number], outer, out=inverse[number])
 
     return Twin(score, learn)
-
-
-TWINS: dict[str, Callable[[Feed, Bandit, np.random.Generator], Twin]] = {
-    "epsilon_greedy": _upper,
-    "ucb1": _upper,
-    "kl_ucb": _upper,
-    "thompson_beta": _beta,
-    "thompson_nig": _student,
-    "lin_ucb": _linear,
-    "lin_thompson": _linear,
-}

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import Bandit, State, Stats, check_bandit, check_reward, outcome, student_of
+from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, outcome
+from raglab.bandit.scores import student_of
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -374,6 +375,7 @@ def warm_start_helps(
     if not (0.0 < share < 1.0 and 0.0 < level < 1.0 and horizon >= 1):
         msg = f"share and level must be in (0, 1) and horizon at least 1, got {share:g}, {level:g} and {horizon}."
         raise ValueError(msg)
+    # the history that is judged is the one made here, not one the settings already hold
     base = bandit._replace(history=None)
     if not base.prior_strength > 0.0:
         msg = f"prior_strength must be above 0 to predict without a history, got {base.prior_strength:g}; 2 is usual."
@@ -381,20 +383,24 @@ def warm_start_helps(
     _columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     names = sorted(ordered["arm"].unique().tolist()) if arms is None else list(arms)
+    # in time: a learner has no later rounds when it starts
     n_before = int(share * len(ordered))
     after = ordered.iloc[n_before:]
+    # an interval over fewer than five blocks says next to nothing
     if n_before < 1 or len(after) < LEAST_BLOCKS * horizon:
         msg = (
             f"a log must have at least {LEAST_BLOCKS} blocks of {horizon} rounds after its history, got {len(after)} "
             f"rounds after {n_before}; log more, or shorten horizon."
         )
         raise ValueError(msg)
+    # each block is a start of its own, once with the history and once without
     history = warm_start(history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most)
     arm, reward = _rounds(after, names, base)
     seen, block = outcome(reward, base), np.arange(len(after)) // horizon
     before = _before(arm, seen, block, base)
     warm = Stats(*(value + old[arm] for value, old in zip(before, history, strict=True)))
     gains = _log_score(seen, warm, base) - _log_score(seen, before, base)
+    # rewards of one block share its start, those of one session their user: both hang together
     units = [block, *([after["session"].factorize(use_na_sentinel=False)[0]] if "session" in after.columns else [])]
     low, high = _interval(gains, units, level)
     return _verdict(float(gains.mean()), low, high, n_before, len(after), horizon)
@@ -477,7 +483,7 @@ def _before(arm: NDArray[np.int64], seen: Array, block: NDArray[np.int64], bandi
 
 def _log_score(seen: Array, stats: Stats, bandit: Bandit) -> Array:
     """Log probability, or density, of each outcome as predicted from what came before it, [N]."""
-    if bandit.policy == "thompson_beta":
+    if LEARNERS[bandit.policy].successes:
         count = bandit.prior_strength + stats.n
         p = (bandit.prior_strength * bandit.prior_mean + stats.total) / count
         return np.log(np.where(seen > 0.0, p, 1.0 - p))

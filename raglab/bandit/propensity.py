@@ -13,20 +13,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import (
-    LINEAR,
-    THOMPSON,
+    LEARNERS,
     Bandit,
     State,
-    beta,
     check_bandit,
     check_context,
     check_mask,
-    index,
-    normal,
-    spread,
-    student,
+    refuse,
     uniform_share,
 )
+from raglab.bandit.scores import beta, noise, normal, student
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[
@@ -114,12 +110,14 @@ def _largest(
         if wrong.any():
             msg = f"{name} must be finite{' and above 0' * (name in positive)}, got {value[wrong][0]:g}; see the prior."
             raise ValueError(msg)
+    # a draw that takes no part gets a parameter that is harmless to every formula
     safe = [np.where(on, value, 1.0).reshape(-1, on.shape[-1]) for value in values]
     available = on.reshape(-1, on.shape[-1])
     _, first, again = np.unique(
         np.concatenate([*safe, available], axis=-1), axis=0, return_index=True, return_inverse=True
     )
     safe, available = [value[first] for value in safe], available[first]  # equal posteriors are integrated once
+    # so many rows at a time, whose panels fit into memory
     out = np.empty(available.shape)
     for start in range(0, len(out), ROWS):
         part = slice(start, start + ROWS)
@@ -316,15 +314,13 @@ def propensities(
       [0.0, 1.0]
     """
     check_bandit(bandit, state.n.shape[-1])
-    if bandit.policy in LINEAR and state.moment.shape[-1] == 0:
+    if bandit.linear and state.moment.shape[-1] == 0:
         msg = f"{bandit.policy} needs a state with features, got none; give init the same bandit and n_features."
         raise ValueError(msg)
     checked = check_mask(mask, state.n.shape)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
     x = check_context(context, state)
-    best = (
-        _drawn(state, bandit, on, x) if bandit.policy in THOMPSON else _first(index(state, bandit, on, x), bandit, on)
-    )
+    best = _best(state, bandit, on, x)
     available = on.sum(axis=-1, keepdims=True)
     most = int(available.max())
     if bandit.floor * most > 1.0:
@@ -366,7 +362,17 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(np.where(beyond[..., -1], np.argmax(beyond, axis=-1), last), dtype=np.int64)
 
 
-def _first(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
+def _best(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
+    """Probability that each available arm has the best score, [..., A]: certain of an index, an integral of draws."""
+    entry = LEARNERS[bandit.policy]
+    if entry.index is not None:
+        return first_of(entry.index(state, bandit, on, context), bandit, on)
+    if entry.largest is None:
+        refuse("propensities need the probability that a draw is the largest", "none", f"give {bandit.policy} one")
+    return entry.largest(state, bandit, on, context)
+
+
+def first_of(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
     """1 on the best available score, on the lowest of equal arms or split between them, [..., A]."""
     masked = np.where(on, score, -np.inf)
     tied = on & (masked == masked.max(axis=-1, keepdims=True))
@@ -375,16 +381,30 @@ def _first(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
     return np.asarray(tied & (np.cumsum(tied, axis=-1) == 1), dtype=np.float64)
 
 
-def _drawn(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
-    """Probability that each available arm's draw is the largest, [..., A]."""
-    if bandit.policy == "thompson_beta":
-        return largest_beta(*beta(state, bandit), on)
-    if bandit.policy == "thompson_nig":
-        mean, scale, df = student(state, bandit)
-    else:
-        mean, scale = normal(state, bandit, context)
-        scale, df = spread(bandit) * scale, np.zeros(())
-    certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))  # nothing to draw: the means decide
-    scale = np.where(certain, 1.0, scale)
-    drawn = largest_t(mean, scale, df, on) if bandit.policy == "thompson_nig" else largest_normal(mean, scale, on)
-    return np.where(certain, _first(mean, bandit, on), drawn)
+def beta_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+    """Probability that each available arm's draw of thompson_beta is the largest, [..., A]."""
+    return largest_beta(*beta(state, bandit), on)
+
+
+def student_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+    """Probability that each available arm's draw of thompson_nig is the largest, [..., A]."""
+    mean, scale, df = student(state, bandit)
+    return _unless_certain(mean, scale, bandit, on, lambda wide: largest_t(mean, wide, df, on))
+
+
+def normal_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
+    """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
+    mean, sd = normal(state, bandit, context)
+    return _unless_certain(mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on))
+
+
+def _unless_certain(
+    mean: Array, scale: Array, bandit: Bandit, on: NDArray[np.bool_], integrated: Callable[[Array], Array]
+) -> Array:
+    """Integral over draws, [..., A]; where no available arm has a spread there is nothing to draw: the means decide.
+
+    Args:
+      integrated: scales [..., A], all above 0, to probabilities.
+    """
+    certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
+    return np.where(certain, first_of(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit import loops
-from raglab.bandit.learner import Bandit, check_whole, chosen, counted, init, learned, refuse, update
+from raglab.bandit.learner import LEARNERS, Bandit, check_whole, chosen, counted, init, learned, refuse, update
 from raglab.bandit.propensity import propensities, sample
 from raglab.bandit.worlds import (
     POLICY,
@@ -32,14 +32,6 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "numpy", "numba")
 SEED = "the same seed gives the same bits"
-PAYS = {  # policies with a compiled twin, and the choices from which it makes up for loading it
-    "epsilon_greedy": 8e6,
-    "ucb1": 8e6,
-    "thompson_beta": 3e6,
-    "thompson_nig": 2e6,
-    "lin_ucb": 1e6,
-    "lin_thompson": 1e6,
-}
 
 
 class Simulation(NamedTuple):
@@ -82,13 +74,15 @@ def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a
     """The compiled twins; none where NumPy is to do the work, so many choices.
 
     Raises:
-      ValueError: numba is asked for, and a policy has no compiled twin.
+      ValueError: numba is asked for, and a learner has no compiled loop.
       ImportError: numba is asked for, and is not installed.
     """
-    if engine == "numpy" or (engine == "auto" and work < PAYS.get(bandit.policy, np.inf)):
+    entry = LEARNERS[bandit.policy]
+    if engine == "numpy" or (engine == "auto" and (entry.compiled is None or work < entry.pays)):
         return None
-    if bandit.policy not in PAYS:
-        refuse(f"engine numba plays {', '.join(PAYS)}", bandit.policy, "use engine='auto'")
+    if entry.compiled is None:
+        there = [name for name, other in LEARNERS.items() if other.compiled is not None]
+        refuse(f"engine numba plays {', '.join(there)}", bandit.policy, "use engine='auto'")
     try:
         from raglab.bandit import kernel
     except ImportError:
@@ -143,7 +137,8 @@ def block_of(
     if twin is not None:
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
         return done
-    return accounts(met, loops.played(met, bandit, rng) if plain else step_by_step(met, bandit, rng))
+    fast = plain and LEARNERS[bandit.policy].loop is not None
+    return accounts(met, loops.played(met, bandit, rng) if fast else step_by_step(met, bandit, rng))
 
 
 def simulate(
@@ -152,7 +147,7 @@ def simulate(
     """Cumulative expected regret of a policy on Bernoulli arms: the summed gaps of the arms it pulled.
 
     Args:
-      policy: one of `POLICIES` that needs no context; its settings are those of `Bandit`.
+      policy: one of `LEARNERS` that needs no context; its settings are those of `Bandit`.
       means: [A], or [T, A] where they drift. mask: arms available, [A] or [T, A]; the gap is that to the best of them.
 
     Returns:
@@ -307,18 +302,22 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
     check_whole("rounds", rounds, 1, "log at least one")
     met = feed(check_world(world, rounds), rounds, 1, seed, 0)
     names = world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(met.n_arms))
+    # one replication; the uniforms come from the policy's own stream, as everywhere
     state = init(met.n_arms, bandit=bandit, n_features=met.features.shape[1] if bandit.linear else 0)
     chance = stream(seed, 0, POLICY).random(rounds)
     share, actions, rewards = np.empty((rounds, met.n_arms)), np.empty(rounds, np.int64), np.empty(rounds)
     for t in range(rounds):
+        # row of the tables: the case that came, or the round where means drift
         row = int(np.ravel(met.row(t))[0])
         context = met.features[row] if bandit.linear else None
         mask = None if met.mask is None else met.mask[row]
+        # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
         share[t] = propensities(state, bandit, mask=mask, context=context)
         arm = sample(share[t], chance[t])
         state = counted(state, arm, bandit)
         (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
         actions[t] = arm
+        # a reward that never arrives teaches nothing
         if not np.isnan(rewards[t]):
             state = update(state, arm, rewards[t], bandit, context=context)
     case = np.full(rounds, -1) if met.case is None else met.case[:, 0].astype(np.int64)

@@ -80,6 +80,7 @@ def fit_levels(seen: ScoreLevels, method: Method) -> Calibrator:
         msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
         raise ValueError(msg)
     n, k = int(seen.n.sum()), int(seen.k.sum())
+    # with one outcome the likelihood has no finite maximum
     if k in {0, n}:
         msg = f"y must hold both outcomes to fit on, got {k} of {n} true; add cases of the other, or take fewer folds."
         raise ValueError(msg)
@@ -88,17 +89,21 @@ def fit_levels(seen: ScoreLevels, method: Method) -> Calibrator:
         knots, p = _steps(seen)
         return _frozen(Calibrator(method, none, knots, p, p))
     if method == "venn-abers":
+        # p0 is p1 of the mirrored problem: scores reversed, outcomes exchanged
         p1 = _with_a_one(seen.n, seen.k)
         p0 = 1.0 - _with_a_one(seen.n[::-1], (seen.n - seen.k)[::-1])[::-1]
+        # only where a probability changes is a knot needed
         kept = (np.diff(p0) != 0) | (np.diff(p1) != 0)
         ends = np.concatenate(([True], kept))
         return _frozen(Calibrator(method, none, seen.at[kept], p0[ends], p1[ends]))
     if method == "platt":
+        # Platt's smoothed targets keep the slope finite where scores separate the outcomes
         target = seen.k * (k + 1) / (k + 2) + (seen.n - seen.k) / (n - k + 2)
         weights = _logistic(_columns(method, seen.at), seen.n, target)
     elif method == "beta":
         weights = _rising(_columns(method, seen.at), seen)
     else:
+        # a temperature below 0 would turn the order round
         weights = np.maximum(_logistic(_columns(method, seen.at), seen.n, seen.k, intercept=False), 0.0)
     return _frozen(Calibrator(method, weights, none, none, none))
 

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from raglab.arms import ARMS
 from raglab.cli import experiments, live, logs
 from raglab.cli.common import (
     Arm,
@@ -52,9 +53,7 @@ def trace(
         Path | None, typer.Option("--cases", "-c", help="Labelled questions; CORPUS where not given.")
     ] = None,
     policy: PolicyPath = None,
-    arm: Annotated[
-        list[str] | None, typer.Option(help="Arm: hybrid, iterative, graph, table, dense, bm25; repeat.")
-    ] = None,
+    arm: Annotated[list[str] | None, typer.Option(help=f"Arm: {', '.join(ARMS)}; repeat.")] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
     index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from raglab.bandit import LEARNERS
 from raglab.cli.common import (
     Arm,
     AsJson,
@@ -47,8 +48,7 @@ def simulate(
         typer.Option(
             "--bandit",
             "-b",
-            help="epsilon_greedy, ucb1, kl_ucb, thompson_beta, thompson_nig, lin_ucb, lin_thompson; "
-            "repeat; thompson_beta and ucb1 where none.",
+            help=f"{', '.join(LEARNERS)}; repeat; thompson_beta and ucb1 where none.",
         ),
     ] = None,
     means: Annotated[
@@ -167,17 +167,19 @@ def _trace(
 
 def _weights(text: str | None) -> RewardWeights:
     """Reward weights of five numbers, or of a JSON file with names."""
-    from raglab.reward import PUBLISHED, RewardWeights
+    from raglab.reward import COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights
 
     if text is None:
         return PUBLISHED
     if not Path(text).is_file():
-        parts = text.split(",")
-        msg = f"--weights must be w1,w2,w3,w4,w5 or a JSON file, got {text!r}; such as 0.4,0.1,0.2,0.1,0.2."
-        if len(parts) != 5:
+        parts, known = text.split(","), [COMPONENT_TABLE[name] for name in COMPONENTS]
+        form = ",".join(part.variable.lower() for part in known)
+        such = ",".join(f"{getattr(PUBLISHED, part.weight):g}" for part in known)
+        msg = f"--weights must be {form} or a JSON file, got {text!r}; such as {such}."
+        if len(parts) != len(known):
             raise ValueError(msg)
         try:
-            return RewardWeights(*map(float, parts))
+            return RewardWeights(**{part.weight: float(value) for part, value in zip(known, parts, strict=True)})
         except ValueError:
             raise ValueError(msg) from None
     try:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from raglab.arms import LIVE_ARMS
 from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, records, refusals, show
 
 OPENAI = "https://api.openai.com/v1"
@@ -32,7 +33,7 @@ def index(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[
-        list[str] | None, typer.Option(help="Arm that may answer; repeat. hybrid, iterative, graph, table where none.")
+        list[str] | None, typer.Option(help=f"Arm that may answer; repeat. {', '.join(LIVE_ARMS)} where none.")
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
@@ -40,7 +41,7 @@ def index(
     as_json: AsJson = False,
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
-    from raglab.live.system import LIVE_ARMS, build_index
+    from raglab.live.system import build_index
     from raglab.store.loaders import load_corpus
 
     with refusals():

@@ -371,14 +371,19 @@ def update(
     """
     settings = checked(Learner(rule=rule) if learner is None else learner)
     named = _checked_vote(value, signal, corrected_to)
+    # a condition that the row's own condition already fixes cannot split it
     seen = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
+    # a clock that went backwards ages nothing
     later = max(default.last_refreshed, now, key=instant)
+    # a failure is no vote, so it brings no new candidate
     fresh = () if signal == "failure" else (value, *named)
     names = place(default, *fresh, value)
     votes = arrays(default, names)
+    # votes age before the new one is added, which is whole
     if settings.half_life_days > 0.0:
         days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
         votes = aged(votes, 0.5 ** (days / settings.half_life_days))
+    # who says no and names a value votes for it as well
     other = names.index(named[0]) if named else -1
     votes = voted(votes, names.index(value), SIGNALS.index(signal), other)
     by_name = dict(zip(names, votes_of(votes).tolist(), strict=True))

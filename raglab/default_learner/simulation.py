@@ -142,16 +142,20 @@ def world(
     """
     if not shares:
         refuse("a world has at least one context", "none", "give shares by context")
+    # without a column every context has one plain scene, so that both forms are filled alike
     nested = {name: (one if column else {PLAIN: one}) for name, one in shares.items()}
     scenes = list(dict.fromkeys(scene for one in nested.values() for scene in one))
     values = tuple(tuple(dict.fromkeys(value for of in one.values() for value in of)) for one in nested.values())
+    # one rectangle for all contexts: a value that one does not have keeps share 0
     table = np.zeros((len(nested), len(scenes), max(len(one) for one in values)))
     there = np.zeros((len(nested), len(scenes)))
     for row, (name, one) in enumerate(nested.items()):
         for scene, of in one.items():
             at = row, scenes.index(scene)
+            # scenes that a context lacks keep weight 0; the rest is made shares below
             there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
             table[at][[values[row].index(value) for value in of]] = _shares(name, list(of.values()))
+    # one number stands for every context, and is checked as one a context is
     count = len(nested)
     return checked(
         World(

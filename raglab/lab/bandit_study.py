@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import Bandit, check_bandit
+from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.bandit.worlds import Bernoulli, Table
 from raglab.lab import reward_audit as audit
@@ -18,7 +18,7 @@ from raglab.lab.search_space import Range
 from raglab.lab.study import Judged, maximised
 from raglab.live.arms import BUDGET_MS, components, router, table
 from raglab.policy import PolicyData
-from raglab.reward import PUBLISHED, RewardWeights, reward
+from raglab.reward import COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward
 from raglab.store.traces import Trace
 
 if TYPE_CHECKING:
@@ -274,9 +274,16 @@ def _shares(pulls: Array) -> list[float]:
     return (pulls / pulls.sum()).tolist()
 
 
-WEIGHTS = ("margin", "diversity", "latency", "cache", "consistency")  # w1 … w5
+WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w5
 TUNED, PUBLISHED_WEIGHTS = "tuned", "published weights"
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the replications
+SEARCHED = {  # settings of a learner that are tried, where it reads them, in this order
+    "epsilon": Range(0.001, 0.5, log=True),
+    "exploration": Range(0.05, 5.0, log=True),
+    "prior_strength": Range(0.1, 100.0, log=True),
+    "threshold": Range(0.0, 1.0),
+}
+QUANTILE = {"threshold": "threshold_quantile"}  # rewards lie close together, so their quantile is tried
 DIGITS, UNKNOWN = 4, 1e9  # of what is found; excess of a latency that nobody measured, in ms
 
 
@@ -302,7 +309,7 @@ class BanditStudy:
         """Lines for a `.env` that put what was found to work online."""
         found = self.weights
         rows: dict[str, Any] = {"POLICY": self.bandit.policy}
-        rows |= {f"W{number}": getattr(found, name) for number, name in enumerate(WEIGHTS, start=1)}
+        rows |= {COMPONENT_TABLE[name].variable: getattr(found, COMPONENT_TABLE[name].weight) for name in COMPONENTS}
         rows |= {
             "LAMBDA": found.lambda_,
             "THRESHOLD": self.bandit.threshold,
@@ -443,14 +450,8 @@ def _part(trace: Trace, policy: PolicyData, budget_ms: float) -> _Part:
 def _space(base: Bandit) -> dict[str, Range]:
     """What is tried, by name."""
     space = {name: Range(0.0, 1.0) for name in WEIGHTS} | {"lambda_": Range(0.25, 16.0, log=True)}
-    if base.policy == "epsilon_greedy":
-        return space | {"epsilon": Range(0.001, 0.5, log=True)}
-    space["exploration"] = Range(0.05, 5.0, log=True)
-    if base.policy in {"thompson_beta", "thompson_nig", "lin_ucb", "lin_thompson"}:
-        space["prior_strength"] = Range(0.1, 100.0, log=True)
-    if base.policy == "thompson_beta":
-        space["threshold_quantile"] = Range(0.0, 1.0)
-    return space
+    read = LEARNERS[base.policy].settings
+    return space | {QUANTILE.get(name, name): span for name, span in SEARCHED.items() if name in read}
 
 
 def _settled(params: Mapping[str, Any], base: Bandit, part: _Part) -> tuple[RewardWeights, Bandit, Array]:

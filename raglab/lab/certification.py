@@ -552,7 +552,7 @@ def certificate_lines(found: Certified) -> list[str]:
 def need_line(name: str, need: DataNeed) -> str:
     """What a target needs, how many cases there are, and the best target they certify."""
     none, one, two = need.needed
-    what = "answerable cases" if name == "false_refusal_rate" else "answered cases"
+    what = f"{metrics.RATE_TABLE[name].share_of} cases"
     best = f"these certify {percent(need.best)}" if need.answered else "these certify nothing"
     return (
         f"{name} ≤ {percent(need.alpha)} needs {none} {what} without an error, {one} with one, {two} with two; "

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
     import pandas as pd
 
 CODES = 18  # 6 · status + 2 · label + whether the expected sources were found
-COUNTS_OF = metrics.contributions(np.arange(3, dtype=np.int8)).reshape(CODES, len(COUNTS))
 SAME = 1e-12  # scores nearer than this are a tie: they differ by rounding only
 HELD = 16_000_000  # numbers held at once
+
+
+def counts_of() -> NDArray[np.int64]:
+    """What each code adds to `metrics.COUNTS`, [codes, rates]."""
+    return metrics.contributions(np.arange(3, dtype=np.int8)).reshape(CODES, len(COUNTS))
 
 
 class HeldOut(NamedTuple):
@@ -103,7 +107,7 @@ def held_out(codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArr
 
 def _counted(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDArray[np.float32]:
     """Counts of every resample and policy, [B, P, 6]; whole numbers that float32 holds exactly, for speed."""
-    table, drawn = COUNTS_OF.astype(np.float32), weights.astype(np.float32)
+    table, drawn = counts_of().astype(np.float32), weights.astype(np.float32)
     n_policies, n_cases = codes.shape
     out = np.empty((len(weights), n_policies, len(COUNTS)), dtype=np.float32)
     size = max(1, HELD // max(1, n_cases * len(COUNTS)))
@@ -145,7 +149,7 @@ def gains(
 
     def sides(weights: NDArray[np.int64]) -> NDArray[np.float64]:
         """Score and rates of the selection, the one policy and the incumbent, [3, B, 7]."""
-        fixed = [told((weights @ COUNTS_OF[one])[:, None]) for one in (single, against)]
+        fixed = [told((weights @ counts_of()[one])[:, None]) for one in (single, against)]
         return np.stack([told(held_out(codes, fold_of, weights, goal).counts), *fixed])
 
     seen = sides(np.ones((1, len(label)), dtype=np.int64))[:, 0]
@@ -303,7 +307,7 @@ def honest_codes(
     every = np.ones((1, len(ids)), dtype=np.int64)
     winners = held_out(codes, fold_of, every, wanted).winners[0]
     held = codes[np.take_along_axis(winners, fold_of, axis=1), np.arange(len(ids))]
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ COUNTS_OF
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ counts_of()
     best = int(np.argmin(wanted.score(counts, labels)))
     in_sample, nested, incumbent = (
         _standing(rows, labels, wanted, level) for rows in (codes[[best]], held, against[None])
@@ -357,7 +361,7 @@ def _check_counts(counts: Mapping[str, int], level: float) -> None:
 
 def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, level: float) -> Standing:
     """Standing of decisions, one row a repeat."""
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ COUNTS_OF
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ counts_of()
     k, n = counts[:, : len(RATES)], metrics.denominators(counts, labels)
     ends = metrics.clopper_pearson(k, n, level)
     known = np.maximum((n > 0).sum(axis=0), 1)
@@ -376,7 +380,7 @@ def _paired(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str, Pair
     ok = label_of(against) == Status.ok
 
     def test(count: str, good: int, rows: NDArray[np.bool_] | slice) -> Paired:
-        has = COUNTS_OF[:, COUNTS.index(count)] == good
+        has = counts_of()[:, COUNTS.index(count)] == good
         found = [metrics.paired(has[against][rows], has[row][rows]) for row in held]
         return sorted(found, key=lambda one: (one.p, one))[len(found) // 2]
 

@@ -12,7 +12,7 @@ from raglab.bandit.worlds import Table
 from raglab.live.arms import BUDGET_MS, components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.policy import PolicyData
-from raglab.reward import COMPONENTS, OPTIONAL, PUBLISHED, Clamped, RewardWeights, clamped, reward
+from raglab.reward import COMPONENT_TABLE, COMPONENTS, OPTIONAL, PUBLISHED, Clamped, RewardWeights, clamped, reward
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -270,7 +270,7 @@ def ends(draws: Array, level: float) -> tuple[Array, Array]:
     return low, high
 
 
-LESS_IS_BETTER = ("latency_ratio",)
+LESS_IS_BETTER = tuple(name for name, part in COMPONENT_TABLE.items() if part.sign < 0)
 REWARD = "reward"
 MEASURES = ("pearson", "spearman", "concordance")
 BEST, ORACLE, UNIFORM = "best fixed arm", "oracle", "uniform"

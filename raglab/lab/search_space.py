@@ -13,7 +13,7 @@ from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import thresholds
 from raglab.replay import SWEPT, Steps, breakpoints, stepped, tables_of, tally
 from raglab.store.loaders import Policy
-from raglab.values import Status, TraceData
+from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -177,11 +177,8 @@ class Goal(NamedTuple):
 
 
 def _label_count(name: str, labels: NDArray[np.int64]) -> int:
-    if name == "false_refusal_rate":
-        return int(labels[Status.ok])
-    if name == "missed_ambiguity_rate":
-        return int(labels[Status.ambiguous])
-    return int(labels.sum())
+    only = metrics.RATE_TABLE[name].only
+    return int(labels.sum() if only is None else labels[only])
 
 
 Score = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates
+from raglab.arms import ARMS
 from raglab.bandit.worlds import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.evidence import intent
@@ -52,13 +53,14 @@ def routed(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str,
     """The source's router over the arms that there are (rule S4.7), and why."""
     seen, limits = intent(question), intent_thresholds(policy)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
-    flagged = {
-        name: float(getattr(margins, name)) for name in ("table", "graph") if gates.reaches(getattr(margins, name))
+    flags = {
+        name: arm.intent for name, arm in ARMS.items() if arm.intent and gates.reaches(getattr(margins, arm.intent))
     }
-    for name in sorted(flagged, key=lambda one: (-flagged[one], one)):
+    for name in sorted(flags, key=lambda one: (-float(getattr(margins, flags[one])), one)):
         if name in arms:
-            score = getattr(seen, name)
-            return name, f"router: {name} intent {score:.2f} ({', '.join(seen.reasons.get(name, ()))})"
+            flag = flags[name]
+            score, reasons = getattr(seen, flag), ", ".join(seen.reasons.get(flag, ()))
+            return name, f"router: {flag} intent {score:.2f} ({reasons})"
     if gates.reaches(margins.complexity) and "iterative" in arms:
         return (
             "iterative",
@@ -100,6 +102,7 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
         raise ValueError(msg)
     parts = []
     for arm in trace.arms:
+        # what counts is the depth at which this policy stopped with this arm
         said = decide(trace, policy, arm)
         ms = spent(trace, said, arm)
         seen = measures(trace, said, arm)
@@ -122,6 +125,7 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
                 }
             )
         )
+    # made arm by arm, read case by case; a stable sort keeps the arms' order within a case
     table = pd.concat(parts).sort_values("row", kind="stable", ignore_index=True)
     return table.drop(columns="row")
 
@@ -181,7 +185,6 @@ def spent(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
 
 
 FEATURES = ("intercept", "words", "entities", "graph", "table", "complexity", "documents", "path")
-ON_INTENT = ("graph", "table")
 _FILE = re.compile(r"\b[\w-]+\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
 
 
@@ -223,10 +226,11 @@ def table(
 
 
 def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray[np.bool_]:
-    """Which arms may answer a question, [A]: `graph` and `table` only where its intent says so (rule S4.1)."""
+    """Which arms may answer a question, [A]: one with an intent, as `graph`, only where that reaches (rule S4.1)."""
     seen, limits = intent(question), intent_thresholds(policy)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
-    return np.array([arm not in ON_INTENT or bool(gates.reaches(getattr(margins, arm))) for arm in arms], dtype=bool)
+    flags = [ARMS[arm].intent if arm in ARMS else "" for arm in arms]
+    return np.array([not flag or bool(gates.reaches(getattr(margins, flag))) for flag in flags], dtype=bool)
 
 
 def context(question: str, n_entities: int, documents: Sequence[str], policy: PolicyData) -> NDArray[np.float64]:
@@ -309,7 +313,8 @@ def offer(
     seen = intent(question)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
     words = "high complexity" if gates.reaches(margins.complexity) else "simple question"
-    why = {"graph": f"graph intent {seen.graph:.2f}", "table": f"table intent {seen.table:.2f}"}
+    flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
+    why = {name: f"{flag} intent {getattr(seen, flag):.2f}" for name, flag in flags.items()}
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 

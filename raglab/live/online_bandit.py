@@ -40,7 +40,6 @@ from raglab.store.log_tables import (
 if TYPE_CHECKING:
     import pandas as pd
 
-LINEAR = ("lin_ucb", "lin_thompson")
 INTERCEPT = "intercept"
 FEATURES = (
     "words",
@@ -109,7 +108,7 @@ def context_of(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     Raises:
       ValueError: a feature of `FEATURES` is missing.
     """
-    if setup.bandit.policy not in LINEAR:
+    if not setup.bandit.linear:
         return None
     missing = [name for name in FEATURES if features.get(name) is None]
     if missing:
@@ -123,7 +122,7 @@ def context_of(features: Features, setup: Setup) -> NDArray[np.float64] | None:
 def fresh(setup: Setup) -> Folded:
     """State before the first event."""
     n_arms = len(setup.arms)
-    width = 1 + len(FEATURES) + n_arms if setup.bandit.policy in LINEAR else 0
+    width = 1 + len(FEATURES) + n_arms if setup.bandit.linear else 0
     none = np.zeros(n_arms)
     return Folded(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
 

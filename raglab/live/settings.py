@@ -3,7 +3,7 @@
 What a `.env` may say, with the values that hold where nothing is said:
 
     RAGLAB_BANDIT_ENABLED=            # true: the bandit chooses, false: the source's router; empty: as the policy says
-    RAGLAB_BANDIT_POLICY=thompson_beta  # or epsilon_greedy, ucb1, kl_ucb, thompson_nig, lin_ucb, lin_thompson
+    RAGLAB_BANDIT_POLICY=thompson_beta  # or another learner of raglab.bandit.LEARNERS
     RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
     RAGLAB_BANDIT_SEED=0
     RAGLAB_BANDIT_BUDGET_MS=8000
@@ -54,18 +54,18 @@ from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from raglab.audit.default_rows import SilenceRule
+from raglab.arms import LIVE_ARMS
 from raglab.audit.log import AuditLog, Redaction
-from raglab.bandit import POLICIES, Bandit, Stats
+from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
 from raglab.live.online_bandit import Online
-from raglab.reward import RewardWeights
+from raglab.reward import COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, shown_url
 from raglab.store.files import Where, dumped, input_error, parsed, read_text, shown, write_text
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES
 
 PREFIX = "RAGLAB_BANDIT_"
 BANDIT_LOG = "bandit.sqlite"
-ARMS = ("hybrid", "iterative", "graph", "table")  # that a bandit chooses among (rule S4.1)
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
 
@@ -143,13 +143,13 @@ class BanditSettings(Stated):
     log: SecretStr | None = None
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
     budget_ms: Positive = 8000.0
-    w1: Weight = 0.4
-    w2: Weight = 0.1
-    w3: Weight = 0.2
-    w4: Weight = 0.1
-    w5: Weight = 0.2
-    w_thumbs: Weight = 0.0
-    lambda_: Annotated[Weight, Field(alias=f"{PREFIX}LAMBDA")] = 2.0
+    w1: Weight = float(PUBLISHED.margin)
+    w2: Weight = float(PUBLISHED.diversity)
+    w3: Weight = float(PUBLISHED.latency)
+    w4: Weight = float(PUBLISHED.cache)
+    w5: Weight = float(PUBLISHED.consistency)
+    w_thumbs: Weight = float(PUBLISHED.thumbs)
+    lambda_: Annotated[Weight, Field(alias=f"{PREFIX}LAMBDA")] = float(PUBLISHED.lambda_)
     threshold: Share = 0.5
     exploration: Positive = 1.0
     epsilon: Share = 0.1
@@ -160,8 +160,10 @@ class BanditSettings(Stated):
     @property
     def weights(self) -> RewardWeights:
         """Weights of the reward."""
-        named = (self.w1, self.w2, self.w3, self.w4, self.w5, self.lambda_)
-        return RewardWeights(*named, thumbs=self.w_thumbs)
+        named = {
+            part.weight: getattr(self, part.variable.lower()) for part in COMPONENT_TABLE.values() if part.variable
+        }
+        return RewardWeights(**named, lambda_=self.lambda_)
 
     def bandit(self, arms: Sequence[str]) -> Bandit:
         """Settings of the learner over some arms.
@@ -169,8 +171,8 @@ class BanditSettings(Stated):
         Raises:
           InputError: an unknown policy, a floor or a prior that does not fit the arms.
         """
-        if self.policy not in POLICIES:
-            rule = f"it must be one of {', '.join(POLICIES)}"
+        if self.policy not in LEARNERS:
+            rule = f"it must be one of {', '.join(LEARNERS)}"
             raise input_error(Where(self.variable("policy")), rule, "correct or unset it", shown(self.policy))
         if self.floor * len(arms) > 1.0:
             rule = f"it must be at most 1 over the number of arms, {len(arms)}"
@@ -195,7 +197,7 @@ class BanditSettings(Stated):
           InputError: see `bandit`; or the log's URL is none.
         """
         place: str | Path = Path(folder) / BANDIT_LOG if self.log is None else self.log.get_secret_value()
-        kept = tuple(arm for arm in arms if arm in ARMS)
+        kept = tuple(arm for arm in arms if arm in LIVE_ARMS)
         return Online(self.bandit(kept), self.weights, self.budget_ms, place, kept, self.seed, create=create)
 
 
@@ -237,8 +239,10 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
     if not isinstance(rows, dict):
         raise input_error(where, rule, "see save_prior", shown(rows))
     for arm, row in rows.items():
-        if arm not in {*ARMS, *arms}:
-            raise input_error(where, f"a prior must name arms of {', '.join(ARMS)}", "correct the name", shown(arm))
+        if arm not in {*LIVE_ARMS, *arms}:
+            raise input_error(
+                where, f"a prior must name arms of {', '.join(LIVE_ARMS)}", "correct the name", shown(arm)
+            )
         if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_counts, row.values())):
             raise input_error(Where(str(path), None, arm), rule, "see save_prior", shown(row))
         if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:

@@ -15,6 +15,7 @@ import numpy as np
 from raglab.answering.extractive import Extractive
 from raglab.answering.question_vocabulary import Vocabulary, vocabulary_of
 from raglab.answering.support import WordSupport
+from raglab.arms import LIVE_ARMS
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.response import Generator, SupportScorer, TableFirst
 from raglab.live.trace_building import Retriever, fingerprint_of, retriever, settings_of
@@ -117,7 +118,6 @@ def unpacked(rows: Sequence[Mapping[str, Any]]) -> list[Found]:
     ]
 
 
-LIVE_ARMS = ("hybrid", "iterative", "graph", "table")
 CORPUS, INDEX, EMBEDDINGS, CACHE = "corpus.jsonl", "index.json", "embeddings.sqlite", "cache"
 _MAX_BYTES = 2**20
 READ_AT_ONCE = 4096  # passages that are kept as they were read

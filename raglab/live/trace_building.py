@@ -20,13 +20,14 @@ from tqdm import tqdm
 
 from raglab import policy as policies
 from raglab import resolver
+from raglab.arms import ARMS
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.patterns import pattern_hits
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
-from raglab.retrieval.strategies import ARMS, RERANKED, STAGES, Found, Rewriter, Sizes, Strategy, depths, rm3
+from raglab.retrieval.strategies import STAGES, Found, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.tables import table_index
 from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.traces import Trace, TraceError
@@ -55,12 +56,16 @@ class Settings(NamedTuple):
     @property
     def needs_tokens(self) -> bool:
         """Whether late interaction reranks."""
-        return self.reranker is None and self.rerank_k > 0 and bool(set(self.arms) & set(RERANKED))
+        return self.reranker is None and self.rerank_k > 0 and any(ARMS[arm].reranked for arm in self.arms)
 
     @property
     def rewrites(self) -> bool:
         """Whether questions are rewritten."""
-        return self.max_depth > 0 or "iterative" in self.arms
+        return self.max_depth > 0 or any(ARMS[arm].rewrites for arm in self.arms)
+
+    def needs(self, what: str) -> bool:
+        """Whether an arm needs `graph`, `tables` or a `rewriter`."""
+        return any(ARMS[arm].needs == what for arm in self.arms)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
@@ -138,7 +143,7 @@ def retriever(
       rewriter: None is RM3 over the corpus.
     """
     encoder = load_encoder(wanted.encoder)
-    tables = table_index(corpus.chunks) if "table" in wanted.arms else None
+    tables = table_index(corpus.chunks) if wanted.needs("tables") else None
     chunks = universe(corpus, wanted)
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
     indexes = build_indexes(
@@ -150,7 +155,7 @@ def retriever(
         kind=wanted.index,
         tokens=wanted.needs_tokens,
         progress=progress,
-        graph=entity_graph(corpus.chunks) if "graph" in wanted.arms else None,
+        graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
         tables=tables,
     )
     if wanted.rewrites and rewriter is None:
@@ -168,7 +173,7 @@ def retriever(
 
 def universe(corpus: Corpus, wanted: Settings) -> tuple[Chunk, ...]:
     """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
-    return (*corpus.chunks, *table_index(corpus.chunks).rows) if "table" in wanted.arms else tuple(corpus.chunks)
+    return (*corpus.chunks, *table_index(corpus.chunks).rows) if wanted.needs("tables") else tuple(corpus.chunks)
 
 
 def scopes_of(

@@ -6,8 +6,9 @@ target (rule S6.2).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -175,10 +176,103 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     )
 
 
-RATES = ("false_refusal_rate", "hallucination_rate", "missed_ambiguity_rate", "over_ask_rate", "coverage", "pass_rate")
-OBJECTIVES = RATES[:4]
-TARGETS: Mapping[str, float] = {"false_refusal_rate": 0.10, "hallucination_rate": 0.01}
-COUNTS = ("refused_ok", "wrong", "missed_ambiguity", "over_ask", "answered", "passed")
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """A rate of decisions, an entry of `RATE_TABLE`: k of n cases.
+
+    count: name of k among `COUNTS`. counts: (decision, label, whether the expected sources were chosen) to whether a
+    decision adds to k, each of codes of `Status` or bool, broadcast. of: (counts by name, cases by label [3]) to n.
+    better: whether a low or a high one is wanted; what is wanted low is an objective of studies. share_of: which cases
+    n counts, in a word. label: of legends. target: highest value wanted where nothing else is said; None: none.
+    only: the label whose cases alone n counts; where a set has none, the rate is no objective; None: of any label.
+    """
+
+    count: str
+    counts: Callable[[Any, Any, Any], Any]
+    of: Callable[[Mapping[str, NDArray[np.int64]], NDArray[np.int64]], Any]
+    better: Literal["low", "high"]
+    share_of: str
+    label: str
+    target: float | None = None
+    only: Status | None = None
+
+
+RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of columns
+    "false_refusal_rate": Rate(
+        "refused_ok",
+        lambda status, label, _: (status == Status.refuse) & (label == Status.ok),
+        lambda _, labels: labels[Status.ok],
+        better="low",
+        share_of="answerable",
+        label="false refusal",
+        target=0.10,
+        only=Status.ok,
+    ),
+    "hallucination_rate": Rate(
+        "wrong",
+        lambda status, label, right: (status == Status.ok) & ((label != Status.ok) | ~right),
+        lambda counts, _: counts["answered"],
+        better="low",
+        share_of="answered",
+        label="hallucination",
+        target=0.01,
+    ),
+    "missed_ambiguity_rate": Rate(
+        "missed_ambiguity",
+        lambda status, label, _: (status != Status.ambiguous) & (label == Status.ambiguous),
+        lambda _, labels: labels[Status.ambiguous],
+        better="low",
+        share_of="ambiguous",
+        label="missed ambiguity",
+        only=Status.ambiguous,
+    ),
+    "over_ask_rate": Rate(
+        "over_ask",
+        lambda status, label, _: (status == Status.ambiguous) & (label != Status.ambiguous),
+        lambda _, labels: labels.sum() - labels[Status.ambiguous],
+        better="low",
+        share_of="unambiguous",
+        label="over ask",
+    ),
+    "coverage": Rate(
+        "answered",
+        lambda status, *_: status == Status.ok,
+        lambda _, labels: labels.sum(),
+        better="high",
+        share_of="all",
+        label="coverage",
+    ),
+    "pass_rate": Rate(
+        "passed",
+        lambda status, label, right: (status == label) & (right | (label == Status.refuse)),
+        lambda _, labels: labels.sum(),
+        better="high",
+        share_of="all",
+        label="pass",
+    ),
+}
+
+
+class Names(Sequence[str]):
+    """Names in the table as it stands now, in its order: a rate that is added later is among them."""
+
+    def __init__(self, name_of: Callable[[str, Rate], str]) -> None:
+        self._name_of = name_of
+
+    def __getitem__(self, place: Any) -> Any:  # noqa: ANN401 - a name, or some
+        return tuple(self._name_of(name, rate) for name, rate in RATE_TABLE.items())[place]
+
+    def __len__(self) -> int:
+        return len(RATE_TABLE)
+
+    def __repr__(self) -> str:
+        return repr(self[:])
+
+
+RATES = Names(lambda name, _: name)
+COUNTS = Names(lambda _, rate: rate.count)
+OBJECTIVES = tuple(name for name, rate in RATE_TABLE.items() if rate.better == "low")
+TARGETS: Mapping[str, float] = {name: rate.target for name, rate in RATE_TABLE.items() if rate.target is not None}
 
 
 def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -187,7 +281,7 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
     Args:
       status: of each outcome, [O].
 
-    Returns: int [O, 3, 2, 6].
+    Returns: int [O, 3, 2, rates].
 
     Source: rules S6.2, S6.3.
 
@@ -196,41 +290,27 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
       >>> dict(zip(COUNTS, table[0, Status.refuse, 1].tolist()))["wrong"]
       1
     """
-    said = status[:, None, None]
-    label = np.arange(3)[None, :, None]
-    right = np.array([False, True])[None, None, :]
-    ok, refuse, ambiguous = Status.ok, Status.refuse, Status.ambiguous
-    rows = (
-        (said == refuse) & (label == ok),
-        (said == ok) & ((label != ok) | ~right),
-        (said != ambiguous) & (label == ambiguous),
-        (said == ambiguous) & (label != ambiguous),
-        said == ok,
-        (said == label) & (right | (label == refuse)),
-    )
-    shape = np.broadcast_shapes(*(np.shape(row) for row in rows))
+    codes = status[:, None, None], np.arange(3)[None, :, None], np.array([False, True])[None, None, :]
+    rows = [rate.counts(*codes) for rate in RATE_TABLE.values()]
+    shape = len(status), 3, 2
     return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
 
 
 def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Of how many each of `RATES` is a share, [..., 6].
+    """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
-      counts: [..., 6]. labels: cases labelled ok, refuse, ambiguous, [3].
+      counts: [..., rates]. labels: cases labelled ok, refuse, ambiguous, [3].
     """
-    total = labels.sum()
+    named = {rate.count: counts[..., place] for place, rate in enumerate(RATE_TABLE.values())}
     n = np.empty_like(counts)
-    n[..., 0] = labels[Status.ok]
-    n[..., 1] = counts[..., 4]
-    n[..., 2] = labels[Status.ambiguous]
-    n[..., 3] = total - labels[Status.ambiguous]
-    n[..., 4] = total
-    n[..., 5] = total
+    for place, rate in enumerate(RATE_TABLE.values()):
+        n[..., place] = rate.of(named, labels)
     return n
 
 
 def rates(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """`RATES` of tallied decisions, [..., 6]; NaN where there is nothing to be a share of.
+    """`RATES` of tallied decisions, [..., rates]; NaN where there is nothing to be a share of.
 
     Source: rule S6.2.
 

@@ -373,11 +373,13 @@ def aurc_difference(
     if truth.ndim != 2 or len(truth) != 2:
         msg = f"correct must be [Q] or [2, Q], got shape {truth.shape}; give a row for both signals, or one for each."
         raise ValueError(msg)
+    # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the pairs
     one, other = _ranked(truth[0], first), _ranked(truth[1], second)
     base = int(other.max()) + 1
     cells, count = np.unique(one * base + other, return_counts=True)
     sides = np.divmod(cells, base)
     value = _aurc_of(count, sides[0]) - _aurc_of(count, sides[1])
+    # so many resamples at a time, that their counts fit into memory
     block = max(1, CELLS // len(cells))
     drawn = []
     for done in range(0, resamples, block):

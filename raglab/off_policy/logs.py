@@ -210,6 +210,7 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
         where it is needed; an arm was logged that was not available.
     """
     n, size = target.shape
+    # without a model from outside the mean by arm stands in, and an arm never logged has the log's mean
     pulls = np.bincount(log.arm, minlength=size)
     fitted = not log.model
     means = np.full(size, log.reward.mean())
@@ -218,6 +219,7 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
     side = np.empty((CHUNK, size))  # the model's columns side by side
+    # chunks stay in the cache, so a log of millions of rounds is read once from memory
     for start in range(0, n, CHUNK):
         rows = slice(start, min(n, start + CHUNK))
         part = np.ascontiguousarray(target[rows], dtype=np.float64)

@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.arms import ARMS
 from raglab.retrieval.entity_graph import beginning, codes_in, folded, lexicon, longest, names_in, spotted
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
@@ -234,8 +235,6 @@ def _beginnings(text: str) -> set[str]:
     return {beginning(word) for word in folded(text) if word not in STOP_WORDS}
 
 
-ARMS = ("hybrid", "iterative", "graph", "table", "dense", "bm25")
-RERANKED = ("hybrid", "iterative", "graph", "table")
 STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
 FEEDBACK = 20  # hits whose texts a rewriter may read
 
@@ -296,7 +295,7 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
     first = [*base, *own.lists]
     step, lists = 0, first
     while True:
-        if strategy.arm == "iterative":
+        if ARMS[strategy.arm].rewrites:  # within a depth, so that depth 0 already knows what the first hits say
             step += 1
             best = _ordered(strategy, question, _fused(strategy, lists, ms), own, ms)
             again = _rewritten(strategy, question, best, step, ms)
@@ -361,9 +360,9 @@ def check(strategy: Strategy) -> None:
     if arm not in ARMS:
         msg = f"arm must be one of {', '.join(ARMS)}, got {arm!r}; choose one of them."
         raise ValueError(msg)
-    needed = {"graph": indexes.graph, "table": indexes.tables, "iterative": strategy.rewriter}
-    if arm in needed and needed[arm] is None:
-        msg = f"arm {arm} needs its {'rewriter' if arm == 'iterative' else 'index'}, got none; build it with the arm."
+    needs = ARMS[arm].needs
+    if needs and getattr(strategy if needs == "rewriter" else indexes, needs) is None:
+        msg = f"arm {arm} needs its {'rewriter' if needs == 'rewriter' else 'index'}, got none; build it with the arm."
         raise ValueError(msg)
 
 
@@ -396,12 +395,12 @@ def _lists(
     strategy: Strategy, text: str, vector: NDArray[np.float32], scope: NDArray[np.integer] | None, ms: Milliseconds
 ) -> list[Ids]:
     """Ranked lists of an arm for one text, ids [1, k] each."""
-    arm, indexes, k = strategy.arm, strategy.indexes, strategy.sizes.fetch_k
+    arm, indexes, k = ARMS[strategy.arm], strategy.indexes, strategy.sizes.fetch_k
     lists = []
-    if arm != "dense":
+    if arm.keyword:
         with _timed(ms, "keyword"):
             lists.append(indexes.bm25.search([text], k, [scope])[1])
-    if arm != "bm25":
+    if arm.dense:
         with _timed(ms, "dense"):
             lists.append(indexes.dense.search(vector, k, [scope])[1])
     return lists
@@ -416,24 +415,42 @@ class _Own(NamedTuple):
 
 
 def _own(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
-    """Rows of tables as their chunks, or chunks near the question's entities; nothing for the other arms."""
+    """What the arm's own search finds; nothing where it has none."""
+    search = SEARCHES.get(strategy.arm)
+    return _Own([]) if search is None else search(strategy, text, scope, ms)
+
+
+def _walked(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+    """Chunks near the question's entities, by a walk that starts from the keywords' hits."""
     indexes, k = strategy.indexes, strategy.sizes.fetch_k
-    if strategy.arm == "graph" and indexes.graph is not None:
-        with _timed(ms, "graph"):
-            seeds = indexes.bm25.search([text], k, [scope])
-            walked = indexes.graph.search([text], k, [scope], seeds=seeds)[1]
-        return _Own([walked], walked=walked)
-    if strategy.arm == "table" and indexes.tables is not None:
-        with _timed(ms, "table"):
-            scores, ids = indexes.tables.search([text], k, [scope])
-            rows: dict[int, tuple[int, float]] = {}
-            for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
-                if row >= 0:
-                    rows.setdefault(int(indexes.tables.parents[row]), (row + indexes.n_chunks, score))
-            parents = np.full((1, k), -1, np.int64)
-            parents[0, : len(rows)] = list(rows)
-        return _Own([parents], rows=rows)
-    return _Own([])
+    if indexes.graph is None:
+        return _Own([])
+    with _timed(ms, "graph"):
+        seeds = indexes.bm25.search([text], k, [scope])
+        walked = indexes.graph.search([text], k, [scope], seeds=seeds)[1]
+    return _Own([walked], walked=walked)
+
+
+def _tabled(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+    """Rows of tables as the chunks that they stand in, each by its best row."""
+    indexes, k = strategy.indexes, strategy.sizes.fetch_k
+    if indexes.tables is None:
+        return _Own([])
+    with _timed(ms, "table"):
+        scores, ids = indexes.tables.search([text], k, [scope])
+        rows: dict[int, tuple[int, float]] = {}
+        for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
+            if row >= 0:
+                rows.setdefault(int(indexes.tables.parents[row]), (row + indexes.n_chunks, score))
+        parents = np.full((1, k), -1, np.int64)
+        parents[0, : len(rows)] = list(rows)
+    return _Own([parents], rows=rows)
+
+
+SEARCHES: dict[str, Callable[[Strategy, str, NDArray[np.integer] | None, Milliseconds], _Own]] = {
+    "graph": _walked,
+    "table": _tabled,
+}  # an arm's own search beside the lists of `raglab.arms.ARMS`, for the question as it was put
 
 
 def _fused(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
@@ -450,7 +467,7 @@ def _ordered(
     reranker cannot see from the question's words alone keeps a say.
     """
     indexes = strategy.indexes
-    width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if strategy.arm in RERANKED else 0
+    width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
     with _timed(ms, "rerank"):
         reranker = strategy.reranker
         if width and reranker is None:
@@ -460,7 +477,7 @@ def _ordered(
             found = Rows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
             return rows_reranked(indexes, question, fused, reranker, width, found)
         ordered = reranked(indexes, question, fused, reranker, width)
-        if strategy.arm == "iterative":
+        if ARMS[strategy.arm].rewrites:
             return reordered(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
         if own.walked is not None:
             return reordered(ordered, ranks_in(own.walked[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k)

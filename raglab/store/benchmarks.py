@@ -268,6 +268,7 @@ def mtrag_cases(lines: Iterable[Line]) -> Iterator[tuple[Where, Case]]:
     extra: conversation_id, answerability, earlier_turns, and where the task states them turn, question_type,
     multi_turn and collection; for PARTIAL label_note.
     """
+    # all tasks are read first: a split holds every conversation that shares an opening or a query
     tasks = tuple(_task(line) for line in lines)
     splits = conversation_splits(
         (task.conversation, next(turn["text"] for turn in task.turns if turn["speaker"] == "user"), _query(task))
@@ -277,9 +278,11 @@ def mtrag_cases(lines: Iterable[Line]) -> Iterator[tuple[Where, Case]]:
         answerability = _answerability(task.record, task.where)
         status = _STATUS[answerability]
         own = tuple(document for document, _, _ in _passages(task.record, task.where))
+        # an answer must rest on something, else the label contradicts itself
         if status == "ok" and not own:
             rule = f"a task that is {answerability} must have contexts"
             raise input_error(task.where, rule, "add its passages or correct answerability", "an empty list")
+        # what a reader may slice by goes to extra; the earlier turns too, since the query is the last one alone
         kept = {name: task.record[key] for key, name in _KEPT.items() if key in task.record}
         note = {"label_note": _PARTLY} if answerability == "PARTIAL" else {}
         facts = {"conversation_id": task.conversation, "answerability": answerability}

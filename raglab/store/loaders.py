@@ -20,11 +20,12 @@ field is kept in `extra`::
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, Self
 
 import yaml
 
@@ -80,21 +81,48 @@ from raglab.text import BITS
 from raglab.values import Case, Chunk, Corpus, Status
 
 MAX_WORDS = 220
-_MARKDOWN = (".md", ".markdown")
-_PLAIN = (".txt", ".text")
-_PDF = (".pdf",)
-_CSV = (".csv",)
-_DOCUMENTS = (*_MARKDOWN, *_PLAIN, *_PDF, *_CSV)
 _LINES = (".jsonl", ".ndjson")
+_JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
 _DOCUMENT_KEYS = ("source", "tags", "entities", "pages")
 _PAGE_KEYS = ("page", "label", "text")
 
 
-class _Limits(NamedTuple):
-    max_words: int
-    max_line_bytes: int
-    max_file_bytes: int
+class Limits(NamedTuple):
+    """What loading may read at most: words of a chunk, bytes of a line, bytes of a file."""
+
+    max_words: int = MAX_WORDS
+    max_line_bytes: int = MAX_LINE_BYTES
+    max_file_bytes: int = MAX_FILE_BYTES
+
+
+PlacedChunks = Iterable[tuple[Where, Chunk]]
+PlacedCases = Iterable[tuple[Where, Case]]
+
+
+class Format(NamedTuple):
+    """A form in which corpora or cases stand in files, an entry of `FORMATS`.
+
+    Readers take what a file holds, its path and the limits. What it holds are the lines of a file of JSON lines, the
+    document of a file of JSON, and of any other file, a document of a corpus, its name in that corpus.
+
+    endings: of its files. corpus, cases: readers; None where it has no such thing. matches: whether the first record of
+    JSON lines, or a document of JSON, is of this form; the first entry that says so reads it. mark: by what, in
+    messages; empty: they do not speak of it. corpus_file, cases_file: its file in a folder. search: its file in a
+    folder where that has no fixed name, and pattern: what it looks for. cases_folder: reader of a folder in which cases
+    stand in several files, found by `cases_file`.
+    """
+
+    endings: tuple[str, ...]
+    corpus: Callable[[Any, Path, Limits], PlacedChunks] | None = None
+    cases: Callable[[Any, Path, Limits], PlacedCases] | None = None
+    matches: Callable[[Any], bool] = lambda _: True
+    mark: str = ""
+    corpus_file: str = ""
+    cases_file: str = ""
+    search: Callable[[Path, int], Path | None] | None = None
+    pattern: str = ""
+    cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
 
 
 def load_corpus(
@@ -109,7 +137,7 @@ def load_corpus(
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
     `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text, PDF and CSV files, at any
     depth, in the order of their relative paths, which are their sources; names with a leading dot are passed over. A
-    file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON.
+    file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
 
     Args:
       path: folder or file.
@@ -127,21 +155,14 @@ def load_corpus(
     if max_words < 1:
         msg = f"max_words must be at least 1, got {max_words}; 150 to 250 suit most encoders."
         raise ValueError(msg)
-    place, limits = Path(path), _Limits(max_words, max_line_bytes, max_file_bytes)
+    place, limits = Path(path), Limits(max_words, max_line_bytes, max_file_bytes)
     name = place.resolve().name if place.is_dir() else place.stem
     if (place / "documents").is_dir():
         return _unique_chunks(name, _folder(place / "documents", limits), str(place))
-    ours = place / "corpus.jsonl"
-    lines = ours if ours.is_file() else mtrag_file(place, max_line_bytes)
-    if lines is not None:
-        return _corpus_from_lines(lines, name, limits)
-    if place.is_dir():
+    file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
+    if file is None and place.is_dir():
         return _unique_chunks(name, _folder(place, limits), str(place))
-    if place.suffix.lower() in _LINES:
-        return _corpus_from_lines(place, name, limits)
-    if place.suffix.lower() == ".json":
-        return _unique_chunks(name, _squad(place, limits), str(place))
-    return _unique_chunks(name, _document(place, place.name, limits), str(place))
+    return _corpus(place if file is None else file, name, limits)
 
 
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
@@ -166,53 +187,116 @@ def hash_corpus(corpus: Corpus) -> str:
     return digest.hexdigest()
 
 
-def _folder(folder: Path, limits: _Limits) -> Iterator[tuple[Where, Chunk]]:
+def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
+    """File of a corpus or of cases in a folder: the first of some fixed names, else what a search comes upon."""
+    for name in names:
+        if name and (folder / name).is_file():
+            return folder / name
+    searches = (form.search for form in FORMATS.values() if form.search is not None)
+    return next((file for search in searches if (file := search(folder, limits.max_line_bytes)) is not None), None)
+
+
+def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Format | None:
+    """First entry that reads files of an ending for a purpose and recognises what stands in this one."""
+    forms = (form for form in FORMATS.values() if ending in form.endings and getattr(form, purpose) is not None)
+    return next((form for form in forms if form.matches(first)), None)
+
+
+def _marks(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
+    """What messages name as the marks of files of some endings."""
+    forms = (form for form in FORMATS.values() if set(form.endings) & set(endings) and getattr(form, purpose))
+    return _or(form.mark for form in forms if form.mark)
+
+
+def _or(names: Iterable[str]) -> str:
+    """Names with commas, the last after or; of none that they are of some known form."""
+    *most, last = [*names] or ["the keys of a known form"]
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+def _document_endings() -> tuple[str, ...]:
+    """Endings of files that are one document of a corpus."""
+    forms = (form for form in FORMATS.values() if form.corpus is not None)
+    return tuple(ending for form in forms for ending in form.endings if ending not in (*_LINES, *_JSON))
+
+
+def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
+    endings = _document_endings()
     files = {
         file.relative_to(folder).as_posix(): file
         for file in folder.rglob("*")
-        if file.suffix.lower() in _DOCUMENTS and file.is_file()
+        if file.suffix.lower() in endings and file.is_file()
     }
     sources = sorted(source for source in files if not any(part.startswith(".") for part in source.split("/")))
     if not sources:
-        rule = f"a folder must hold documents ({', '.join(_DOCUMENTS)}) or corpus.jsonl"
+        there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
+        rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
     return chain.from_iterable(_document(files[source], source, limits) for source in sources)
 
 
-def _document(path: Path, source: str, limits: _Limits) -> Iterator[tuple[Where, Chunk]]:
-    where, ending = Where(str(path)), path.suffix.lower()
-    tags: dict[str, str] = {}
-    entities: tuple[str, ...] = ()
-    passages: tuple[Passage, ...]
-    if ending in _MARKDOWN:
-        tags, entities, body, line = front_matter(read_text(path, limits.max_file_bytes), str(path))
-        pages = marked_pages(body, str(path), line)
-        passages = section_passages(pages, tags.get("title"), limits.max_words, where)
-    elif ending in _PLAIN:
-        texts = read_text(path, limits.max_file_bytes).split("\f")
-        passages = plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
-    elif ending in _PDF:
-        passages = plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words)
-    elif ending in _CSV:
-        passages = csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words)
-    else:
-        rule = f"a corpus must be a folder or a file {', '.join((*_DOCUMENTS, *_LINES, '.json'))}"
+def _document(path: Path, source: str, limits: Limits) -> PlacedChunks:
+    """Chunks of one document, by its ending."""
+    form = _form(source, path.suffix.lower(), "corpus")
+    if form is None or form.corpus is None:
+        rule = f"a corpus must be a folder or a file {', '.join((*_document_endings(), *_LINES, *_JSON))}"
         came = shown(path.name) if path.exists() else "a path that does not exist"
-        raise input_error(where, rule, "check the path", came)
+        raise input_error(Where(str(path)), rule, "check the path", came)
+    return form.corpus(source, path, limits)
+
+
+def _markdown(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    tags, entities, body, line = front_matter(read_text(path, limits.max_file_bytes), str(path))
+    pages = marked_pages(body, str(path), line)
+    passages = section_passages(pages, tags.get("title"), limits.max_words, Where(str(path)))
+    return _filled(source, path, passages, tags, entities)
+
+
+def _plain(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    texts = read_text(path, limits.max_file_bytes).split("\f")
+    return _filled(
+        source, path, plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
+    )
+
+
+def _pdf(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    return _filled(source, path, plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words))
+
+
+def _csv(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    return _filled(source, path, csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words))
+
+
+def _filled(
+    source: str,
+    path: Path,
+    passages: tuple[Passage, ...],
+    tags: Mapping[str, str] = MappingProxyType({}),
+    entities: tuple[str, ...] = (),
+) -> PlacedChunks:
+    """Chunks of a document's passages; a document without text is refused."""
+    where = Where(str(path))
     if not passages:
         raise input_error(where, "a document must have text", "fill it or take it away", "none besides headings")
-    return ((where, chunk) for chunk in as_chunks(source, passages, tags, entities))
+    return ((where, chunk) for chunk in as_chunks(source, passages, dict(tags), entities))
 
 
-def _squad(path: Path, limits: _Limits) -> Iterator[tuple[Where, Chunk]]:
+def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
+    """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
+    ending = path.suffix.lower()
+    if ending in _LINES:
+        return _corpus_from_lines(path, name, limits)
+    if ending not in _JSON:
+        return _unique_chunks(name, _document(path, path.name, limits), str(path))
     document = read_json(path, limits.max_file_bytes)
-    if not is_squad(document):
-        remedy = "give SQuAD 2.0, or write JSON lines to a .jsonl file"
-        raise input_error(Where(str(path)), "a .json corpus must be SQuAD with the key data", remedy, shown(document))
-    return ((Where(str(path), id=chunk.chunk_id), chunk) for chunk in squad_chunks(document, str(path)))
+    form = _form(document, ending, "corpus")
+    if form is None or form.corpus is None:
+        rule = f"a .json corpus must be {_marks(_JSON, 'corpus')}"
+        raise input_error(Where(str(path)), rule, "write JSON lines to a .jsonl file", shown(document))
+    return _unique_chunks(name, form.corpus(document, path, limits), str(path))
 
 
-def _corpus_from_lines(path: Path, name: str, limits: _Limits) -> Corpus:
+def _corpus_from_lines(path: Path, name: str, limits: Limits) -> Corpus:
     lines = json_lines(path, limits.max_line_bytes)
     first = next(lines, None)
     if first is not None and first.record.keys() == {"corpus"}:
@@ -220,17 +304,11 @@ def _corpus_from_lines(path: Path, name: str, limits: _Limits) -> Corpus:
         first = next(lines, None)
     if first is None:
         return _unique_chunks(name, (), str(path))
-    records = chain([first], lines)
-    if is_mtrag(first.record):
-        return _unique_chunks(name, mtrag_chunks(records), str(path))
-    if "_id" in first.record:
-        return _unique_chunks(name, ((line.where, beir_chunk(line)) for line in records), str(path))
-    if "pages" in first.record:
-        return _unique_chunks(name, chain.from_iterable(_paged(line, limits) for line in records), str(path))
-    if "text" in first.record:
-        return _unique_chunks(name, (_chunk(line) for line in records), str(path))
-    rule = "a record must have pages (a document), text (a chunk) or _id (BEIR)"
-    raise input_error(first.where, rule, "add the field", shown(", ".join(first.record)))
+    form = _form(first.record, path.suffix.lower(), "corpus")
+    if form is None or form.corpus is None:
+        rule = f"a record must have {_marks(_LINES, 'corpus')}"
+        raise input_error(first.where, rule, "add the field", shown(", ".join(first.record)))
+    return _unique_chunks(name, form.corpus(chain([first], lines), path, limits), str(path))
 
 
 def _chunk(line: Line) -> tuple[Where, Chunk]:
@@ -249,14 +327,14 @@ def _chunk(line: Line) -> tuple[Where, Chunk]:
     )
 
 
-def _paged(line: Line, limits: _Limits) -> Iterator[tuple[Where, Chunk]]:
+def _paged(line: Line, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     source = text_of(line.record, "source", line.where)
     where = line.where._replace(id=source)
     only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
     tags, entities = tags_of(line.record, where), texts_of(line.record, "entities", where)
     pages = tuple(_page(record, where) for record in records_of(line.record, "pages", where))
     ascending((page.number, where) for page in pages)
-    if source.lower().endswith(_MARKDOWN):
+    if source.lower().endswith(FORMATS["Markdown"].endings):
         passages = section_passages(pages, tags.get("title"), limits.max_words, where)
     else:
         passages = plain_passages(pages, limits.max_words)
@@ -306,8 +384,8 @@ def load_cases(
 
     A folder: `cases.jsonl` (ours), `queries.jsonl` with `qrels/` (BEIR), `data_full.json` (CLINC150), or
     `reference*.jsonl` (MT-RAG), whichever is there first. A file: JSON lines are MT-RAG by the keys of the first, else
-    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. How the foreign sets are labelled and split stands at the head of
-    `_squad`, `_beir`, `_clinc` and `_mtrag`.
+    ours; JSON is SQuAD 2.0 or CLINC150 by its keys. `FORMATS` lists them all; how the foreign sets are labelled and
+    split stands at the head of `raglab.store.benchmarks`.
 
     Args:
       path: folder or file.
@@ -319,20 +397,20 @@ def load_cases(
 
     Source: rule S6.1.
     """
-    place = Path(path)
-    if (place / "cases.jsonl").is_file():
-        place /= "cases.jsonl"
-    elif (place / "queries.jsonl").is_file():
-        return _unique_cases(beir_cases(place, max_line_bytes, max_file_bytes), str(place))
-    elif (place / "data_full.json").is_file():
-        place /= "data_full.json"
-    elif (tasks := mtrag_file(place, max_line_bytes)) is not None:
-        place = tasks
-    if place.suffix.lower() in _LINES:
-        return _unique_cases(_cases_from_lines(place, max_line_bytes), str(place))
-    if place.suffix.lower() == ".json":
-        return _unique_cases(_from_json(place, max_file_bytes), str(place))
-    known = "cases.jsonl, queries.jsonl, data_full.json or reference*.jsonl"
+    place, limits = Path(path), Limits(MAX_WORDS, max_line_bytes, max_file_bytes)
+    file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
+    if file is not None:
+        several = next((form for form in FORMATS.values() if form.cases_file == file.name and form.cases_folder), None)
+        if several is not None and several.cases_folder is not None:
+            return _unique_cases(several.cases_folder(place, limits), str(place))
+        place = file
+    ending = place.suffix.lower()
+    if ending in _LINES:
+        return _unique_cases(_cases_from_lines(place, limits), str(place))
+    if ending in _JSON:
+        return _unique_cases(_cases_from_json(place, limits), str(place))
+    fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
+    known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
     rule = f"cases must be a .jsonl or .json file, or a folder with {known}"
     came = shown(place.name) if place.exists() else "a path that does not exist"
     raise input_error(Where(str(place)), rule, "check the path", came)
@@ -374,21 +452,23 @@ def case_of(record: Record, file: str = "record") -> Case:
     return _case(Line(Where(file), record))[1]
 
 
-def _cases_from_lines(path: Path, max_line_bytes: int) -> Iterator[tuple[Where, Case]]:
-    lines = json_lines(path, max_line_bytes)
+def _cases_from_lines(path: Path, limits: Limits) -> PlacedCases:
+    lines = json_lines(path, limits.max_line_bytes)
     first = next(lines)
-    records = chain([first], lines)
-    return mtrag_cases(records) if is_mtrag(first.record) else map(_case, records)
+    form = _form(first.record, path.suffix.lower(), "cases")
+    if form is None or form.cases is None:
+        rule = f"a record must have {_marks(_LINES, 'cases')}"
+        raise input_error(first.where, rule, "add the field", shown(", ".join(first.record)))
+    return form.cases(chain([first], lines), path, limits)
 
 
-def _from_json(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
-    document = read_json(path, max_file_bytes)
-    if is_squad(document):
-        return squad_cases(document, str(path))
-    if is_clinc(document):
-        return clinc_cases(document, path, max_file_bytes)
-    rule = "JSON cases must be SQuAD 2.0 (key data) or CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)"
-    raise input_error(Where(str(path)), rule, "write other cases to a .jsonl file", shown(document))
+def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
+    document = read_json(path, limits.max_file_bytes)
+    form = _form(document, path.suffix.lower(), "cases")
+    if form is None or form.cases is None:
+        rule = f"JSON cases must be {_marks(_JSON, 'cases')}"
+        raise input_error(Where(str(path)), rule, "write other cases to a .jsonl file", shown(document))
+    return form.cases(document, path, limits)
 
 
 def _case(line: Line) -> tuple[Where, Case]:
@@ -459,6 +539,64 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
     if not cases:
         raise input_error(Where(file), "a labelled set must have at least one case", "add cases", "none")
     return tuple(cases)
+
+
+# First the fixed names in a folder are looked for in this order, then by search; a file's first record is asked of each
+# entry in this order. A record with `_id` is BEIR's whatever else it has.
+FORMATS: dict[str, Format] = {
+    "MT-RAG": Format(
+        _LINES,
+        corpus=lambda lines, *_: mtrag_chunks(lines),
+        cases=lambda lines, *_: mtrag_cases(lines),
+        matches=is_mtrag,
+        search=mtrag_file,
+        pattern="reference*.jsonl",
+    ),
+    "cases": Format(_LINES, cases=lambda lines, *_: map(_case, lines), cases_file="cases.jsonl"),
+    "documents": Format(
+        _LINES,
+        corpus=lambda lines, _, limits: chain.from_iterable(_paged(line, limits) for line in lines),
+        matches=lambda record: "pages" in record and "_id" not in record,
+        mark="pages (a document)",
+        corpus_file="corpus.jsonl",
+    ),
+    "chunks": Format(
+        _LINES,
+        corpus=lambda lines, *_: map(_chunk, lines),
+        matches=lambda record: "text" in record and "_id" not in record,
+        mark="text (a chunk)",
+        corpus_file="corpus.jsonl",
+    ),
+    "BEIR": Format(
+        _LINES,
+        corpus=lambda lines, *_: ((line.where, beir_chunk(line)) for line in lines),
+        matches=lambda record: "_id" in record,
+        mark="_id (BEIR)",
+        corpus_file="corpus.jsonl",
+        cases_file="queries.jsonl",
+        cases_folder=lambda folder, limits: beir_cases(folder, limits.max_line_bytes, limits.max_file_bytes),
+    ),
+    "SQuAD": Format(
+        _JSON,
+        corpus=lambda document, path, _: (
+            (Where(str(path), id=chunk.chunk_id), chunk) for chunk in squad_chunks(document, str(path))
+        ),
+        cases=lambda document, path, _: squad_cases(document, str(path)),
+        matches=is_squad,
+        mark="SQuAD 2.0 (key data)",
+    ),
+    "CLINC150": Format(
+        _JSON,
+        cases=lambda document, path, limits: clinc_cases(document, path, limits.max_file_bytes),
+        matches=is_clinc,
+        mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
+        cases_file="data_full.json",
+    ),
+    "Markdown": Format((".md", ".markdown"), corpus=_markdown),
+    "text": Format((".txt", ".text"), corpus=_plain),
+    "PDF": Format((".pdf",), corpus=_pdf),
+    "CSV": Format((".csv",), corpus=_csv),
+}
 
 
 MAX_POLICY_BYTES = 2**20

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import Bandit, State, beta, student
+from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.lab.bandit_study import mean_interval
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
@@ -484,14 +484,6 @@ def _by_arm(at: Array, arms: Sequence[str], parts: tuple[Array, Array, Array]) -
     return columns
 
 
-POINTS = 801
-WIDE = 4.0  # scales of a t distribution that are drawn on each side
-WHAT = {
-    "thompson_beta": "success rate (share of rewards above {threshold:g}, 0 to 1)",
-    "thompson_nig": "mean reward (0 to 1)",
-}
-
-
 @dataclass(eq=False, repr=False)
 class PosteriorDisplay:
     """Posterior density of each arm's success rate or mean reward, as Thompson sampling draws from it.
@@ -526,35 +518,27 @@ class PosteriorDisplay:
         ax: Axes | None = None,
         **kwargs: Any,  # noqa: ANN401 - style of the lines
     ) -> Self:
-        """Display of one state without a batch, of `thompson_beta` (a Beta) or `thompson_nig` (a t distribution).
+        """Display of one state without a batch, of a learner whose entry has a belief, such as `thompson_beta`.
 
         Raises:
-          ValueError: another policy, whose belief has no such density, a batch of states, or names that do not fit.
+          ValueError: another learner, whose belief has no such density, a batch of states, or names that do not fit.
 
         Example: `PosteriorDisplay.from_state(state, Bandit("thompson_beta"), ("hybrid", "iterative"))`.
         """
-        from scipy import stats
-
         n = state.pulls.shape[-1]
         names = tuple(f"arm {arm}" for arm in range(n)) if arms is None else tuple(arms)
-        if bandit.policy not in WHAT or state.pulls.ndim != 1 or len(names) != n:
+        entry = LEARNERS.get(bandit.policy)
+        if entry is None or entry.belief is None or state.pulls.ndim != 1 or len(names) != n:
+            known = " or ".join(name for name, other in LEARNERS.items() if other.belief is not None)
             came = f"{bandit.policy}, a batch of {state.pulls.shape[:-1]} and {len(names)} names for {n} arms"
-            msg = f"a posterior is drawn of one state of {' or '.join(WHAT)}, a name an arm, got {came}."
+            msg = f"a posterior is drawn of one state of {known}, a name an arm, got {came}."
             raise ValueError(msg)
-        if bandit.policy == "thompson_beta":
-            seen = beta(state, bandit)
-            belief: Any = stats.beta(seen.a, seen.b)
-            at = np.linspace(0.0, 1.0, POINTS)[1:-1]
-        else:
-            found = student(state, bandit)
-            belief = stats.t(found.df, loc=found.location, scale=found.scale)
-            reach = WIDE * found.scale
-            at = np.linspace((found.location - reach).min(), (found.location + reach).max(), POINTS)
-        low, high = belief.interval(level)
-        middle = found.location if bandit.policy == "thompson_nig" else belief.mean()
-        told = WHAT[bandit.policy].format(threshold=bandit.threshold)
+        belief = entry.belief(state, bandit)
+        low, high = belief.distribution.interval(level)
+        density = belief.distribution.pdf(belief.grid[:, None])
+        quantity = entry.quantity.format(threshold=bandit.threshold)
         return cls(
-            at, belief.pdf(at[:, None]), middle, low, high, state.pulls, names, told, level, name
+            belief.grid, density, belief.mean, low, high, state.pulls, names, quantity, level, name
         ).plot(ax, **kwargs)  # fmt: skip
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines

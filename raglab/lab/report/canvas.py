@@ -22,6 +22,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.lab.report.blocks import Cell, interval, number, percent
+from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
@@ -35,14 +36,11 @@ INKS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, GREY)
 DASHES: tuple[Any, ...] = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (5, 2, 1.5, 2)))
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 LABEL_INKS = {Status.ok: GREEN, Status.refuse: VERMILLION, Status.ambiguous: BLUE}
-RATE_INKS = dict(
-    zip(
-        ("false_refusal_rate", "hallucination_rate", "missed_ambiguity_rate", "over_ask_rate"),
-        (BLUE, VERMILLION, GREEN, PURPLE),
-        strict=True,
-    )
-)
-SWEEP_INKS = RATE_INKS | {"coverage": GREY, "pass_rate": ORANGE}
+RATE_INKS = {name: INKS[place % 7] for place, name in enumerate(OBJECTIVES)}  # errors, as a report draws them
+OTHERS = (GREY, ORANGE, SKY)
+SWEEP_INKS = RATE_INKS | {
+    name: OTHERS[place % 3] for place, name in enumerate(name for name in RATES if name not in OBJECTIVES)
+}
 VALUES: tuple[Style, ...] = (  # a thin line is seen on a broad one where two policies share a value
     {"color": SILVER, "linewidth": 3.2, "zorder": 1.5},
     {"color": "black", "linewidth": 1.4, "zorder": 1.6},
@@ -108,7 +106,7 @@ def plain(text: str) -> str:
 
 def words(rate: str) -> str:
     """Name of a rate in a legend."""
-    return rate.removesuffix("_rate").replace("_", " ")
+    return RATE_TABLE[rate].label
 
 
 def seen_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:

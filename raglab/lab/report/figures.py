@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from raglab.certify import Certificate
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
-from raglab.metrics import Interval
+from raglab.metrics import RATE_TABLE, Interval
 from raglab.values import Curve, Floats, Status
 
 if TYPE_CHECKING:
@@ -325,6 +325,11 @@ def confidence_by_label(
     return drawn
 
 
+def share_words(rate: str) -> str:
+    """Name of a rate on an axis, with what it is a share of."""
+    return f"{rate} (share of the {RATE_TABLE[rate].share_of}, %)"
+
+
 def pareto(
     false_refusal: NDArray[np.float64],
     hallucination: NDArray[np.float64],
@@ -344,8 +349,8 @@ def pareto(
     on.plot(*line, "o-", label="no other trial is better in both", **ink.FRONT)
     on.axvline(targets["false_refusal_rate"], label="targets", **ink.TARGET)
     on.axhline(targets["hallucination_rate"], **ink.TARGET)
-    canvas.shares_along(on, "false_refusal_rate (share of the answerable, %)")
-    canvas.shares_up(on, "hallucination_rate (share of the answered, %)")
+    canvas.shares_along(on, share_words("false_refusal_rate"))
+    canvas.shares_up(on, share_words("hallucination_rate"))
     canvas.legend_above(on, 3)
     return on
 

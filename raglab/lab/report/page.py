@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from jinja2 import Environment, StrictUndefined
@@ -271,6 +271,36 @@ def _sure() -> str:
     return f"{100 * (1 - findings.DELTA):g} %"
 
 
+class Material(NamedTuple):
+    """What sections are made of: what was judged, and what the caller gave beside it; see `write_report`."""
+
+    judged: Judged
+    notes: tuple[str, ...]
+    trials: pd.DataFrame | None
+    plateaus: pd.DataFrame | None
+    paired: Mapping[str, Paired] | None
+
+
+SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title, in its order
+    "What was judged": lambda on: parts.head(on.judged, on.notes),
+    "Verdict": lambda on: parts.verdict(on.judged, on.trials),
+    "What is promised": lambda on: promised(on.judged),
+    "Policies and their rates": lambda on: parts.rates(on.judged, on.paired),
+    "Where it goes wrong": lambda on: weak_spots(on.judged),
+    "If the labels or the traffic were others": lambda on: assumptions(on.judged),
+    "Does the confidence mean what it says?": lambda on: believed.reliability(on.judged),
+    "Risk and coverage": lambda on: [*parts.risk_coverage(on.judged), *believed.signals(on.judged)],
+    "Every threshold over its range": lambda on: parts.sweeps(on.judged),
+    "Label against decision": lambda on: parts.confusions(on.judged),
+    "What decided": lambda on: parts.stages(on.judged),
+    "Confidence by label": lambda on: parts.histograms(on.judged),
+    "Decision boundary": lambda on: parts.boundary(on.judged),
+    "Plateaus and trials": lambda on: parts.search(on.plateaus, on.trials),
+    "What changed": lambda on: parts.flips(on.judged),
+    "Ranking of the expected sources": lambda on: parts.ranked(on.judged.trace),
+}
+
+
 def write_report(
     path: str | Path,
     trace: TraceData,
@@ -308,25 +338,9 @@ def write_report(
     judged = _judged(trace, policies, arm, tuned, incumbent, split)
     _check_trials(trials)
     page = Path(path)
-    sections = [
-        Section("What was judged", parts.head(judged, notes)),
-        Section("Verdict", parts.verdict(judged, trials)),
-        Section("What is promised", promised(judged)),
-        Section("Policies and their rates", parts.rates(judged, paired)),
-        Section("Where it goes wrong", weak_spots(judged)),
-        Section("If the labels or the traffic were others", assumptions(judged)),
-        Section("Does the confidence mean what it says?", believed.reliability(judged)),
-        Section("Risk and coverage", [*parts.risk_coverage(judged), *believed.signals(judged)]),
-        Section("Every threshold over its range", parts.sweeps(judged)),
-        Section("Label against decision", parts.confusions(judged)),
-        Section("What decided", parts.stages(judged)),
-        Section("Confidence by label", parts.histograms(judged)),
-        Section("Decision boundary", parts.boundary(judged)),
-        Section("Plateaus and trials", parts.search(plateaus, trials)),
-        Section("What changed", parts.flips(judged)),
-        Section("Ranking of the expected sources", parts.ranked(trace)),
-    ]
-    kept = [section for section in sections if section.blocks]
+    material = Material(judged, tuple(notes), trials, plateaus, paired)
+    sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
+    kept = [section for section in sections if section.blocks]  # a section with nothing to say is left out
     folder = page.with_name(f"{page.stem}_figures")
     folder.mkdir(parents=True, exist_ok=True)
     for block in (block for section in kept for block in section.blocks):

@@ -1,0 +1,237 @@
+"""Indices and posteriors of the learners: the scores of which `choose` takes the largest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.bandit.learner import Bandit, State, Stats, refuse
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_] | None
+
+NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit.py)
+PULLED = np.finfo(np.float64).max  # score of an arm without a reward yet that others were pulled less than
+
+
+class Beta(NamedTuple):
+    """Posterior of each arm's success rate, [..., A]."""
+
+    a: Array
+    b: Array
+
+
+class Student(NamedTuple):
+    """Posterior of each arm's mean reward, a shifted t distribution, [..., A]."""
+
+    location: Array
+    scale: Array
+    df: Array
+
+
+class Normal(NamedTuple):
+    """Posterior of each arm's reward in this context, [..., A]."""
+
+    mean: Array
+    sd: Array
+
+
+def pooled(state: State, bandit: Bandit) -> Stats:
+    """Statistics [..., A] with the history's pseudo-counts."""
+    if bandit.history is None:
+        return Stats(state.n, state.total, state.square)
+    n, total, square = bandit.history
+    return Stats(state.n + n, state.total + total, state.square + square)
+
+
+def beta(state: State, bandit: Bandit) -> Beta:
+    """Posterior of thompson_beta: prior counts plus successes and failures, over exploration squared (rule S4.5)."""
+    n, total, _ = pooled(state, bandit)
+    before, spread = bandit.prior_strength * bandit.prior_mean, bandit.exploration * bandit.exploration
+    failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
+    return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
+
+
+def student(state: State, bandit: Bandit) -> Student:
+    """Posterior of thompson_nig: of the mean, with the variance integrated out.
+
+    Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6; alpha0 is half of
+      kappa0, so that prior_strength counts the pseudo-observations of both.
+    """
+    return student_of(*pooled(state, bandit), bandit)
+
+
+def student_of(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
+    """Posterior of thompson_nig from statistics of any shape."""
+    strength, mu = bandit.prior_strength, bandit.prior_mean
+    count = strength + n
+    location = (strength * mu + total) / count
+    scatter = square - total * total / np.maximum(n, 1e-300)
+    shift = total - n * mu
+    between = strength * shift * shift / (np.maximum(n, 1e-300) * count)
+    twice_beta = bandit.prior_variance * strength + np.maximum(scatter, 0.0) + between
+    return Student(location, bandit.exploration * np.sqrt(twice_beta / count / count), count)
+
+
+def normal(state: State, bandit: Bandit, context: Array) -> Normal:
+    """Posterior of a linear arm's expected reward: ridge regression, disjoint arms.
+
+    Args:
+      context: [..., d].
+
+    Source: Li et al., A contextual-bandit approach to personalized news article recommendation (2010), algorithm 1.
+    """
+    ridge = bandit.prior_strength * np.eye(context.shape[-1])
+    x = context[..., None, :]
+    solved = np.linalg.solve(state.gram + ridge, np.broadcast_to(x, state.moment.shape)[..., None])[..., 0]
+    mean = (state.moment * solved).sum(axis=-1)
+    return Normal(mean, np.sqrt(np.maximum((x * solved).sum(axis=-1), 0.0)))
+
+
+def noise(bandit: Bandit) -> float:
+    """What multiplies sqrt(x' inv(A) x) where lin_thompson draws: exploration, and the deviation of its noise."""
+    return float(bandit.exploration * np.sqrt(bandit.prior_variance))
+
+
+def index_of_means(
+    state: State, bandit: Bandit, mask: Mask, bound: Callable[[Array, Array, Array], Array] | None = None
+) -> Array:
+    """Index that starts from each arm's mean reward, [..., A]; arms without a reward come first.
+
+    Args:
+      bound: (mean, rewards counted, ln of the rewards of all arms) to the index; None: the mean itself. An arm without
+        a reward counts one, so that nothing is divided by 0: its index is replaced afterwards.
+    """
+    n, total, _ = pooled(state, bandit)
+    unseen = n <= 0.0
+    counted = np.where(unseen, 1.0, n)
+    score = total / counted
+    if bound is not None:  # rewards that were counted stand for t: what a discount forgets, ln(t) forgets as well
+        score = bound(score, counted, np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None])
+    return _unseen_first(score, unseen, state.pulls, mask) if unseen.any() else score
+
+
+def _unseen_first(score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask) -> Array:
+    """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
+    open_ = unseen if mask is None else unseen & mask
+    least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)
+    return np.where(unseen, np.where(pulls <= least, np.inf, PULLED), score)
+
+
+def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Mean reward of each arm, [..., A]; epsilon_greedy takes the largest where it does not choose uniformly."""
+    return index_of_means(state, bandit, mask)
+
+
+def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Mean plus exploration * sqrt(2 ln t / n), [..., A].
+
+    Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem (2002).
+    """
+
+    def bound(mean: Array, counted: Array, level: Array) -> Array:
+        return mean + bandit.exploration * np.sqrt(2.0 * level / counted)
+
+    return index_of_means(state, bandit, mask, bound)
+
+
+def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Largest mean whose Bernoulli divergence from the one seen is at most exploration² * ln t / n, [..., A]."""
+
+    def bound(mean: Array, counted: Array, level: Array) -> Array:
+        return kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
+
+    return index_of_means(state, bandit, mask, bound)
+
+
+def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
+    """Expected reward in this context plus exploration times its standard deviation, [..., A]."""
+    posterior = normal(state, bandit, context)
+    return posterior.mean + bandit.exploration * posterior.sd
+
+
+def kl_upper(mean: Array, level: Array) -> Array:
+    """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
+
+    Newton's method from above: kl is convex in q, so that no step passes the root.
+
+    Args:
+      mean: [...] in [0, 1]. level: [...] >= 0; ln(t) / n in KL-UCB.
+
+    Source: Garivier and Cappe, The KL-UCB algorithm for bounded stochastic bandits and beyond (2011), with c = 0.
+    """
+    low = 1.0 - mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        entropy = np.where(mean > 0.0, mean * np.log(mean), 0.0) + np.where(low > 0.0, low * np.log(low), 0.0)
+        pinsker = mean + np.sqrt(0.5 * level)
+        near_one = -np.expm1((entropy - level) / low)
+        q = np.minimum(np.minimum(pinsker, near_one), 1.0)
+        for _ in range(NEWTON):
+            one = np.where(mean > 0.0, mean * np.log(q), 0.0)
+            other = np.where(low > 0.0, low * np.log1p(-q), 0.0)
+            step = (entropy - one - other - level) * q * (1.0 - q) / (q - mean)
+            q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
+    return np.where(low > 0.0, q, 1.0)
+
+
+def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+    """One draw of each arm's success rate, [..., A]; replications, then arms, in the generator's order."""
+    return rng.beta(*beta(state, bandit))
+
+
+def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+    """One draw of each arm's mean reward, [..., A]; replications, then arms, in the generator's order."""
+    location, scale, df = student(state, bandit)
+    return location + scale * rng.standard_t(df)
+
+
+def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
+    """One draw of each arm's expected reward in this context, [..., A], in the generator's order."""
+    mean, sd = normal(state, bandit, context)
+    return mean + noise(bandit) * sd * rng.standard_normal(mean.shape)
+
+
+def check_beta_prior(bandit: Bandit) -> None:
+    """Refuse a prior mean that leaves a Beta without one of its two counts.
+
+    Raises:
+      ValueError: it is 0 or 1.
+    """
+    if bandit.prior_mean in {0.0, 1.0}:
+        refuse(f"prior_mean of {bandit.policy} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+
+
+POINTS = 801  # of a drawn density
+WIDE = 4.0  # scales of a t distribution that are drawn on each side
+
+
+class Belief(NamedTuple):
+    """What a display draws of each arm's posterior.
+
+    distribution: of SciPy, of the arms, with `pdf` and `interval`. mean: [A]. grid: values at which it is drawn, [N].
+    """
+
+    distribution: Any
+    mean: Array
+    grid: Array
+
+
+def beta_belief(state: State, bandit: Bandit) -> Belief:
+    """Beta of each arm over the open unit interval: at its ends a density may be infinite."""
+    from scipy import stats
+
+    distribution: Any = stats.beta(*beta(state, bandit))
+    return Belief(distribution, distribution.mean(), np.linspace(0.0, 1.0, POINTS)[1:-1])
+
+
+def student_belief(state: State, bandit: Bandit) -> Belief:
+    """Student-t of each arm; its location stands for the mean, which few degrees of freedom do not have."""
+    from scipy import stats
+
+    location, scale, df = student(state, bandit)
+    reach = WIDE * scale
+    at = np.linspace((location - reach).min(), (location + reach).max(), POINTS)
+    return Belief(stats.t(df, loc=location, scale=scale), location, at)

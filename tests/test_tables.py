@@ -1,0 +1,288 @@
+"""One table a kind: what is added to a table alone works end to end, and the tables hold together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import binomtest
+
+import raglab
+from labelled import free_policy, labelled
+from raglab import metrics, reward
+from raglab.arms import ARMS, CHOOSERS, LIVE_ARMS
+from raglab.bandit import (
+    LEARNERS,
+    POLICIES,
+    Bandit,
+    Bernoulli,
+    LearnerEntry,
+    State,
+    choose,
+    dumps,
+    init,
+    loads,
+    propensities,
+    simulate,
+    update,
+)
+from raglab.bandit.scores import pooled
+from raglab.bandit.simulation import log, run
+from raglab.lab.report.bandit_displays import PosteriorDisplay
+from raglab.live.settings import BanditSettings
+from raglab.metrics import RATE_TABLE, RATES, Rate
+from raglab.retrieval.strategies import SEARCHES
+from raglab.store import loaders
+from raglab.store.files import InputError, Line, text_of
+from raglab.store.loaders import FORMATS, Format
+from raglab.values import Case, Chunk, Status
+
+Array = NDArray[np.float64]
+MEANS = [0.3, 0.5, 0.9]
+
+
+# A toy learner: Boltzmann exploration, the mean reward over a temperature plus Gumbel noise.
+
+
+def _preference(state: State, bandit: Bandit) -> Array:
+    n, total, _ = pooled(state, bandit)
+    return (total + bandit.prior_strength * bandit.prior_mean) / (n + bandit.prior_strength) / bandit.exploration
+
+
+def _draw(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+    return _preference(state, bandit) + rng.gumbel(size=state.n.shape)
+
+
+def _largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+    weight = np.where(on, np.exp(_preference(state, bandit)), 0.0)
+    return np.asarray(weight / weight.sum(axis=-1, keepdims=True))
+
+
+TOY = LearnerEntry(
+    settings=("exploration", "prior_mean", "prior_strength"),
+    positive=("exploration", "prior_strength"),
+    draw=_draw,
+    largest=_largest,
+)
+
+
+@pytest.fixture
+def boltzmann(monkeypatch: pytest.MonkeyPatch) -> Bandit:
+    """The toy learner, in the table while a test runs."""
+    monkeypatch.setitem(LEARNERS, "boltzmann", TOY)
+    return Bandit("boltzmann", exploration=0.1)
+
+
+def test_a_toy_learner_is_simulated(boltzmann: Bandit) -> None:
+    """It finds the best arm, in every replication the same bits, by choose and update alone."""
+    world = Bernoulli(np.array(MEANS))
+    one, again = (run(boltzmann, world, rounds=300, replications=20, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(one.arm, again.arm)
+    assert one.pulls.sum(axis=0).argmax() == 2
+    assert simulate("boltzmann", MEANS, rounds=50, replications=3, seed=0).regret.shape == (3, 50)
+    with pytest.raises(ValueError, match=r"engine numba plays epsilon_greedy.*got boltzmann"):
+        run(boltzmann, world, rounds=3, replications=2, engine="numba")
+
+
+def test_a_toy_learner_has_exact_propensities(boltzmann: Bandit) -> None:
+    """They sum to 1, put nothing on a masked arm, and are how often it chooses; a log carries them."""
+    state = update(update(init(3, bandit=boltzmann), 2, 0.9, boltzmann), 0, 0.2, boltzmann)
+    mask = np.array([True, False, True])
+    share = propensities(state, boltzmann, mask=mask)
+    assert share.sum() == pytest.approx(1.0)
+    assert share[1] == 0.0
+    many = State(*(np.broadcast_to(part, (4000, *part.shape)) for part in state))
+    _, choice = choose(many, boltzmann, np.random.default_rng(0), mask=mask)
+    assert binomtest(int((choice.arm == 2).sum()), 4000, float(share[2])).pvalue > 1e-3
+    rounds = log(boltzmann, Bernoulli(np.array(MEANS)), rounds=30)
+    assert rounds[["p_0", "p_1", "p_2"]].sum(axis=1).to_numpy() == pytest.approx(1.0)
+
+
+def test_a_toy_learner_is_saved_and_loaded(boltzmann: Bandit) -> None:
+    """It goes on where it was, bit for bit; out of the table its file is refused."""
+    rng = np.random.default_rng(4)
+    state, choice = choose(init(3, bandit=boltzmann), boltzmann, rng)
+    text = dumps(update(state, choice.arm, 0.7, boltzmann), boltzmann, rng)
+    back = loads(text)
+    assert dumps(*back) == text
+    LEARNERS.pop("boltzmann")
+    with pytest.raises(ValueError, match=r"policy must be one of epsilon_greedy.*got 'boltzmann'"):
+        loads(text)
+
+
+def test_a_toy_learner_is_checked_and_set(boltzmann: Bandit, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its ranges hold, a variable names it, and a display says that it has no density to draw."""
+    with pytest.raises(ValueError, match=r"exploration must be in \(0"):
+        init(3, bandit=boltzmann._replace(exploration=0.0))
+    monkeypatch.setenv("RAGLAB_BANDIT_POLICY", "boltzmann")
+    assert BanditSettings.read(None).bandit(("hybrid", "graph")).policy == "boltzmann"
+    with pytest.raises(ValueError, match="of one state of thompson_beta or thompson_nig"):
+        PosteriorDisplay.from_state(init(3, bandit=boltzmann), boltzmann)
+
+
+def test_a_learner_without_scores_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An entry with neither an index nor a draw, and a draw without its propensity."""
+    monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=()))
+    with pytest.raises(ValueError, match="an entry must have an index or a draw"):
+        choose(init(2, bandit=Bandit("none")), Bandit("none"), np.random.default_rng(0))
+    monkeypatch.setitem(LEARNERS, "none", LearnerEntry(settings=(), draw=_draw))
+    with pytest.raises(ValueError, match="propensities need the probability that a draw is the largest"):
+        propensities(init(2, bandit=Bandit("none")), Bandit("none"))
+
+
+def test_entries_of_learners_hold_together() -> None:
+    """Each has an index or a draw with its propensity, reads fields of Bandit, and names a loop that is there."""
+    kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
+    assert tuple(LEARNERS) == POLICIES
+    for entry in LEARNERS.values():
+        assert (entry.index is None) != (entry.draw is None)
+        assert (entry.draw is None) == (entry.largest is None)
+        assert set(entry.positive) <= set(entry.settings) <= set(Bandit._fields)
+        assert entry.compiled is None or callable(getattr(kernel, entry.compiled))
+        assert (entry.compiled is None) == (entry.pays == np.inf)
+        assert (entry.belief is None) == (not entry.quantity)
+
+
+# A toy metric: how often a system does not answer.
+
+DEFERRAL = Rate(
+    "deferred",
+    lambda status, *_: status != Status.ok,
+    lambda _, labels: labels.sum(),
+    better="high",
+    share_of="all",
+    label="deferral",
+)
+
+
+@pytest.mark.parametrize("engine", ["numpy", "numba"])
+def test_a_toy_metric_stands_in_a_sweep(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its counts and its exact interval; it is all that coverage is not. Taken out, it is gone."""
+    if engine == "numba":
+        pytest.importorskip("numba")
+    trace = labelled(5, {"report": 60})
+    policies = [free_policy(similarity={"min_similarity": least}) for least in (0.2, 0.5, 0.8)]
+    before = raglab.sweep(trace, policies, engine=engine)
+    with monkeypatch.context() as patched:
+        patched.setitem(RATE_TABLE, "deferral_rate", DEFERRAL)
+        assert RATES[-1] == "deferral_rate"
+        frame = raglab.sweep(trace, policies, engine=engine)
+        np.testing.assert_array_equal(frame["deferral_rate_k"], 60 - frame["coverage_k"])
+        np.testing.assert_array_equal(frame["deferral_rate"], frame["deferral_rate_k"] / 60)
+        low, high = metrics.clopper_pearson(frame["deferral_rate_k"], frame["deferral_rate_n"])
+        np.testing.assert_array_equal(frame[["deferral_rate_low", "deferral_rate_high"]], np.stack([low, high], axis=1))
+        assert raglab.slices(raglab.decide(trace, policies[1]), rate="deferral_rate")["n"].gt(0).all()
+        assert list(before) == [name for name in frame if not name.startswith("deferral_rate")]
+    assert list(raglab.sweep(trace, policies, engine=engine)) == list(before)
+
+
+def test_rates_are_of_cases_that_there_are() -> None:
+    """Of every mix of labels and outcomes k is at most n, and counts of different rates have different names."""
+    assert len({rate.count for rate in RATE_TABLE.values()}) == len(RATES)
+    adds = metrics.contributions(np.arange(3, dtype=np.int8)).reshape(-1, len(RATES))
+    labels = np.eye(3, dtype=np.int64)[np.tile(np.repeat(np.arange(3), 2), 3)]
+    for row, label in zip(adds, labels, strict=True):
+        assert (row <= metrics.denominators(row, label)).all()
+
+
+# A toy form of files: utterances with what was wanted, paragraphs with their file.
+
+
+def _toy_cases(lines: Any, *_: Any) -> Any:
+    line: Line
+    for line in lines:
+        name = text_of(line.record, "utterance", line.where)
+        yield line.where, Case(name.replace(" ", "-"), name, text_of(line.record, "wanted", line.where))
+
+
+def _toy_chunks(lines: Any, *_: Any) -> Any:
+    line: Line
+    for line in lines:
+        file = text_of(line.record, "file", line.where)
+        yield line.where, Chunk(f"{file}#{line.where.line}", text_of(line.record, "paragraph", line.where), file)
+
+
+TOY_CASES = Format(
+    (".jsonl",),
+    cases=_toy_cases,
+    matches=lambda record: "utterance" in record,
+    cases_file="utterances.jsonl",
+)
+TOY_CORPUS = Format(
+    (".jsonl",),
+    corpus=_toy_chunks,
+    matches=lambda record: "paragraph" in record,
+    mark="paragraph (a toy)",
+    corpus_file="paragraphs.jsonl",
+)
+
+
+def _write(path: Path, *rows: Mapping[str, Any]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+
+def test_a_toy_format_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From its files, from its folder, and named in messages; the others load as ever."""
+    monkeypatch.setattr(loaders, "FORMATS", {"toy cases": TOY_CASES, "toy corpus": TOY_CORPUS, **FORMATS})
+    _write(tmp_path / "paragraphs.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
+    _write(tmp_path / "utterances.jsonl", {"utterance": "are floods covered", "wanted": "ok"})
+    for place in (tmp_path, tmp_path / "paragraphs.jsonl"):
+        corpus = raglab.load_corpus(place)
+        assert [(chunk.source, chunk.text) for chunk in corpus.chunks] == [("a.md", "Floods are covered.")]
+    for place in (tmp_path, tmp_path / "utterances.jsonl"):
+        (case,) = raglab.load_cases(place)
+        assert (case.id, case.query, case.expect_status) == ("are-floods-covered", "are floods covered", "ok")
+    _write(tmp_path / "odd.jsonl", {"body": "x"})
+    with pytest.raises(InputError, match=r"a record must have paragraph \(a toy\), pages \(a document\)"):
+        raglab.load_corpus(tmp_path / "odd.jsonl")
+    with pytest.raises(InputError, match=r"a folder with utterances.jsonl, cases.jsonl"):
+        raglab.load_cases(tmp_path / "none.csv")
+    _write(tmp_path / "own.jsonl", {"id": "q1", "query": "q", "expect_status": "refuse"})
+    assert raglab.load_cases(tmp_path / "own.jsonl")[0].id == "q1"
+
+
+def test_without_its_entry_a_toy_format_is_refused(tmp_path: Path) -> None:
+    """No reader takes what no entry recognises."""
+    _write(tmp_path / "x.jsonl", {"paragraph": "Floods are covered.", "file": "a.md"})
+    with pytest.raises(InputError, match="a record must have pages"):
+        raglab.load_corpus(tmp_path / "x.jsonl")
+
+
+# The other tables.
+
+
+def test_reward_components_are_the_weights() -> None:
+    """Each has a weight of its own, what multiplies one is a weight too, and no weight is left over."""
+    parts = reward.COMPONENT_TABLE.values()
+    named = [name for part in parts for name in (part.weight, part.times) if name]
+    assert sorted(named) == sorted(reward.RewardWeights._fields)
+    variables = [part.variable for part in parts if part.variable]
+    assert len(set(variables)) == len(variables)
+    assert {BanditSettings.variable(name.lower()) for name in variables} <= {
+        BanditSettings.variable(name) for name in BanditSettings.model_fields
+    }
+    assert BanditSettings.read(None).weights == reward.PUBLISHED
+
+
+def test_arms_hold_together() -> None:
+    """A search of its own belongs to an arm, a policy may name every arm and what chooses one, and no other."""
+    assert set(SEARCHES) <= set(ARMS)
+    assert all(arm.keyword or arm.dense for arm in ARMS.values())
+    policy = raglab.Policy.load()
+    for name in (*ARMS, *CHOOSERS):
+        assert policy.replace("strategy.arm", name).strategy.arm == name
+    with pytest.raises(ValueError, match=r"input should be 'hybrid'.*got 'none'"):
+        policy.replace("strategy.arm", "none")
+    assert LIVE_ARMS == ("hybrid", "iterative", "graph", "table")
+
+
+def test_formats_have_a_reader() -> None:
+    """Every entry reads something, in files with an ending, and a lower-case one."""
+    for form in FORMATS.values():
+        assert form.corpus or form.cases
+        assert all(ending.startswith(".") and ending == ending.lower() for ending in form.endings)
