@@ -16,7 +16,8 @@ from raglab.bandit.worlds import Bernoulli, Table
 from raglab.decision import chain
 from raglab.decision.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed, outcome
 from raglab.decision.decisions import Decisions
-from raglab.decision.measurement import Evidence, Tables, of_cases, tables
+from raglab.decision.measurement import Evidence, Tables, tables
+from raglab.decision.recorded_answers import of_cases
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Thresholds, thresholds
 from raglab.values import PatternHits, Status, TraceData, each
@@ -50,6 +51,9 @@ def contributed() -> NDArray[np.int64]:
     return _contributions(tuple(metrics.RATE_TABLE.values()))
 
 
+CODES_A_STAGE = len(Status) * 2  # expected label, and whether the expected sources were found
+
+
 def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     """Number of (what decided, label, expected sources found), [P, Q]."""
     if found.right.shape[0] == 1:
@@ -57,7 +61,7 @@ def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     else:
         depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
         right = found.right[depth, slot, np.arange(slot.shape[1])]
-    return said.stage.astype(np.int64) * 6 + found.label * 2 + right
+    return said.stage.astype(np.int64) * CODES_A_STAGE + found.label * 2 + right
 
 
 def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -67,7 +71,7 @@ def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    width = len(STAGES) * 6
+    width = len(STAGES) * CODES_A_STAGE
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrowed(found, limits)
     for cases in _spans(len(found.label), CASES):
@@ -77,7 +81,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
             some = _rows(limits, rows)
             codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
+    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), CODES_A_STAGE).sum(axis=2)
 
 
 def _spans(n: int, size: int) -> Iterator[slice]:
@@ -433,7 +437,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
             continue
         points, codes = codes_by_piece(found, limits, path, _codes_of(found))
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
-        tried = _nearest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // 6], int(current), swept)
+        tried = _nearest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CODES_A_STAGE], int(current), swept)
         if tried is not None:
             at, becomes = tried
             change = at - float(value)

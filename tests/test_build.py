@@ -121,6 +121,11 @@ def made(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Trace]:
     return lambda cases=CASES, **more: build_trace(CORPUS, cases, **{"cache": cache, **SMALL, **more})
 
 
+def _no_model(*_: Any, **__: Any) -> Any:
+    """Stand in for what loads a model, where none may be."""
+    raise AssertionError
+
+
 class Calls:
     """Sizes of the batches that are retrieved from now on; `stop_after` so many, the run breaks."""
 
@@ -333,6 +338,47 @@ class TestBatches:
         assert calls.sizes == [3, 3, 1]
         assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
+    @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "table")}])
+    def test_stopped_before_the_trace_was_written(
+        self,
+        tmp_path: Path,
+        made: Callable[..., Trace],
+        calls: Calls,
+        monkeypatch: pytest.MonkeyPatch,
+        more: dict[str, Any],
+    ) -> None:
+        """Where all batches are there, the trace is written from them: no model is loaded, to the same bytes."""
+        made(out=tmp_path / "whole.parquet", batch_size=3, **more)
+        calls.clear()
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                made(out=tmp_path / "t.parquet", batch_size=3, **more)
+        assert calls.sizes == [3, 3, 1]
+        calls.clear()
+        with monkeypatch.context() as without_models:
+            without_models.setattr(trace_building, "load_encoder", _no_model)
+            without_models.setattr(trace_building, "load_cross_encoder", _no_model)
+            made(out=tmp_path / "t.parquet", batch_size=3, **more)
+        assert calls.sizes == []
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+        assert not list(tmp_path.glob("t.parquet.*.parts"))
+
+    @pytest.mark.parametrize("damage", [b"", b"no archive", None])
+    def test_damaged_embeddings_are_made_again(
+        self, tmp_path: Path, made: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch, damage: bytes | None
+    ) -> None:
+        """Kept embeddings that are cut, damaged or gone are encoded again, to the same bytes."""
+        made(out=tmp_path / "whole.parquet")
+        with monkeypatch.context() as stopped:
+            stopped.setattr(Trace, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                made(out=tmp_path / "t.parquet")
+        kept = next(tmp_path.glob(f"t.parquet.*.parts/{trace_building.VECTORS}"))
+        kept.unlink() if damage is None else kept.write_bytes(damage)
+        made(out=tmp_path / "t.parquet")
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
     def test_without_a_file_nothing_is_kept(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
         """No `out`, no cache: no file is written."""
         made(cache=None)
@@ -352,6 +398,15 @@ class TestAgain:
         encoder.seen.clear()
         assert same(made(out=path), first)
         assert (calls.sizes, encoder.seen, path.stat().st_mtime_ns) == ([], [], before)
+
+    def test_a_finished_build_loads_no_model(
+        self, tmp_path: Path, made: Callable[..., Trace], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Where the file of this fingerprint is there, no model is loaded and no index made."""
+        first = made(out=tmp_path / "t.parquet")
+        for name in ("load_encoder", "load_cross_encoder", "build_indexes", "retriever"):
+            monkeypatch.setattr(trace_building, name, _no_model)
+        assert same(made(out=tmp_path / "t.parquet"), first)
 
     def test_another_or_damaged_file_is_replaced(self, tmp_path: Path, made: Callable[..., Trace]) -> None:
         """A file of other settings, a part of the cases, and a damaged file are built anew."""

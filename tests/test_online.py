@@ -466,7 +466,7 @@ class TestAsk:
         self, tmp_path: Path, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A fresh log, the same questions: the same arms, where every question takes the same time."""
-        monkeypatch.setattr("raglab.live.ask.perf_counter", lambda: 1.0)
+        monkeypatch.setattr("raglab.live.pipeline.perf_counter", lambda: 1.0)
         arms = []
         for name in "ab":
             monkeypatch.setenv("RAGLAB_BANDIT_LOG", str(tmp_path / f"{name}.sqlite"))

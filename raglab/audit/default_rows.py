@@ -142,16 +142,16 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | 
     """
     target_field, doctype, conditions = row["key"]
     return Change(
-        datetime.fromisoformat(row["at"]),
-        row["kind"],
-        row["row_id"],
-        (target_field, doctype, conditions),
-        row["value"],
-        row["signal"],
-        row["corrected_to"],
-        row["conditions"],
-        learner_of(log, row["learner"], {} if known is None else known),
-        None if row["found"] is None else Split(**row["found"]),
+        at=datetime.fromisoformat(row["at"]),
+        kind=row["kind"],
+        row_id=row["row_id"],
+        key=(target_field, doctype, conditions),
+        value=row["value"],
+        signal=row["signal"],
+        corrected_to=row["corrected_to"],
+        conditions=row["conditions"],
+        learner=learner_of(log, row["learner"], {} if known is None else known),
+        found=None if row["found"] is None else Split(**row["found"]),
     )
 
 
@@ -358,21 +358,21 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
         audit=row["audit"] or {},
     )
     return Pending(
-        request_id,
-        asked["question"],
-        tuple(asked["documents"]),
-        asked["session"],
-        asked["parsed"],
-        request,
-        row["kind"],
-        key_of_row(log, row["row_id"]),
-        row["version"],
-        row["confidence"],
-        row["gate"],
-        row["conditions"],
-        tuple(row["tried"]),
-        asked["policy_id"],
-        asked["fingerprint"],
+        request_id=request_id,
+        question=asked["question"],
+        documents=tuple(asked["documents"]),
+        session=asked["session"],
+        parsed=asked["parsed"],
+        clarification=request,
+        kind=row["kind"],
+        key=key_of_row(log, row["row_id"]),
+        version=row["version"],
+        confidence=row["confidence"],
+        gate=row["gate"],
+        conditions=row["conditions"],
+        tried=tuple(row["tried"]),
+        policy_id=asked["policy_id"],
+        fingerprint=asked["fingerprint"],
     )
 
 

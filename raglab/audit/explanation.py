@@ -342,22 +342,22 @@ def _default_then(
     requests = then.requests if _counted(log, row) else then.requests + 1
     before = then.model_copy(update={"requests": requests - 1})
     return DefaultThen(
-        used,
-        row["kind"],
-        row["value"] if used == "applied" else row["proposed"],
-        then.target_field,
-        then.doctype,
-        dict(then.sub_conditions),
-        then.row_id,
-        then.version,
-        then.confidence,
-        then.sample_size,
-        dict(then.candidate_votes),
-        verdict,
-        requests,
-        asks(before, learner),
-        (learner.ask_below, learner.apply_above),
-        learner.every,
+        used=used,
+        kind=row["kind"],
+        value=row["value"] if used == "applied" else row["proposed"],
+        target_field=then.target_field,
+        doctype=then.doctype,
+        sub_conditions=dict(then.sub_conditions),
+        row_id=then.row_id,
+        version=then.version,
+        confidence=then.confidence,
+        sample_size=then.sample_size,
+        votes=dict(then.candidate_votes),
+        gate=verdict,
+        requests=requests,
+        asks=asks(before, learner),
+        thresholds=(learner.ask_below, learner.apply_above),
+        every=learner.every,
     )
 
 
@@ -408,16 +408,16 @@ def decisions_of(
         derived = _derived(row, checks, clarified=clarified)
         anew: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
         one = DecisionThen(
-            row["status"],
-            row["reason"],
-            row["answer"],
-            tuple(row["sources"]),
-            row["confidence"],
-            row["arm"],
-            row["default_applied"],
-            checks,
-            tuple(anew),
-            derived,
+            status=row["status"],
+            reason=row["reason"],
+            answer=row["answer"],
+            sources=tuple(row["sources"]),
+            confidence=row["confidence"],
+            arm=row["arm"],
+            default_applied=row["default_applied"],
+            checks=checks,
+            margins=tuple(anew),
+            derived=derived,
         )
         found.append(one)
         differences += [] if limits is None else problems(checks, limits)
@@ -536,47 +536,16 @@ class Explained:
 
     def lines(self) -> list[tuple[str, str]]:
         """What happened, a line a thing: a head and its words."""
-        asked = self.request
-        told = [
-            (
-                "request",
-                f"{self.request_id} at {asked['at']}" + (f", session {asked['session']}" if asked["session"] else ""),
-            ),
-            (
-                "question",
-                asked["question"]
-                or (f"not kept; SHA-256 {asked['question_hash'][:16]}…" if asked["question_hash"] else "not kept"),
-            ),
+        lines = [
+            *_request_lines(self.request),
+            *(("default", one.told) for one in self.defaults),
+            *([("clarification", "none")] if self.clarification is None else _asked(self.clarification)),
+            *(("signal", _signal_words(one)) for one in self.signals if one["kind"] == "signal"),
         ]
-        if asked["documents"]:
-            told.append(("documents", ", ".join(asked["documents"])))
-        told += [("parsed", f"{name}: {value or 'none'} ({sure:.2f})") for name, value, sure in slots(asked["parsed"])]
-        made_by = ", ".join(f"{name} {value}" for name, value in asked["models"].items())
-        told.append(
-            (
-                "system",
-                f"policy {asked['policy_id']}, index {asked['fingerprint']}" + (f", {made_by}" if made_by else ""),
-            )
-        )
-        told += [("default", one.told) for one in self.defaults]
-        if self.clarification is None:
-            told.append(("clarification", "none"))
-        else:
-            told += _asked(self.clarification)
-        told += [
-            (
-                "signal",
-                f"{one['signal']} for {one['value']}"
-                + (f", corrected to {one['corrected_to']}" if one["corrected_to"] else "")
-                + f": version {one['version']}, confidence {one['confidence']:.4g}",
-            )
-            for one in self.signals
-            if one["kind"] == "signal"
-        ]
-        for one in self.decisions:
-            told += _decision(one)
-        told.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
-        return told + [("difference", one) for one in self.differences]
+        for decision in self.decisions:
+            lines += _decision(decision)
+        lines.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
+        return lines + [("difference", difference) for difference in self.differences]
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<14}{words}" for head, words in self.lines())
@@ -628,7 +597,14 @@ def _explained(log: Entries, request: Mapping[str, Any]) -> Explained:
     signals, found = signals_of(log, request, anew)
     differences += found
     decisions, found = decisions_of(log, request, limits, clarified=clarification is not None)
-    made = Explained(request, clarification, defaults, signals, decisions, tuple(differences + found))
+    made = Explained(
+        request=request,
+        clarification=clarification,
+        defaults=defaults,
+        signals=signals,
+        decisions=decisions,
+        differences=tuple(differences + found),
+    )
     made.lines()  # which reads what was not read yet
     return made
 
@@ -637,6 +613,31 @@ def _clarification(row: Mapping[str, Any] | None, replies: list[dict[str, Any]])
     if row is None:
         return None
     return dict(row) | {"replies": [one["reply"] for one in replies if one["seq"] > row["seq"]]}
+
+
+def _request_lines(request: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Who asked what, as it was read, and the system that answered."""
+    session = f", session {request['session']}" if request["session"] else ""
+    lines = [
+        ("request", f"{request['request_id']} at {request['at']}{session}"),
+        ("question", request["question"] or _unkept(request["question_hash"])),
+    ]
+    if request["documents"]:
+        lines.append(("documents", ", ".join(request["documents"])))
+    lines += [("parsed", f"{name}: {value or 'none'} ({sure:.2f})") for name, value, sure in slots(request["parsed"])]
+    models = ", ".join(f"{name} {value}" for name, value in request["models"].items())
+    system = f"policy {request['policy_id']}, index {request['fingerprint']}{f', {models}' if models else ''}"
+    return [*lines, ("system", system)]
+
+
+def _unkept(question_hash: str) -> str:
+    return f"not kept; SHA-256 {question_hash[:16]}…" if question_hash else "not kept"
+
+
+def _signal_words(signal: Mapping[str, Any]) -> str:
+    corrected = f", corrected to {signal['corrected_to']}" if signal["corrected_to"] else ""
+    learned = f"version {signal['version']}, confidence {signal['confidence']:.4g}"
+    return f"{signal['signal']} for {signal['value']}{corrected}: {learned}"
 
 
 def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:

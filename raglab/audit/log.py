@@ -147,7 +147,15 @@ def written(check: Check) -> dict[str, Any]:
 def read(row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
     value, threshold, margin = (_in(row[name]) for name in ("value", "threshold", "margin"))
-    return Check(row["gate"], row["rule"], value, threshold, margin, row["passes"], row["text"])
+    return Check(
+        gate=row["gate"],
+        rule=row["rule"],
+        value=value,
+        threshold=threshold,
+        margin=margin,
+        passes=row["passes"],
+        text=row["text"],
+    )
 
 
 def number(value: object) -> float | None:

@@ -11,7 +11,8 @@ import numpy as np
 
 from raglab import fusion, gates, resolver
 from raglab.decision import chain
-from raglab.decision.measurement import Answer, Key, Tables, answer_at, places_of
+from raglab.decision.measurement import Tables
+from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, places_of
 from raglab.policy import PolicyData, Thresholds
 from raglab.values import Floats, Status, TraceData
 
@@ -406,8 +407,8 @@ class Decisions:
         said = self.trace.answers
         if said is None or not self.generated(row):
             return None
-        place = (row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.in_slot(row))
-        number = self._answers.get(place)
+        key = AnswerKey(row, self.trace.arm(self.tables.arm), int(self.outcome.depth[row]), self.in_slot(row))
+        number = self._answers.get(key)
         return None if number is None else answer_at(said, number)
 
     def in_slot(self, row: int) -> tuple[int, ...]:
@@ -416,7 +417,7 @@ class Decisions:
         return tuple(self._chunk(row, int(place)) for place in slot if place >= 0)
 
     @cached_property
-    def _answers(self) -> dict[Key, int]:
+    def _answers(self) -> dict[AnswerKey, int]:
         return {} if self.trace.answers is None else places_of(self.trace.answers)
 
     def lacking(self, row: int) -> list[str]:

@@ -1,4 +1,4 @@
-"""Trace to evidence: orders, hit sets, near pages, coverage, recorded answers.
+"""Trace to evidence: orders, hit sets, near pages, coverage.
 
 A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are relevant",
 then one for each way the resolver can pick. Whatever is asked of the chosen hits (are the entities
@@ -7,7 +7,7 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from raglab import fusion, resolver
 from raglab.decision import evidence as measure
+from raglab.decision.recorded_answers import places_of, recorded
 from raglab.policy import Structure
 from raglab.text import content_words, word_set
-from raglab.values import Answers, Case, Chunk, Hits, PatternHits, Status, TraceData, each
+from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, each
 
 
 class Keys(NamedTuple):
@@ -60,15 +61,15 @@ def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict:
     if strict:
         sign = by_hit(_numbered([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
     return Keys(
-        hit,
-        by_hit(_numbered([key[0] for key in keys])),
-        by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
-        by_hit(_numbered([key[1] for key in keys])),
-        core,
-        sign,
-        tagged,
-        by_hit(_numbered([one.text for one in chunks])),
-        sources,
+        hit=hit,
+        file=by_hit(_numbered([key[0] for key in keys])),
+        page=by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
+        page_only=by_hit(_numbered([key[1] for key in keys])),
+        core=core,
+        sign=sign,
+        tagged=tagged,
+        text=by_hit(_numbered([one.text for one in chunks])),
+        sources=sources,
     )
 
 
@@ -142,22 +143,22 @@ def options_of(
     most, final_k = size
     in_order = order == np.arange(order.shape[1])
     same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
-    found = []
+    options = []
     for row in range(len(candidates)):
         if known is not None and same[row]:
-            found.append(known[row])
+            options.append(known[row])
             continue
         group = groups.group[row]
         leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
         members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
         numbers = (keys.file[row].tolist(), keys.page[row].tolist(), keys.page_only[row].tolist(), l2[row].tolist())
-        found.append(resolver.options(members, *numbers, final_k))
-    return found
+        options.append(resolver.options(members, *numbers, final_k))
+    return options
 
 
-def shown_places(found: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
+def option_places(options: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
     """Places of all hits of a row's options, [B, most], -1 at the end."""
-    rows = [[place for option in shown for place in option.places] for shown in found]
+    rows = [[place for option in of_row for place in option.places] for of_row in options]
     places = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
     for row, every in enumerate(rows):
         places[row, : len(every)] = every
@@ -193,42 +194,62 @@ def _bits(wanted: Sequence[Sequence[str]], specs: Sequence[Sequence[str]]) -> ND
     return np.array([sum(1 << spec.index(source) for source in set(row)) for row, spec in rows], dtype=np.uint64)
 
 
-def judged(
-    places: NDArray[np.int64],
-    entity_mask: NDArray[np.uint64],
-    wanted: NDArray[np.uint64],
-    cases: Sequence[Case],
-    trace: TraceData,
-    hit: NDArray[np.int64],
-    page_key: NDArray[np.int64],
-    shown: Sequence[list[tuple[resolver.Option, ...]]],
-) -> tuple[NDArray[np.uint8], NDArray[np.bool_], NDArray[np.float64]]:
-    """Entities missing, expected sources found and keyword share of every slot, [B, S] each."""
+class Judged(NamedTuple):
+    """What the hits of every slot carry, [B, S] each, or [D, S, Q] by `by_slot`.
+
+    missing: entities to be covered that are not. right: whether the expected sources are there. share: of the
+    question's content words, in [0, 1]; 1 where it has none.
+    """
+
+    missing: NDArray[np.uint8]
+    right: NDArray[np.bool_]
+    share: NDArray[np.float64]
+
+
+def judged(chosen: ChosenHits, batch: Batch, entities: Entities, trace: TraceData) -> Judged:
+    """Entities missing, expected sources found and keyword share of every slot."""
+    lacking = entities.must_cover[:, None] & ~_unions(entities.carried, chosen.places)
+    return Judged(
+        missing=np.bitwise_count(lacking).astype(np.uint8),
+        right=_right(chosen, batch, trace),
+        share=_keyword_share(chosen.places, batch, trace),
+    )
+
+
+def _right(chosen: ChosenHits, batch: Batch, trace: TraceData) -> NDArray[np.bool_]:
+    """Whether a slot's hits hold what the case expects: all of some sources, one of others, and enough of them."""
+    cases, places = batch.cases, chosen.places
     specs = [_expected(case) for case in cases]
     sought = {source for spec in specs for source in spec}
+    # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
     named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
-    source_mask = measure.bit_masks(specs, measure.positions(named), hit)
+    source_mask = measure.bit_masks(specs, measure.positions(named), batch.keys.hit)
     every = _bits([case.expect_sources for case in cases], specs)
     some = _bits([case.expect_sources_any for case in cases], specs)
-    asked = [content_words(case.query) for case in cases]
-    vocabulary = {word for row in asked for word in row}
-    texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
-    word_mask = measure.bit_masks(asked, measure.positions(texts), hit)
-    n_words = np.array([len(row) for row in asked], dtype=np.float64)
-    least = np.array([case.min_sources for case in cases])
-    missing = np.bitwise_count(wanted[:, None] & ~_unions(entity_mask, places)).astype(np.uint8)
     right = np.ones(places.shape[:2], dtype=bool)
+    # Either step costs a pass over all sets of hits; a trace whose cases expect nothing of the kind goes without.
     if sought:
-        found = _unions(source_mask, places)
-        right = (found & every[:, None]) == every[:, None]
-        right &= (some == 0)[:, None] | ((found & some[:, None]) != 0)
+        sources = _unions(source_mask, places)
+        right = (sources & every[:, None]) == every[:, None]
+        right &= (some == 0)[:, None] | ((sources & some[:, None]) != 0)
+    least = np.array([case.min_sources for case in cases])
+    if least.any():
+        right &= _distinct(batch.keys.page, places) >= least[:, None]
+    _expect_option(right, (chosen.options_all, chosen.options_tied), cases, source_mask, every)
+    return right
+
+
+def _keyword_share(places: NDArray[np.int64], batch: Batch, trace: TraceData) -> NDArray[np.float64]:
+    """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
+    words = [content_words(case.query) for case in batch.cases]
+    vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
+    texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
+    word_mask = measure.bit_masks(words, measure.positions(texts), batch.keys.hit)
+    n_words = np.array([len(row) for row in words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
         share = np.bitwise_count(_unions(word_mask, places)) / n_words[:, None]
-    if least.any():
-        right &= _distinct(page_key, places) >= least[:, None]
     share[n_words == 0] = 1.0
-    _expect_option(right, shown, cases, source_mask, every)
-    return missing, right, share
+    return share
 
 
 def _rows_at_once(places: NDArray[np.int64]) -> list[slice]:
@@ -262,7 +283,7 @@ def _distinct(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.i
 
 def _expect_option(
     right: NDArray[np.bool_],
-    shown: Sequence[list[tuple[resolver.Option, ...]]],
+    options: Sequence[list[tuple[resolver.Option, ...]]],
     cases: Sequence[Case],
     source_mask: NDArray[np.uint64],
     every: NDArray[np.uint64],
@@ -271,128 +292,11 @@ def _expect_option(
     for row, case in enumerate(cases):
         if case.expect_option is None:
             continue
-        for slot, found in zip((-2, -1), shown, strict=True):
-            places = found[row][case.expect_option - 1].places if 0 < case.expect_option <= len(found[row]) else ()
+        for slot, of_slot in zip(OPTION_SLOTS, options, strict=True):
+            shown = of_slot[row]
+            places = shown[case.expect_option - 1].places if 0 < case.expect_option <= len(shown) else ()
             bits = np.bitwise_or.reduce(source_mask[row, list(places)]) if places else np.uint64(0)
             right[row, slot] &= bool(places) and (bits & every[row]) == every[row]
-
-
-Key = tuple[int, int, int, tuple[int, ...]]
-
-
-class Answer(NamedTuple):
-    """One recorded answer; fields as in `Answers`."""
-
-    text: str
-    confidence: float
-    support: float
-    claim: str
-    cited: tuple[int, ...]
-    refused: str
-
-
-class Recorded(NamedTuple):
-    """By slot, [B, S]: the generator's confidence and least support, NaN where nothing is recorded; unfit to leave."""
-
-    generation: NDArray[np.float64]
-    support: NDArray[np.float64]
-    unfit: NDArray[np.bool_]
-
-
-def places_of(answers: Answers) -> dict[Key, int]:
-    """(case, arm, depth, chunks of the set in order) -> position among the answers."""
-    sets = [tuple(number for number in row if number >= 0) for row in answers.chunks.tolist()]
-    keys = zip(answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True)
-    return {key: number for number, key in enumerate(keys)}
-
-
-def of_cases(answers: Answers | None, rows: Sequence[int]) -> Answers | None:
-    """Answers of some cases only, numbered anew in the order given."""
-    if answers is None:
-        return None
-    by_case: dict[int, list[int]] = {}
-    for number, row in enumerate(answers.row.tolist()):
-        by_case.setdefault(row, []).append(number)
-    kept = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
-    take = [number for _, number in kept]
-    arrays: dict[str, Any] = {
-        name: getattr(answers, name)[take] for name in ("arm", "depth", "chunks", "confidence", "support")
-    }
-    texts: dict[str, Any] = {
-        name: tuple(getattr(answers, name)[n] for n in take) for name in ("text", "claim", "cited", "refused")
-    }
-    return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
-
-
-def answer_at(answers: Answers, number: int) -> Answer:
-    """One of the answers."""
-    return Answer(
-        answers.text[number],
-        float(answers.confidence[number]),
-        float(answers.support[number]),
-        answers.claim[number],
-        answers.cited[number],
-        answers.refused[number],
-    )
-
-
-def slot_sets(
-    places: NDArray[np.int64], chunk: NDArray[np.integer], keep: NDArray[np.bool_]
-) -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
-
-    Args:
-      places: of the chosen hits by slot, [B, S, k], -1 at the end. chunk: of each hit, [B, K]. keep: [B, S].
-    """
-    width = places.shape[2]
-    number = np.where(places >= 0, np.take_along_axis(chunk[:, None, :], np.maximum(places, 0), axis=2), -1)
-    keep = keep & (number[..., 0] >= 0)
-    rows, slots = np.nonzero(keep)
-    for row, slot, found in zip(rows.tolist(), slots.tolist(), number[rows, slots].tolist(), strict=True):
-        n = width
-        while found[n - 1] < 0:
-            n -= 1
-        yield row, slot, tuple(found[:n])
-
-
-def calibrated(
-    confidence: NDArray[np.float64], knots: tuple[tuple[float, ...], tuple[float, ...]] | None
-) -> NDArray[np.float64]:
-    """Probability of being right that a generator's confidence is worth, [...]; as it is without knots x, y.
-
-    Example:
-      >>> calibrated(np.array([0.5, np.nan]), ((0.0, 1.0), (0.25, 0.75)))
-      array([0.5, nan])
-    """
-    return confidence if knots is None else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
-
-
-def recorded(
-    answers: Answers,
-    known: Mapping[Key, int],
-    arm: int,
-    places: NDArray[np.int64],
-    chunk: NDArray[np.integer],
-    n_cases: int,
-    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
-) -> Recorded:
-    """Measurements of the recorded answers by slot; batch rows are depth · n_cases + case.
-
-    Args:
-      calibration: knots x, y of the generator's confidence; None takes it as it is.
-    """
-    shape = places.shape[:2]
-    number = np.full(shape, -1, dtype=np.int64)
-    for row, slot, chunks in slot_sets(places, chunk, np.ones(shape, dtype=bool)):
-        number[row, slot] = known.get((row % n_cases, arm, row // n_cases, chunks), -1)
-    there = number >= 0
-
-    def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.where(there, np.append(values, np.nan)[number], np.nan)
-
-    confidence = calibrated(of(answers.confidence), calibration)
-    unfit = there & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
-    return Recorded(confidence, of(answers.support), unfit)
 
 
 WINNERS = (
@@ -408,16 +312,45 @@ WINNERS = (
 )
 
 
-class Evidence(NamedTuple):
-    """Measurements that gates and resolver meet, [D, Q] unless stated; K hits, S slots.
+OPTION_SLOTS = (-2, -1)  # slots of the options among all groups, and among the tied ones: the last of `WINNERS`
 
-    words [Q], denied [Q], allowed [Q]: counts. needs_allowed: whether there are allow patterns. generic,
-    facet, explicit, names_entity [Q]: bools. full_entities: the best group carries all entities.
-    all, tied: the contest among all groups, and among those tied on entities. l2 [D, K, Q].
-    top_rerank, top_hybrid [k, D, Q]: scores of the first hits in the arm's order. signals [S, D, Q]: in the order of
-    `fusion.SIGNALS`. fused: probability of the structure's model, NaN without one. missing, right, share
-    [D, S, Q]: entities not covered, expected sources found, keyword share, by slot. answered: whether the trace holds
-    answers. generation, support, unfit [D, S, Q]: of the answer recorded for a slot, no slots where there are none.
+
+class Evidence(NamedTuple):
+    """Measurements that gates and resolver meet, by group; none of them hangs on a threshold (rule S3.6).
+
+    Q cases, D depths, K hits, k = `final_k` first hits, S slots. A float is NaN where there is nothing to measure.
+    Flat, because chain and compiled kernel read every field by its name, and parts of it are cut out field by field.
+
+    Question, [Q]:
+      words: white-space separated words. denied, allowed: deny and allow patterns that match. needs_allowed: one bool,
+      whether the policy has allow patterns. overview: a generic pattern matches and no facet pattern. names_entity:
+      the resolver sees an entity in it. explicit: the user named documents. label: the expected `Status`.
+
+    Hits in the order of `l2`:
+      l2 [D, K, Q]: squared L2 distances, ascending. n_hits [D, Q]: hits at all. best_l2 [D, Q]: squared L2 of the
+      first. top1 [D, Q]: cosine of the first. gap [D, Q]: squared L2 between the first two. agree [D, Q]: the first two
+      are of one document and near pages, or of one signature with a tag.
+
+    Scores of the first k hits in the arm's order, in [0, 1]:
+      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
+      order of `fusion.SIGNALS`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
+      no model.
+
+    Resolver, [D, Q]:
+      n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
+      an entity of the question. full_entities: the best group carries all of them. all, tied: contest among all groups,
+      and among those tied on entities, every field [D, Q]. n_options_all, n_options_tied: options of either contest.
+
+    Slots, [D, S, Q]: a number of relevant hits, then each of `WINNERS`:
+      missing: entities to be covered that the slot's hits lack. right: they hold the expected sources. share: of the
+      question's content words, in [0, 1].
+
+    Recorded answers, [D, S, Q], with S = 0 where the trace holds none:
+      answered: one bool, whether it holds any. generation, support: confidence and least support of the slot's answer,
+      in [0, 1]. unfit: hygiene leaves nothing of it.
+
+    Structure:
+      rank_order: whether the chosen hits go by the arm's final order, else by l2. final_k: hits of an answer.
     """
 
     words: NDArray[np.int64]
@@ -428,17 +361,20 @@ class Evidence(NamedTuple):
     names_entity: NDArray[np.bool_]
     explicit: NDArray[np.bool_]
     label: NDArray[np.int8]
+
     l2: NDArray[np.float64]
     n_hits: NDArray[np.int64]
     best_l2: NDArray[np.float64]
     top1: NDArray[np.float64]
     gap: NDArray[np.float64]
     agree: NDArray[np.bool_]
+
     degenerate: NDArray[np.bool_]
     top_rerank: NDArray[np.float64]
     top_hybrid: NDArray[np.float64]
     signals: NDArray[np.float64]
     fused: NDArray[np.float64]
+
     n_groups: NDArray[np.int64]
     has_winner: NDArray[np.bool_]
     skips_entities: NDArray[np.bool_]
@@ -447,13 +383,16 @@ class Evidence(NamedTuple):
     tied: resolver.Contest
     n_options_all: NDArray[np.int64]
     n_options_tied: NDArray[np.int64]
+
     missing: NDArray[np.uint8]
     right: NDArray[np.bool_]
     share: NDArray[np.float64]
+
     answered: bool
     generation: NDArray[np.float64]
     support: NDArray[np.float64]
     unfit: NDArray[np.bool_]
+
     rank_order: bool
     final_k: int
 
@@ -481,165 +420,277 @@ class Tables(NamedTuple):
     pattern_hits: PatternHits
 
 
+class Batch(NamedTuple):
+    """Hits of one arm as B = D·Q rows: row d·Q + q is case q at depth d.
+
+    shape: (D, Q). cases: of the rows. hits: fields [B, K]. keys: of the hits. by_arm: places of the hits in the arm's
+    final order, [B, K]; order: in the order that the structure chooses by.
+    """
+
+    shape: tuple[int, int]
+    cases: list[Case]
+    hits: Hits
+    keys: Keys
+    by_arm: NDArray[np.int64]
+    order: NDArray[np.int64]
+
+    def by_case(self, column: NDArray[Any]) -> NDArray[Any]:
+        """Values of the rows [..., B] as [..., D, Q]."""
+        return column.reshape(*column.shape[:-1], *self.shape)
+
+
+class Entities(NamedTuple):
+    """Entities of the questions, a bit each: in the question [B], and carried by its hits [B, K].
+
+    must_cover: those that the chosen hits must carry (rule S2.5). seen, seen_carried: what the resolver sees of them,
+    nothing where the structure switches its extractor off.
+    """
+
+    carried: NDArray[np.uint64]
+    must_cover: NDArray[np.uint64]
+    seen: NDArray[np.uint64]
+    seen_carried: NDArray[np.uint64]
+
+
+class Contests(NamedTuple):
+    """What the resolver's rules would say of every row.
+
+    entities: rule `entities`. all, tied: the contest among all groups, and among those tied on entities.
+    """
+
+    groups: resolver.Groups
+    entities: resolver.EntityRule
+    all: resolver.Contest
+    tied: resolver.Contest
+
+
 def tables(trace: TraceData, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool) -> Tables:
-    """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6)."""
+    """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6).
+
+    Args:
+      hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow patterns.
+    """
+    batch = _batch(trace, arm, structure)
+    entities = _entities(hits_of, batch, structure)
+    contests = _contests(batch, entities, structure)
+    # Every set of hits that some threshold could choose is laid out first, so that what is asked of the chosen hits is
+    # measured once a set and only looked up by thousands of policies.
+    chosen = _chosen(batch, entities, contests, structure)
+    slots = judged(chosen, batch, entities, trace)
+    evidence = Evidence(
+        **_of_questions(trace, hits_of, entities, needs_allowed=needs_allowed),
+        **_of_hits(batch, trace, structure),
+        **_of_scores(batch, contests, slots, structure),
+        **_of_resolver(batch, entities, contests, chosen),
+        missing=by_slot(slots.missing, batch.shape),
+        right=by_slot(slots.right, batch.shape),
+        share=by_slot(slots.share, batch.shape),
+        **_without_answers(batch.shape),
+        rank_order=structure.order == "rank",
+        final_k=structure.final_k,
+    )
+    return with_answers(Tables(arm, evidence, chosen, hits_of), trace, structure)
+
+
+def _batch(trace: TraceData, arm: str, structure: Structure) -> Batch:
+    """Hits of an arm, depths and cases on one axis, so that everything after is written for rows."""
     at = trace.arm(arm)
-    hits = each(trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0))
-    depths, n_cases, width = hits.chunk.shape
-    flat = each(hits, lambda field: field.reshape(depths * n_cases, *field.shape[2:]))
-    chunks, cases = trace.chunks, trace.cases
-    tiled = [case for _ in range(depths) for case in cases]
-    keys = keys_of(chunks, flat.chunk, strict=structure.strict)
-    hit = keys.hit
-    place_of = measure.positions(hits_of.chunk_entities)
-    entity_mask = measure.bit_masks([hits_of.query_entities[q % n_cases] for q in range(len(tiled))], place_of, hit)
-    n_entities = np.array([len(names_) for names_ in hits_of.query_entities] * depths, dtype=np.int64)
+    depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
+    hits = each(trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:]))
+    keys = keys_of(trace.chunks, hits.chunk, strict=structure.strict)
+    by_arm = order_of_arm(hits.rank, keys.hit)
+    by_l2 = np.broadcast_to(np.arange(keys.hit.shape[1]), keys.hit.shape)
+    order = by_arm if structure.order == "rank" else by_l2
+    return Batch(
+        shape=(depths, n_cases), cases=list(trace.cases) * depths, hits=hits, keys=keys, by_arm=by_arm, order=order
+    )
+
+
+def _entities(hits_of: PatternHits, batch: Batch, structure: Structure) -> Entities:
+    depths, _ = batch.shape
+    named = list(hits_of.query_entities) * depths
+    carried = measure.bit_masks(named, measure.positions(hits_of.chunk_entities), batch.keys.hit)
+    n_entities = np.array([len(names) for names in named], dtype=np.int64)
     wanted = _all_bits(n_entities)
-    seen_mask = entity_mask if structure.entity_extractor else np.zeros_like(entity_mask)
-    seen = wanted if structure.entity_extractor else np.zeros_like(wanted)
+    must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
+    # Coverage is asked of every question; the extractor of the resolver is a switch of its own.
+    if structure.entity_extractor:
+        return Entities(carried, must_cover, wanted, carried)
+    return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
 
-    groups = resolver.group_hits(keys.sign)
-    best_l2 = resolver.at_anchors(flat.l2, groups, np.inf)
-    winner, tied, tied_order, best = resolver.resolve_entities(seen_mask, groups, best_l2)
-    sig_sim = resolver.at_anchors(flat.sig_sim_strict if structure.strict else flat.sig_sim, groups, np.nan)
-    anchor_sim = resolver.at_anchors(flat.anchor_sim, groups, np.nan)
-    everyone = groups.anchor >= 0
-    of_all = resolver.contest(everyone, best_l2, sig_sim, anchor_sim)
-    of_tied = resolver.contest(tied, best_l2, sig_sim, anchor_sim, tied_order)
 
-    of_arm = order_of_arm(flat.rank, hit)
-    order = of_arm if structure.order == "rank" else np.broadcast_to(np.arange(width), hit.shape)
-    k = structure.final_k
-    picked = {
-        "first_of_all": of_all.first,
-        "signature_of_all": of_all.by_signature,
-        "anchor_of_all": of_all.by_anchor,
-        "entities": winner,
-        "first_of_tied": of_tied.first,
-        "signature_of_tied": of_tied.by_signature,
-        "anchor_of_tied": of_tied.by_anchor,
+def _contests(batch: Batch, entities: Entities, structure: Structure) -> Contests:
+    hits = batch.hits
+    groups = resolver.group_hits(batch.keys.sign)
+    best_l2 = resolver.at_anchors(hits.l2, groups, np.inf)
+    by_entities = resolver.resolve_entities(entities.seen_carried, groups, best_l2)
+    sig_sim = resolver.at_anchors(hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan)
+    anchor_sim = resolver.at_anchors(hits.anchor_sim, groups, np.nan)
+    # Which of the two contests is held hangs on thresholds (whether entities are asked for), so both are measured.
+    of_all = resolver.contest(groups.anchor >= 0, best_l2, sig_sim, anchor_sim)
+    of_tied = resolver.contest(by_entities.candidates, best_l2, sig_sim, anchor_sim, by_entities.order)
+    return Contests(groups, by_entities, of_all, of_tied)
+
+
+def _chosen(batch: Batch, entities: Entities, contests: Contests, structure: Structure) -> ChosenHits:
+    """Hits of every slot: of n relevant ones, of each group that may win, of the options (`WINNERS`)."""
+    groups, rule, k = contests.groups, contests.entities, structure.final_k
+    by_rule = {
+        "first_of_all": contests.all.first,
+        "signature_of_all": contests.all.by_signature,
+        "anchor_of_all": contests.all.by_anchor,
+        "entities": rule.winner,
+        "first_of_tied": contests.tied.first,
+        "signature_of_tied": contests.tied.by_signature,
+        "anchor_of_tied": contests.tied.by_anchor,
     }
-    distinct = {group.tobytes(): group for group in picked.values()}  # of a single case the rules mostly pick alike
+    # In a trace of one case, which is a question asked live, the rules mostly pick alike: fill each pick once.
+    picks = {group.tobytes(): group for group in by_rule.values()}
     filled = {
         key: resolver.fill_entities(
-            resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], order, k),
-            seen_mask,
-            seen,
-            keys.page,
+            resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k),
+            entities.seen_carried,
+            entities.seen,
+            batch.keys.page,
         )
-        for key, group in distinct.items()
+        for key, group in picks.items()
     }
-    by_winner = [filled[group.tobytes()] for group in picked.values()]
-    in_number = np.broadcast_to(np.arange(tied.shape[1]), tied.shape)
-    size = (structure.max_options, k)
-    options_all = options_of(groups, everyone, in_number, keys, flat.l2, size)
-    options_tied = options_of(groups, tied, tied_order, keys, flat.l2, size, options_all)
-    shown = (options_all, options_tied)
-    places = stacked([chosen_by_count(order, hit, k), *by_winner, *map(shown_places, shown)])
-    must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
-    missing, right, share = judged(places, entity_mask, must_cover, tiled, trace, hit, keys.page, shown)
-    shape = (depths, n_cases)
-    reranked = (flat.rank >= 0) & (flat.rank < flat.n_reranked[:, None])
+    by_winner = [filled[by_rule[name].tobytes()] for name in WINNERS if name in by_rule]
+    # Options of the tied groups are those of all where all are tied in their order, which is the common case.
+    everyone, in_number = groups.anchor >= 0, np.broadcast_to(np.arange(rule.order.shape[1]), rule.order.shape)
+    size, l2 = (structure.max_options, k), batch.hits.l2
+    of_all = options_of(groups, everyone, in_number, batch.keys, l2, size)
+    of_tied = options_of(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
+    by_count = chosen_by_count(batch.order, batch.keys.hit, k)
+    places = stacked([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
+    return ChosenHits(places, of_all, of_tied, batch.keys.sources)
+
+
+def _of_questions(trace: TraceData, hits_of: PatternHits, entities: Entities, *, needs_allowed: bool) -> dict[str, Any]:
+    """Fields of `Evidence` that the question alone tells."""
     counts = hits_of.counts.astype(np.int64)
-    degenerate = measure.degenerate_scores(flat.s_rerank, flat.s_raw, keys.text, reranked, structure.min_texts)
-    top_rerank, top_hybrid = by_rank(flat.s_rerank, of_arm, k), by_rank(flat.s_hybrid, of_arm, k)
-    gap = np.abs(flat.l2[:, 1] - flat.l2[:, 0]) if width >= 2 else np.full(len(hit), np.nan)
-    signals = _signals(flat, of_arm, (top_rerank, top_hybrid, degenerate), gap, of_all, share[:, width])
-    signals = signals.reshape(-1, *shape)
+    deny, allow, generic, facet = (counts[:, column] for column in range(4))
+    return {
+        "words": np.array([len(case.query.split()) for case in trace.cases], dtype=np.int64),
+        "denied": deny,
+        "allowed": allow,
+        "needs_allowed": needs_allowed,
+        "overview": (generic > 0) & (facet == 0),
+        "names_entity": (entities.seen > 0)[: len(trace.cases)],  # a question names the same at every depth
+        "explicit": np.array([bool(case.selected_sources) for case in trace.cases]),
+        "label": np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int8),
+    }
 
-    def by_slot(table: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
-    found_evidence = Evidence(
-        words=np.array([len(case.query.split()) for case in cases], dtype=np.int64),
-        denied=counts[:, 0],
-        allowed=counts[:, 1],
-        needs_allowed=needs_allowed,
-        overview=(counts[:, 2] > 0) & (counts[:, 3] == 0),
-        names_entity=(seen > 0)[:n_cases],
-        explicit=np.array([bool(case.selected_sources) for case in cases]),
-        label=np.array([Status[case.expect_status] for case in cases], dtype=np.int8),
-        l2=np.ascontiguousarray(np.where(hits.chunk >= 0, hits.l2, np.nan).transpose(0, 2, 1)),
-        n_hits=(hits.chunk >= 0).sum(axis=2),
-        best_l2=np.where(hits.chunk[..., 0] >= 0, hits.l2[..., 0], np.nan),
-        top1=np.where(hits.chunk[..., 0] >= 0, hits.cosine[..., 0], np.nan),
-        gap=gap.reshape(shape),
-        agree=agree(keys, chunks, structure.near_pages).reshape(shape),
-        degenerate=degenerate.reshape(shape),
-        top_rerank=top_rerank.reshape(-1, *shape),
-        top_hybrid=top_hybrid.reshape(-1, *shape),
-        signals=signals,
-        fused=np.full(shape, np.nan) if structure.fused is None else fusion.fused(signals, structure.fused),
-        n_groups=groups.n.reshape(shape),
-        has_winner=(winner >= 0).reshape(shape),
-        skips_entities=(best == 0).reshape(shape),
-        full_entities=(best >= np.bitwise_count(seen)).reshape(shape),
-        all=resolver.shaped(of_all, shape),
-        tied=resolver.shaped(of_tied, shape),
-        n_options_all=np.array([len(found) for found in options_all]).reshape(shape),
-        n_options_tied=np.array([len(found) for found in options_tied]).reshape(shape),
-        missing=by_slot(missing),
-        right=by_slot(right),
-        share=by_slot(share),
-        answered=False,
-        generation=np.empty((depths, 0, n_cases)),
-        support=np.empty((depths, 0, n_cases)),
-        unfit=np.empty((depths, 0, n_cases), dtype=bool),
-        rank_order=structure.order == "rank",
-        final_k=k,
-    )
-    chosen = ChosenHits(places, options_all, options_tied, keys.sources)
-    return with_answers(Tables(arm, found_evidence, chosen, hits_of), trace, structure)
+def _of_hits(batch: Batch, trace: TraceData, structure: Structure) -> dict[str, Any]:
+    """Fields of `Evidence` on the hits in the order of l2; padding becomes NaN, so that it passes no gate."""
+    hits, there = batch.hits, batch.keys.hit >= 0
+    return {
+        "l2": by_slot(np.where(there, hits.l2, np.nan), batch.shape),
+        "n_hits": batch.by_case(there.sum(axis=1)),
+        "best_l2": batch.by_case(np.where(there[:, 0], hits.l2[:, 0], np.nan)),
+        "top1": batch.by_case(np.where(there[:, 0], hits.cosine[:, 0], np.nan)),
+        "gap": batch.by_case(_gap(hits)),
+        "agree": batch.by_case(agree(batch.keys, trace.chunks, structure.near_pages)),
+    }
+
+
+def _gap(hits: Hits) -> NDArray[np.float64]:
+    """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
+    return np.abs(hits.l2[:, 1] - hits.l2[:, 0]) if hits.l2.shape[1] >= 2 else np.full(len(hits.l2), np.nan)
+
+
+def _of_scores(batch: Batch, contests: Contests, slots: Judged, structure: Structure) -> dict[str, Any]:
+    """Fields of `Evidence` on the scores of the first hits in the arm's order."""
+    hits, k = batch.hits, structure.final_k
+    # What stands behind the reranked hits has a score of another kind and must not make them look different.
+    reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
+    degenerate = measure.degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts)
+    rerank, hybrid = by_rank(hits.s_rerank, batch.by_arm, k), by_rank(hits.s_hybrid, batch.by_arm, k)
+    # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
+    share = slots.share[:, batch.keys.hit.shape[1]]
+    signals = batch.by_case(_signals(batch, (rerank, hybrid, degenerate), contests.all, share))
+    model = structure.fused
+    return {
+        "degenerate": batch.by_case(degenerate),
+        "top_rerank": batch.by_case(rerank),
+        "top_hybrid": batch.by_case(hybrid),
+        "signals": signals,
+        "fused": np.full(batch.shape, np.nan) if model is None else fusion.fused(signals, model),
+    }
+
+
+def _of_resolver(batch: Batch, entities: Entities, contests: Contests, chosen: ChosenHits) -> dict[str, Any]:
+    """Fields of `Evidence` on groups of hits, rule `entities` and the two contests."""
+    most = contests.entities.best
+    return {
+        "n_groups": batch.by_case(contests.groups.n),
+        "has_winner": batch.by_case(contests.entities.winner >= 0),
+        "skips_entities": batch.by_case(most == 0),
+        "full_entities": batch.by_case(most >= np.bitwise_count(entities.seen)),
+        "all": resolver.shaped(contests.all, batch.shape),
+        "tied": resolver.shaped(contests.tied, batch.shape),
+        "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
+        "n_options_tied": batch.by_case(np.array([len(options) for options in chosen.options_tied])),
+    }
+
+
+def _without_answers(shape: tuple[int, int]) -> dict[str, Any]:
+    """Fields of `Evidence` on recorded answers, where there are none: no slots, so that nobody can look one up."""
+    depths, n_cases = shape
+    none = np.empty((depths, 0, n_cases))
+    return {"answered": False, "generation": none, "support": none, "unfit": none.astype(bool)}
+
+
+def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
+    """Values of rows and slots [B, S] as [D, S, Q]: cases last, so that a policy's pass runs along the memory."""
+    depths, n_cases = shape
+    return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
 
 def with_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
     """Tables with what the trace's answers say of every slot; as they are where it holds none."""
     if trace.answers is None:
         return measured
-    at, places, found = trace.arm(measured.arm), measured.chosen.places, measured.evidence
-    depths, n_cases = found.n_hits.shape
-    hit = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
-    said = recorded(trace.answers, places_of(trace.answers), at, places, hit, n_cases, structure.calibration)
-
-    def by_slot(table: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(table.reshape(depths, n_cases, -1).transpose(0, 2, 1))
-
-    told = [by_slot(table) for table in said]
-    generation, support, unfit = told
+    at, evidence = trace.arm(measured.arm), measured.evidence
+    depths, n_cases = shape = evidence.n_hits.shape
+    chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
+    known, places = places_of(trace.answers), measured.chosen.places
+    records = recorded(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
+    generation, support, unfit = (by_slot(table, shape) for table in records)
     return measured._replace(
-        evidence=found._replace(answered=True, generation=generation, support=support, unfit=unfit)
+        evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit)
     )
 
 
 def _signals(
-    flat: Hits,
-    of_arm: NDArray[np.int64],
+    batch: Batch,
     scores: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
-    gap: NDArray[np.float64],
     groups: resolver.Contest,
     share: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Signals of the fused gate, [S, B], higher is surer; none where nothing was retrieved.
+    """Signals of the fused gate, [signals, B], higher is surer; none where nothing was retrieved.
 
     Args:
       scores: of the first hits in the arm's order, reranked and hybrid [k, B], and whether the first say nothing [B].
-      share: keyword share of the first hits when all are relevant, [B].
+      groups: the contest among all. share: keyword share of the first hits when all are relevant, [B].
     """
     rerank, hybrid, degenerate = scores
-    first = by_rank(flat.cosine, of_arm, len(rerank))
+    cosine = batch.hits.cosine
+    first = by_rank(cosine, batch.by_arm, len(rerank))
     n = (~np.isnan(first)).sum(axis=0)
-    found = {
+    values = {
         "confidence": measure.confidence(rerank, hybrid, degenerate, 1.0),
-        "top1_cosine": flat.cosine[:, 0],
+        "top1_cosine": cosine[:, 0],
         "mean_cosine": np.nansum(first, axis=0) / np.maximum(n, 1),
-        "gap": gap,
+        "gap": _gap(batch.hits),
         "hybrid": np.fmax.reduce(hybrid, axis=0),
-        "rerank_margin": rerank[0] - rerank[1] if len(rerank) >= 2 else np.full(len(gap), np.nan),
+        "rerank_margin": rerank[0] - rerank[1] if len(rerank) >= 2 else np.full(len(cosine), np.nan),
         "keyword_share": share,
         "anchor_similarity": groups.best_anchor,
         "signature_similarity": groups.best_signature,
     }
-    return np.where(flat.chunk[:, 0] >= 0, fusion.stacked(found), np.nan)
+    return np.where(batch.keys.hit[:, 0] >= 0, fusion.stacked(values), np.nan)
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:

@@ -197,11 +197,11 @@ def earned(found: Run, world: Table) -> Earned:
     arm = found.arm.astype(np.intp)
     ms = world.ms[case, arm]
     return Earned(
-        _per_case(case, n_cases, world.value[case, arm]),
-        _per_case(case, n_cases),
-        _per_case(case, n_cases, np.nan_to_num(ms)),
-        _per_case(case, n_cases, ~np.isnan(ms)),
-        found.pulls.sum(axis=0).astype(np.float64),
+        value=_per_case(case, n_cases, world.value[case, arm]),
+        n=_per_case(case, n_cases),
+        ms=_per_case(case, n_cases, np.nan_to_num(ms)),
+        timed=_per_case(case, n_cases, ~np.isnan(ms)),
+        pulls=found.pulls.sum(axis=0).astype(np.float64),
     )
 
 
@@ -211,7 +211,7 @@ def expected(plan: Array, drawn: Array, world: Table) -> Earned:
     known = world.mask & ~np.isnan(world.ms)
     ms = (plan * np.where(known, world.ms, 0.0)).sum(axis=1)
     timed = (plan * known).sum(axis=1)
-    return Earned(drawn * value, drawn, drawn * ms, drawn * timed, drawn.sum(axis=0) @ plan)
+    return Earned(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
 
 
 def mean_ms(one: Earned) -> float:
@@ -429,7 +429,15 @@ def tune_bandit(
         "n_boot": n_boot, "policy_id": policy.policy_id, "trace": trace.meta.get("fingerprint"),
         "tune_cases": len(tune.world.mask), "report_cases": len(judge.world.mask),
     }  # fmt: skip
-    return BanditStudy(weights, learner, seen, shown.table, tuple(notes), study, settings)
+    return BanditStudy(
+        weights=weights,
+        bandit=learner,
+        trials=seen,
+        comparison=shown.table,
+        notes=tuple(notes),
+        study=study,
+        settings=settings,
+    )
 
 
 def _parts(trace: Trace, policy: PolicyData, budget_ms: float) -> tuple[_Part, _Part, list[str]]:

@@ -1,4 +1,4 @@
-"""Certify_policy, candidates, check, looks."""
+"""Certified policies: candidates on a grid, tests in order, looks at the same cases, re-tests on new ones."""
 
 from __future__ import annotations
 
@@ -61,12 +61,14 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
         raise ValueError(msg)
     if paths is None and policy.fused_model is None:
         used.remove("fused.min_fused")
-    found, limits = tables_of(trace, policy, arm).evidence, thresholds([policy])
+    evidence, limits = tables_of(trace, policy, arm).evidence, thresholds([policy])
+    # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    levels = [_levels(breakpoints(found, limits, path), policy.value(path), size) for path in used]
+    levels = [_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
     sections = dict.fromkeys(path.split(".")[0] for path in used)
     switched = [item for name in sections if name != "resolver" for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
+    # The two taus move together: their spread is what naming documents is worth, not what is searched for.
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
     out = [policy]
     for combination in product(*levels):
@@ -80,11 +82,11 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
 
 def counted(trace: TraceData, policies: Sequence[Policy], names: Sequence[str], arm: str | None = None) -> Counted:
     """Errors and cases of some rates for each policy, and its right answers."""
-    seen = tally(trace, policies, arm)
+    sums = tally(trace, policies, arm)
     places = [metrics.RATES.index(name) for name in names]
     at = {name: metrics.COUNTS.index(name) for name in ("answered", "wrong")}
-    k, n = seen.counts[:, places], metrics.denominators(seen.counts, seen.labels)[:, places]
-    answered, wrong = seen.counts[:, at["answered"]], seen.counts[:, at["wrong"]]
+    k, n = sums.counts[:, places], metrics.denominators(sums.counts, sums.labels)[:, places]
+    answered, wrong = sums.counts[:, at["answered"]], sums.counts[:, at["wrong"]]
     return Counted(k, n, (answered - wrong).astype(np.float64), answered / max(1, len(trace)))
 
 
@@ -94,8 +96,8 @@ def _levels(values: NDArray[np.float64], own: float | None, size: int) -> list[A
     if not len(known):
         return [own]
     picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
-    found = {*picked, *([] if own is None else [own])}
-    return sorted(map(int, found) if isinstance(own, int) else found)
+    values_tried = {*picked, *([] if own is None else [own])}
+    return sorted(map(int, values_tried) if isinstance(own, int) else values_tried)
 
 
 def pilot_order(seen: Counted, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
@@ -203,70 +205,142 @@ def certify_policy(
     start = within(policy if policy is not None else Policy.load(), trace)
     _check(targets)
     pilot, held_out = _splits(trace)
-    offered = list(candidates) if candidates is not None else grid(pilot or held_out, start, arm, paths)
-    offered = list({one.policy_id: one for one in offered}.values())
-    if not offered:
-        msg = "candidates must hold at least one policy, got none; leave them out for a grid."
-        raise ValueError(msg)
-    found_on = queries_hash(held_out.cases)
-    if any(one.fused.enabled and one.fused.fitted_on == found_on for one in offered):
-        msg = (
-            "cases must not be those that the fused gate was fitted on, got the same; split them into tune and certify."
-        )
-        raise ValueError(msg)
-    alphas = np.array(list(targets.values()))
-    method, order, seen_pilot = "holm", np.arange(len(offered)), None
-    if pilot is not None:
-        method = "fixed_sequence"
-        seen_pilot = counted(pilot, offered, list(targets), arm)
-        order = pilot_order(seen_pilot, alphas, delta, len(held_out) / len(pilot))
-    tried = [offered[place] for place in order]
-    seen = counted(held_out, tried, list(targets), arm)
-    key = _key(tried, seen, targets, delta, arm or held_out.arms[0])
-    before = looks_at(Path(looks), found_on) if looks is not None else {}
-    look = _looked(start.certificate, before, found_on, key, delta, again=again)
-    each = np.asarray(binomial_p(seen.k, seen.n, alphas))
-    passed = (tests.holm if method == "holm" else tests.fixed_sequence)(each.max(axis=1), delta)
-    gains = seen.gain if seen_pilot is None else seen_pilot.gain[order]
-    at = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1
-    shown = at if at >= 0 else 0 if method == "fixed_sequence" else int(np.argmin(each.max(axis=1)))
-    promises = tuple(
-        Promise(name, float(alpha), int(k), int(n), float(upper_bound(k, n, delta)))
-        for (name, alpha), k, n in zip(targets.items(), seen.k[shown], seen.n[shown], strict=True)
-    )
-    stopped = int(passed.sum()) if method == "fixed_sequence" else len(tried)
-    fails_at = stopped if method == "fixed_sequence" else shown if at < 0 else len(tried)
-    binding = _binding(promises, each[fails_at] if fails_at < len(tried) else None)
-    tested = min(stopped + 1, len(tried))
-    near = nearest(seen_pilot, targets, delta) if seen_pilot is not None else float("nan")
-    made = Certificate(
-        chosen=tried[at].policy_id if at >= 0 else None,
-        certified=tuple(one.policy_id for one, ok in zip(tried, passed, strict=True) if ok),
-        coverage=float(seen.coverage[at]) if at >= 0 else 0.0,
-        promises=promises,
-        binding=binding,
+    cases_hash, arm_name = queries_hash(held_out.cases), arm or held_out.arms[0]
+    offered = _offered(candidates if candidates is not None else grid(pilot or held_out, start, arm, paths), cases_hash)
+    # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
+    order = _order(pilot, held_out, offered, targets, delta, arm)
+    tried = [offered[place] for place in order.places]
+    counts = counted(held_out, tried, list(targets), arm)
+    # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
+    key = _key(tried, counts, targets, delta, arm_name)
+    before = looks_at(Path(looks), cases_hash) if looks is not None else {}
+    look = _looked(start.certificate, before, cases_hash, key, delta, again=again)
+    tested = _tested(counts, order, targets, delta)
+    near = nearest(order.pilot, targets, delta) if order.pilot is not None else float("nan")
+    certificate = Certificate(
+        chosen=tried[tested.chosen].policy_id if tested.certified else None,
+        certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
+        coverage=float(counts.coverage[tested.chosen]) if tested.certified else 0.0,
+        promises=tested.promises,
+        binding=tested.binding,
         delta=delta,
-        method=method,
-        tested=tested,
+        method=order.method,
+        tested=tested.n_tested,
         candidates=len(offered),
         cases=len(held_out),
-        reason=_reason(promises, binding, delta, method, certified=at >= 0),
+        reason=_reason(tested.promises, tested.binding, delta, order.method, certified=tested.certified),
         pilot=len(pilot) if pilot is not None else 0,
-        cases_hash=found_on,
+        cases_hash=cases_hash,
         looks=look.number,
         spent=look.spent,
     )
     if looks is not None and key not in before:
-        note_look(Path(looks), found_on, key, delta)
-    rows = made.rows | {
-        "key": key,
-        "arm": arm or held_out.arms[0],
-        "retrieval": dict(held_out.meta.get("parameters", {})),
-    }
-    chosen = tried[at].replace("certificate", rows) if at >= 0 else None
-    needs = {one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in promises}
-    table = _table(start, tried, seen, each, passed, seen_pilot, order, list(targets), delta, tested)
-    return Certified(made, chosen, table, needs, near, _notes(made, near, targets))
+        note_look(Path(looks), cases_hash, key, delta)
+    # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
+    retrieval = dict(held_out.meta.get("parameters", {}))
+    kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval}
+    return Certified(
+        certificate=certificate,
+        policy=tried[tested.chosen].replace("certificate", kept) if tested.certified else None,
+        table=_table(start, tried, counts, tested, order, list(targets), delta),
+        needs={one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in tested.promises},
+        nearest=near,
+        notes=_notes(certificate, near, targets),
+    )
+
+
+def _offered(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
+    """Candidates, each policy once; none of which may have learned from the cases to certify on."""
+    offered = list({one.policy_id: one for one in candidates}.values())
+    if not offered:
+        msg = "candidates must hold at least one policy, got none; leave them out for a grid."
+        raise ValueError(msg)
+    if any(one.fused.enabled and one.fused.fitted_on == cases_hash for one in offered):
+        msg = (
+            "cases must not be those that the fused gate was fitted on, got the same; split them into tune and certify."
+        )
+        raise ValueError(msg)
+    return offered
+
+
+class Order(NamedTuple):
+    """How candidates are tested.
+
+    method: `fixed_sequence`, one after the other until one fails; `holm`, all at once. places: of the candidates in
+    the order of the tests, [M]. pilot: what they did on the pilot, [N], None without one.
+    """
+
+    method: Literal["fixed_sequence", "holm"]
+    places: NDArray[np.int64]
+    pilot: Counted | None
+
+    @property
+    def pilot_tried(self) -> Counted | None:
+        """What the candidates did on the pilot, in the order of the tests, [M]."""
+        return None if self.pilot is None else Counted._make(column[self.places] for column in self.pilot)
+
+
+def _order(
+    pilot: Trace | None,
+    held_out: Trace,
+    offered: Sequence[Policy],
+    targets: Mapping[str, float],
+    delta: float,
+    arm: str | None,
+) -> Order:
+    # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
+    if pilot is None:
+        return Order("holm", np.arange(len(offered)), None)
+    on_pilot = counted(pilot, offered, list(targets), arm)
+    alphas = np.array(list(targets.values()))
+    return Order("fixed_sequence", pilot_order(on_pilot, alphas, delta, len(held_out) / len(pilot)), on_pilot)
+
+
+class Tested(NamedTuple):
+    """What the tests came to.
+
+    p: exact p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
+    of the candidate that is taken, -1 where none passed. promises: of the chosen one, else of the one that came
+    nearest. binding: the target with the least room. n_tested: candidates whose test was reached.
+    """
+
+    p: NDArray[np.float64]
+    passed: NDArray[np.bool_]
+    chosen: int
+    promises: tuple[Promise, ...]
+    binding: str
+    n_tested: int
+
+    @property
+    def certified(self) -> bool:
+        """Whether a candidate passed."""
+        return self.chosen >= 0
+
+
+def _tested(counts: Counted, order: Order, targets: Mapping[str, float], delta: float) -> Tested:
+    """Exact tests of all targets together for every candidate, with error delta over all of them."""
+    in_sequence = order.method == "fixed_sequence"
+    p = np.asarray(binomial_p(counts.k, counts.n, np.array(list(targets.values()))))
+    # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
+    joint = p.max(axis=1)
+    passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
+    # Any candidate that passed may be taken; gains of the pilot choose among them without spending error.
+    gains = counts.gain if order.pilot_tried is None else order.pilot_tried.gain
+    chosen = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1
+    # Where none passed, a reader is told of the one that came nearest: the first in a sequence, else the least p.
+    shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
+    promises = tuple(
+        Promise(name=name, alpha=float(alpha), k=int(k), n=int(n), bound=float(upper_bound(k, n, delta)))
+        for (name, alpha), k, n in zip(targets.items(), counts.k[shown], counts.n[shown], strict=True)
+    )
+    # What stopped it binds: in a sequence the first that failed, of all at once the nearest where none passed.
+    n_candidates = len(passed)
+    stopped = int(passed.sum()) if in_sequence else n_candidates
+    fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
+    binding = _binding(promises, p[fails_at] if fails_at < n_candidates else None)
+    return Tested(
+        p=p, passed=passed, chosen=chosen, promises=promises, binding=binding, n_tested=min(stopped + 1, n_candidates)
+    )
 
 
 def _check(targets: Mapping[str, float]) -> None:
@@ -375,36 +449,31 @@ def _notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tupl
 def _table(
     start: Policy,
     tried: Sequence[Policy],
-    seen: Counted,
-    each: NDArray[np.float64],
-    passed: NDArray[np.bool_],
-    pilot: Counted | None,
-    order: NDArray[np.int64],
+    counts: Counted,
+    tested: Tested,
+    order: Order,
     names: Sequence[str],
     delta: float,
-    tested: int,
 ) -> pd.DataFrame:
+    """A row a candidate in the order of the tests."""
     import pandas as pd
 
-    own = start.manifest
+    own, pilot = start.manifest, order.pilot_tried
     rows = []
     for place, policy in enumerate(tried):
         changed = {path: value for path, value in policy.manifest.items() if value != own[path]}
         row: dict[str, Any] = {
             "policy_id": policy.policy_id,
-            "tested": place < tested,
-            "certified": bool(passed[place]),
+            "tested": place < tested.n_tested,
+            "certified": bool(tested.passed[place]),
         }
         for t, name in enumerate(names):
-            k, n = int(seen.k[place, t]), int(seen.n[place, t])
+            k, n = int(counts.k[place, t]), int(counts.n[place, t])
             row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": float(upper_bound(k, n, delta))}
-            row |= {f"{name}_p": float(each[place, t])}
+            row |= {f"{name}_p": float(tested.p[place, t])}
             if pilot is not None:
-                row |= {
-                    f"pilot_{name}_k": int(pilot.k[order[place], t]),
-                    f"pilot_{name}_n": int(pilot.n[order[place], t]),
-                }
-        rows.append(row | {"coverage": float(seen.coverage[place]), "changed": changed})
+                row |= {f"pilot_{name}_k": int(pilot.k[place, t]), f"pilot_{name}_n": int(pilot.n[place, t])}
+        rows.append(row | {"coverage": float(counts.coverage[place]), "changed": changed})
     return pd.DataFrame(rows)
 
 
@@ -464,17 +533,17 @@ def retest(
     """
     import pandas as pd
 
-    seen, rows = counted(trace, [policy], list(targets), arm), []
+    counts, rows = counted(trace, [policy], list(targets), arm), []
     for place, (name, alpha) in enumerate(targets.items()):
-        k, n = int(seen.k[0, place]), int(seen.n[0, place])
+        k, n = int(counts.k[0, place]), int(counts.n[0, place])
         high = float(upper_bound(k, n, delta))
         low = float(clopper_pearson(k, n, 1.0 - 2.0 * delta / len(targets)).low)
-        said = "upheld" if high <= alpha else "broken" if low > alpha else "open"
-        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, said))
+        verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
+        rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
     table = pd.DataFrame(rows, columns=columns)
-    found = set(table["verdict"])
-    verdict: Verdict = "broken" if "broken" in found else "open" if "open" in found else "upheld"
+    verdicts = set(table["verdict"])
+    verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
     return Checked(verdict, table, ())
 
 

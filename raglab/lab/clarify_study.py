@@ -246,7 +246,15 @@ def tune_clarification(
     }  # fmt: skip
     judged_on = "other users of the same contexts" if held_out is tune else "contexts that the study did not see"
     notes = _notes(comparison, differences, within, most_errors, judged_on)
-    return ClarifyStudy(found, seen, comparison, differences, tuple(notes), study, settings)
+    return ClarifyStudy(
+        learner=found,
+        trials=seen,
+        comparison=comparison,
+        differences=differences,
+        notes=tuple(notes),
+        study=study,
+        settings=settings,
+    )
 
 
 def space_of(world: World) -> dict[str, Range]:

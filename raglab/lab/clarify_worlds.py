@@ -140,16 +140,16 @@ def _of_documents(
     traffic = np.array([len(of) for of in by_context.values()], np.float64)
     return checked(
         World(
-            tuple(by_context),
-            (SCOPES,) * len(traffic),
-            traffic / traffic.sum(),
-            scenes,
-            shares,
-            np.ones_like(shares),
-            np.full(len(traffic), noise),
-            np.full(len(traffic), drift),
-            COLUMNS,
-            levels,
+            contexts=tuple(by_context),
+            values=(SCOPES,) * len(traffic),
+            traffic=traffic / traffic.sum(),
+            scenes=scenes,
+            shares=shares,
+            stray=np.ones_like(shares),
+            noise=np.full(len(traffic), noise),
+            drift=np.full(len(traffic), drift),
+            columns=COLUMNS,
+            levels=levels,
             **more,
         )
     )

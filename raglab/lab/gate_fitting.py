@@ -113,7 +113,7 @@ def fuse(
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
     section["fitted_on"] = queries_hash(here.cases)
     quality = _quality(seen.right[known], fusion.fused(seen.score, model)[known], p[known])
-    return Fused(start.replace("fused", section), model, p, quality, here)
+    return Fused(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
 
 
 def compare_gates(

@@ -368,7 +368,7 @@ def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, lev
     low, high = (np.where((n > 0).any(axis=0), np.nansum(end, axis=0) / known, np.nan) for end in ends)
     score = float(goal.score(counts, labels).mean())
     rates = metrics.rates(counts.sum(axis=0), labels * len(rows))
-    return Standing(score, rates, k.mean(axis=0), n.mean(axis=0), low, high)
+    return Standing(score=score, rates=rates, k=k.mean(axis=0), n=n.mean(axis=0), low=low, high=high)
 
 
 def _optimism(in_sample: Standing, nested: Standing) -> dict[str, float]:

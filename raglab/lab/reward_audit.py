@@ -370,7 +370,7 @@ def audit_table(
     settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed, "cases": shape[0]}
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     notes = audit_notes(world, signals, correlations, policies, binds, weights)
-    return RewardAudit(correlations, policies, binds, notes, settings)
+    return RewardAudit(correlations=correlations, policies=policies, clamped=binds, notes=notes, settings=settings)
 
 
 def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:

@@ -1,10 +1,11 @@
-"""Optuna, tune."""
+"""Threshold studies with Optuna: the search in batches, its resumption, `tune` and what the winner had to beat."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -45,6 +46,22 @@ Space = dict[str, optuna.distributions.BaseDistribution]
 Trials = list[optuna.trial.FrozenTrial]
 
 
+class Proposer(NamedTuple):
+    """Where trials come from: the search space, what the sampler starts from, and what each trial is decided on.
+
+    start: policy that the tried values are put into. distributions: of the space, by path. first: values that are tried
+    before the sampler proposes any. settings: `trials`, `batch_size`, `sampler`, `seed`, `arm`, and what else tells one
+    study from another.
+    """
+
+    trace: TraceData
+    start: Policy
+    goal: Goal
+    distributions: Space
+    first: Sequence[Mapping[str, Any]]
+    settings: Mapping[str, Any]
+
+
 def search(
     trace: TraceData,
     start: Policy,
@@ -57,51 +74,79 @@ def search(
     *,
     progress: bool,
 ) -> tuple[optuna.Study, pd.DataFrame]:
-    """Search the space: the Optuna study and a row a trial."""
+    """Search the space: the Optuna study and a row a trial.
+
+    Args:
+      settings, first: see `Proposer`. folder: keeps finished batches; None keeps none.
+      on_batch: takes the number of trials so far and the batch's objectives, [B, O].
+    """
     import pandas as pd
 
     trials, size = int(settings["trials"]), int(settings["batch_size"])
     if trials < 1 or size < 1:
         msg = f"trials and batch_size must be at least 1, got {trials} and {size}."
         raise ValueError(msg)
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    proposer = Proposer(
+        trace=trace, start=start, goal=goal, distributions=_distributions(space), first=first, settings=settings
+    )
+    rows: list[dict[str, Any]] = []
+    with _quiet():
         study = optuna.create_study(directions=["minimize"] * len(goal.objectives))
-        distributions = {path: _distribution(extent) for path, extent in space.items()}
-        rows: list[dict[str, Any]] = []
         kept = _Batches(folder, settings)
         before: tuple[Trials, Trials] = ([], [])
         for begin in tqdm(range(0, trials, size), desc="study", unit="batch", disable=not progress):
             count = min(size, trials - begin)
-            study.sampler = sampler = _sampler(settings, begin, distributions, before)
+            # A sampler of its own for every batch, with a stream of its own: a resumed study skips the batches that
+            # are kept and still draws what it would have drawn.
+            study.sampler = sampler = _sampler(settings, begin, proposer.distributions, before)
             if isinstance(sampler, _Batchwise) and begin:
                 sampler.parents = sampler.select_parent(study, sampler.generation)
             known = kept.read(begin, count)
             if known is None:
-                for given in first[begin : begin + count] if begin < len(first) else ():
-                    study.enqueue_trial(dict(given))
-                asked = [study.ask(distributions) for _ in range(count)]
-                policies = [changed(start, trial.params) for trial in asked]
-                counted = tally(trace, policies, settings["arm"])
-                rates, excess = goal.rates(counted.counts, counted.labels), goal.excess(counted.counts, counted.labels)
-                for trial, values, over in zip(asked, rates, excess, strict=True):
-                    for name, value in zip(goal.targets, over, strict=True):
-                        trial.set_constraint(name, float(value))
-                    study.tell(trial, [float(value) for value in values])
-                done = study.get_trials(deepcopy=False)[begin : begin + count]
-                rows += _rows(done, policies, counted, goal)
-                kept.write(begin, done, rows[begin:])
+                batch = _batch(study, proposer, begin, count)
+                kept.write(begin, batch.trials, batch.rows)
             else:
                 study.add_trials(known.trials)
-                done = study.get_trials(deepcopy=False)[begin : begin + count]
-                rows += known.rows
-            before = (done, sampler.parents if isinstance(sampler, _Batchwise) else [])
+                batch = _Known(_finished(study, begin, count), known.rows)
+            rows += batch.rows
+            before = (batch.trials, sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_batch is not None:
-                on_batch(begin + count, np.array([[row[name] for name in goal.objectives] for row in rows[begin:]]))
+                on_batch(begin + count, np.array([[row[name] for name in goal.objectives] for row in batch.rows]))
+    return study, pd.DataFrame(rows)
+
+
+def _batch(study: optuna.Study, proposer: Proposer, begin: int, count: int) -> _Known:
+    """Propose, replay and tell a batch of trials."""
+    goal, first = proposer.goal, proposer.first
+    for values in first[begin : begin + count] if begin < len(first) else ():
+        study.enqueue_trial(dict(values))
+    asked = [study.ask(proposer.distributions) for _ in range(count)]
+    policies = [changed(proposer.start, trial.params) for trial in asked]
+    # All policies of the batch share one pass over the trace, which is what a batch is for.
+    counted = tally(proposer.trace, policies, proposer.settings["arm"])
+    rates, excess = goal.rates(counted.counts, counted.labels), goal.excess(counted.counts, counted.labels)
+    for trial, objectives, over in zip(asked, rates, excess, strict=True):
+        for name, value in zip(goal.targets, over, strict=True):
+            trial.set_constraint(name, float(value))
+        study.tell(trial, [float(value) for value in objectives])
+    done = _finished(study, begin, count)
+    return _Known(done, _rows(done, policies, counted, goal))
+
+
+def _finished(study: optuna.Study, begin: int, count: int) -> Trials:
+    trials: Trials = study.get_trials(deepcopy=False)[begin : begin + count]
+    return trials
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Optuna without a line a trial; the caller's level is back afterwards."""
+    verbosity = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        yield
     finally:
         optuna.logging.set_verbosity(verbosity)
-    return study, pd.DataFrame(rows)
 
 
 class Judged(NamedTuple):
@@ -132,25 +177,22 @@ def maximised(
     if trials < 1:
         msg = f"trials must be at least 1, got {trials}."
         raise ValueError(msg)
-    verbosity = optuna.logging.get_verbosity()
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    try:
+    rows: list[dict[str, Any]] = []
+    with _quiet():
         study = optuna.create_study(direction="maximize", sampler=_one_by_one(sampler, seed))
-        distributions = {path: _distribution(extent) for path, extent in space.items()}
-        for given in first[:trials]:
-            study.enqueue_trial(dict(given))
-        rows: list[dict[str, Any]] = []
+        distributions = _distributions(space)
+        for values in first[:trials]:
+            study.enqueue_trial(dict(values))
         for _ in tqdm(range(trials), desc="study", unit="trial", disable=not progress):
             trial = study.ask(distributions)
-            found = judge(trial.params)
-            for name, over in found.excess.items():
+            judged = judge(trial.params)
+            # Constraints are set before the trial is told, or the sampler takes it for feasible.
+            for name, over in judged.excess.items():
                 trial.set_constraint(name, float(over))
-            study.tell(trial, found.value)
-            met = all(over <= 0.0 for over in found.excess.values())
-            kept = {"number": trial.number, "value": found.value, "feasible": met}
-            rows.append(kept | dict(found.seen) | trial.params)
-    finally:
-        optuna.logging.set_verbosity(verbosity)
+            study.tell(trial, judged.value)
+            feasible = all(over <= 0.0 for over in judged.excess.values())
+            row = {"number": trial.number, "value": judged.value, "feasible": feasible}
+            rows.append(row | dict(judged.seen) | trial.params)
     return study, pd.DataFrame(rows)
 
 
@@ -205,6 +247,10 @@ def pareto_front(trials: pd.DataFrame, objectives: Sequence[str]) -> pd.DataFram
     return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
 
 
+def _distributions(space: Mapping[str, Range]) -> Space:
+    return {path: _distribution(extent) for path, extent in space.items()}
+
+
 def _distribution(extent: Range) -> optuna.distributions.BaseDistribution:
     if extent.is_switch:
         return optuna.distributions.CategoricalDistribution([False, True])
@@ -220,7 +266,7 @@ def _sampler(
     name, size = str(settings["sampler"]), int(settings["batch_size"])
     stream = int(np.random.SeedSequence([int(settings["seed"]), begin]).generate_state(1)[0])
     make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
-        "nsga2": lambda: _Batchwise(size, stream, space, begin // size, before),
+        "nsga2": lambda: _Batchwise(size=size, seed=stream, space=space, generation=begin // size, before=before),
         "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
         "random": lambda: optuna.samplers.RandomSampler(seed=stream),
     }
@@ -254,6 +300,8 @@ def _rows(
 
 
 class _Known(NamedTuple):
+    """A finished batch: Optuna's trials, and a row each."""
+
     trials: list[optuna.trial.FrozenTrial]
     rows: list[dict[str, Any]]
 
@@ -325,7 +373,8 @@ class TuneResult:
     `comparison`. trials: a row a trial (values tried, objectives, targets, score, policy_id). pareto: the trials
     no other beats. plateaus: how far each threshold may move at no cost. comparison: policies × rates on the cases
     that the study did not see. paired: tuned against incumbent. notes: what a reader must know. tuned_on, judged_on:
-    the traces. study: Optuna's own, for its plots and dashboards.
+    the traces. study: Optuna's own, for its plots and dashboards. settings: what tells this study from another, as
+    kept batches and the tracker name it.
     """
 
     policy: Policy
@@ -394,6 +443,7 @@ def tune(
     tuned_on, judged_on, notes = _splits(trace)
     ranges = dict(space) if space is not None else full_space(tuned_on, start, arm)
     incumbent = within(published(start), trace)
+    # Whatever changes a draw or a judgement goes in: kept batches are found again by these settings.
     settings = {
         "arm": arm,
         "trials": trials,
@@ -407,14 +457,15 @@ def tune(
         "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
     }
+    # The search begins with every policy that it will be compared with and that can lead anywhere, so that it loses
+    # to none of them on the cases it sees.
     by_hand = manual_loop(tuned_on, incumbent, wanted, arm)
     begins = {one.policy_id: one for one in (start, incumbent, by_hand, always_answer(start))}
     first = [trial_of(one, ranges) for one in begins.values()]
-    study, seen = search(
-        tuned_on, start, ranges, wanted, settings, first, Path(resume) if resume else None, on_batch, progress=progress
-    )
-    found = _best(start, seen)
-    winner, plateaus = polish(tuned_on, found, list(ranges), wanted.score, incumbent, arm)
+    folder = Path(resume) if resume else None
+    study, table = search(tuned_on, start, ranges, wanted, settings, first, folder, on_batch, progress=progress)
+    # A sampler comes near a best value, a line search stands on it: breakpoints of the replay are exact.
+    winner, plateaus = polish(tuned_on, _best(start, table), list(ranges), wanted.score, incumbent, arm)
     policies = {
         "defaults": incumbent,
         "tuned": winner,
@@ -422,16 +473,35 @@ def tune(
         "always-refuse": always_refuse(start),
         "manual-loop": by_hand,
     }
-    table = sweep(judged_on, list(policies.values()), arm)
-    table.insert(0, "policy", list(policies))
-    notes.append(_size_note(trace))
-    front = pareto_front(seen, wanted.objectives)
-    if not front["feasible"].any():
-        notes.append("No trial meets all targets on the cases it was tuned on; the winner comes nearest by the score.")
+    front = pareto_front(table, wanted.objectives)
     return TuneResult(
-        winner, incumbent, policies, seen, front, plateaus, table,
-        compared(judged_on, incumbent, winner, arm), tuple(notes), tuned_on, judged_on, study, settings,
-    )  # fmt: skip
+        policy=winner,
+        incumbent=incumbent,
+        policies=policies,
+        trials=table,
+        pareto=front,
+        plateaus=plateaus,
+        comparison=_comparison(judged_on, policies, arm),
+        paired=compared(judged_on, incumbent, winner, arm),
+        notes=(*notes, _size_note(trace), *_target_notes(front)),
+        tuned_on=tuned_on,
+        judged_on=judged_on,
+        study=study,
+        settings=settings,
+    )
+
+
+def _comparison(trace: Trace, policies: Mapping[str, Policy], arm: str | None) -> pd.DataFrame:
+    """Rates of the named policies, a row each."""
+    table = sweep(trace, list(policies.values()), arm)
+    table.insert(0, "policy", list(policies))
+    return table
+
+
+def _target_notes(front: pd.DataFrame) -> list[str]:
+    if front["feasible"].any():
+        return []
+    return ["No trial meets all targets on the cases it was tuned on; the winner comes nearest by the score."]
 
 
 def _splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
@@ -480,27 +550,30 @@ def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None
     Source: rule S6.4.
     """
     limits = goal.targets
-    seen = [policy]
+    path = [policy]
     for _ in range(MANUAL_STEPS):
-        counted = tally(trace, [seen[-1]], arm, engine="numpy")
+        counted = tally(trace, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
         if rate["false_refusal_rate"] > limits.get("false_refusal_rate", 1.0):
-            following = stepped_by_hand(seen[-1], 1)
+            following = stepped_by_hand(path[-1], 1)
         elif not rate["hallucination_rate"] <= limits.get("hallucination_rate", 1.0):
-            following = stepped_by_hand(seen[-1], -1)
+            following = stepped_by_hand(path[-1], -1)
         else:
-            return seen[-1]
-        if following in seen:
+            return path[-1]
+        if following in path:
             return following
-        seen.append(following)
-    return seen[-1]
+        path.append(following)
+    return path[-1]
 
 
-def _best(start: Policy, seen: pd.DataFrame, count: int = 10) -> list[Policy]:
+BEST = 10  # trials that the line search starts from
+
+
+def _best(start: Policy, trials: pd.DataFrame) -> list[Policy]:
     """The best trials by score, one for each outcome, for the line search to start from."""
-    ordered = seen.sort_values(["score", "number"], kind="stable").drop_duplicates(list(metrics.RATES))
-    paths = [column for column in seen.columns if "." in column]
-    return [changed(start, {path: _plain(row[path]) for path in paths}) for _, row in ordered.head(count).iterrows()]
+    ordered = trials.sort_values(["score", "number"], kind="stable").drop_duplicates(list(metrics.RATES))
+    paths = [column for column in trials.columns if "." in column]
+    return [changed(start, {path: _plain(row[path]) for path in paths}) for _, row in ordered.head(BEST).iterrows()]
 
 
 def _plain(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar

@@ -1,6 +1,6 @@
-"""The loop, options, replies.
+"""Clarification: a vague request filled in by a learned default or by the user, choices among options, replies.
 
-A request goes through the chain of gates as ever. Before that, where the system clarifies, what the question leaves
+A request goes through the pipeline as ever. Before that, where the system clarifies, what the question leaves
 out is filled in: by the learned default where its gate says apply, else by the user, once a request.
 """
 
@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from time import perf_counter
@@ -27,6 +28,7 @@ from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
     Suggested,
+    Worth,
     asks,
     gate,
     lookup,
@@ -50,6 +52,7 @@ from raglab.live.clarification_requests import (
     told_tried,
     worth_of,
 )
+from raglab.live.pipeline import answered
 from raglab.live.response import Response, Seen
 from raglab.live.system import normalised
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_of
@@ -72,55 +75,72 @@ def key_of(options: Sequence[Mapping[str, Any]]) -> tuple[str, str, Mapping[str,
     return (f"{KIND}:{_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
 
 
-def learned(
-    said: Response, request: Request, clarifier: Clarifier, system: Lab, chain: Callable[..., Response]
-) -> Response:
-    """A choice teaches its set of options; options whose choice is known are settled where the gate says so."""
-    log = system.audit
-    if log is None:
-        return said
-    if request.selected is not None:
-        offered = {one["id"]: one for one in said.seen.offered}
-        if said["status"] == "ok" and request.selected in offered:
-            value = value_of(offered[request.selected])
-            key = key_of(said.seen.offered)
-            log.signal(request.id, key, value, "explicit_yes", conditions={}, now=request.now)
-        return said
-    if said["status"] != "ambiguous" or said["clarification"] is not None:
-        return said
-    key = key_of(said["options"])
-    values = {value_of(one): one["id"] for one in said["options"]}
-    row = lookup(log.rows(*key[:2]), *key)
-    log.met(request.id, key, now=request.now)
-    if row is None:
-        return said
-    best = suggest(row, list(values), clarifier.learner).value
-    if not is_default(row, best, clarifier.learner) or asks(row, clarifier.learner):
-        return said
-    verdict = gate(row, ask_below=clarifier.learner.ask_below, apply_above=clarifier.learner.apply_above)
-    about: dict[str, Any] = {"conditions": {}, "kind": KIND, "now": request.now}
-    chosen = chain(request._replace(selected=values[best]), system)
-    log.applied(request.id, row=row, value=best, gate=verdict, **about)
-    warnings = [*chosen["warnings"], told_default(row, best)]
-    return Response({**chosen, "default_applied": default_of(row, best, verdict), "warnings": warnings}, chosen.seen)
-
-
 def _digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:12]
 
 
-Chain = Callable[[Request, "Lab"], Response]
+@dataclass(frozen=True, slots=True, eq=False)
+class Turn:
+    """A user's turn: the request, and all that answers it and learns from it.
+
+    answered_as: id under which the pipeline answers. It is another than the request's where a reply corrects a request
+    that was answered already, since a bandit takes an id once; the response keeps the request's own.
+    """
+
+    request: Request
+    system: Lab
+    log: AuditLog
+    clarifier: Clarifier
+    answered_as: str
+
+    def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
+        """Response of the pipeline to the request, or to one that is changed in these fields."""
+        response = answered(self.request._replace(**changes, id=self.answered_as), self.system)
+        return Response({**response, "request_id": self.request.id}, response.seen)
+
+
+def learned(response: Response, turn: Turn) -> Response:
+    """A choice teaches its set of options; options whose choice is known are settled where the gate says so."""
+    log, request, rule = turn.log, turn.request, turn.clarifier.learner
+    if request.selected is not None:
+        offered = {option["id"]: option for option in response.seen.offered}
+        if response["status"] == "ok" and request.selected in offered:
+            value, key = value_of(offered[request.selected]), key_of(response.seen.offered)
+            log.signal(request.id, key, value, "explicit_yes", conditions={}, now=request.now)
+        return response
+    # A question that was asked back is settled by its reply, not by what earlier users chose.
+    if response["status"] != "ambiguous" or response["clarification"] is not None:
+        return response
+    # The row is read before this request counts: the schedule asks by how often it was met before.
+    key = key_of(response["options"])
+    values = {value_of(option): option["id"] for option in response["options"]}
+    row = lookup(log.rows(*key[:2]), *key)
+    log.met(request.id, key, now=request.now)
+    if row is None:
+        return response
+    best = suggest(row, list(values), rule).value
+    if not is_default(row, best, rule) or asks(row, rule):
+        return response
+    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    settled = turn.answer(selected=values[best])
+    log.applied(request.id, row=row, value=best, gate=verdict, conditions={}, kind=KIND, now=request.now)
+    return _with(settled, {"default_applied": default_of(row, best, verdict)}, [told_default(row, best)])
 
 
 class Vague(NamedTuple):
     """A request that leaves something out, with the default row that it meets; None where there is none yet."""
 
-    request: Request
+    turn: Turn
     parsed: ParsedQuestion
     failure: Failure
     pinned: Pinned
     row: ClarificationDefault | None
     domain: tuple[Check, ...]
+
+    @property
+    def request(self) -> Request:
+        """The request."""
+        return self.turn.request
 
     @property
     def key(self) -> tuple[str, str, Mapping[str, str]]:
@@ -132,25 +152,29 @@ class Vague(NamedTuple):
         return read(self.failure, value, self.request.text, self.parsed, self.pinned.chunks)
 
 
-def asked(request: Request, system: Lab, chain: Chain) -> Response:
+def asked(request: Request, system: Lab) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`."""
     start, log, clarifier = perf_counter(), _log_of(system), system.clarifier
-    read_by = None if clarifier is None else clarifier.read(request)
-    known = _opened(log, request, read_by, system)
+    reading = None if clarifier is None else clarifier.read(request)
+    logged_as = _opened(log, request, reading, system)
+    # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned by then.
     log.settle(now=request.now)
     if clarifier is None:
-        said = chain(request, system)
+        response = answered(request, system)
     else:
-        if read_by is None or request.selected is not None:
-            said = chain(request, system)
+        turn = Turn(request, system, log, clarifier, answered_as=request.id)
+        # Who chose among options has said what is meant: nothing is left to clarify.
+        if reading is None or request.selected is not None:
+            response = turn.answer()
         else:
-            said = _clarified(request, read_by.parsed, clarifier, system, chain)
-            said = said if read_by.reason is None else _with(said, {}, [read_by.reason])
+            response = _clarified(turn, reading.parsed)
+            response = response if reading.reason is None else _with(response, {}, [reading.reason])
         if clarifier.costs.options:
-            said = learned(said, request, clarifier, system, chain)
-        said = Response(said, said.seen._replace(ms={**said.seen.ms, "total": 1e3 * (perf_counter() - start)}))
-    log.decided(known, said, said.seen.checks, said.seen.ms, now=request.now)
-    return said
+            response = learned(response, turn)
+        ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
+        response = Response(response, response.seen._replace(ms=ms))
+    log.decided(logged_as, response, response.seen.checks, response.seen.ms, now=request.now)
+    return response
 
 
 def _opened(log: AuditLog, request: Request, read_by: Read | None, system: Lab) -> str:
@@ -185,64 +209,104 @@ def _opened(log: AuditLog, request: Request, read_by: Read | None, system: Lab) 
     return request.id
 
 
-def _clarified(request: Request, parsed: ParsedQuestion, clarifier: Clarifier, system: Lab, chain: Chain) -> Response:
-    domain = domain_checks(request.text, system)
+def _clarified(turn: Turn, parsed: ParsedQuestion) -> Response:
+    """Response to a question as it was read: filled in, read from the named documents, or left to the pipeline."""
+    request, clarifier = turn.request, turn.clarifier
+    # Out of domain is refused before anyone is asked about it.
+    domain = domain_checks(request.text, turn.system)
     if not all(check.passes for check in domain):
-        return chain(request, system)
+        return turn.answer()
     pinned = clarifier.pinned(parsed.documents or request.documents)
     least = clarifier.costs.min_field_confidence
     failure = next(iter(failures(parsed, request.text, pinned.chunks, least=least)), None)
+    # A question that names no document may still be about a few: which of them is then what is missing.
     if failure is None and not pinned.chunks:
         failure = documents.which(parsed, clarifier, least)
         pinned = pinned if failure is None else clarifier.pinned(failure.candidates)
     if failure is not None:
-        return _filled(vague(request, parsed, failure, pinned, domain, system), clarifier, system, chain)
+        return _filled(vague(turn, parsed, failure, pinned, domain))
     reading = read_known(request.text, parsed, pinned.chunks, least)
     if reading is None:
-        return chain(request, system)
-    return answer_of(request, reading, _why(reading), domain, system, {})
+        return turn.answer()
+    return answer_of(request, reading, _why(reading), domain, turn.system, {})
 
 
-def vague(
-    request: Request, parsed: ParsedQuestion, failure: Failure, pinned: Pinned, domain: Sequence[Check], system: Lab
-) -> Vague:
+def vague(turn: Turn, parsed: ParsedQuestion, failure: Failure, pinned: Pinned, domain: Sequence[Check]) -> Vague:
     """A request with the most specific row of what it leaves out (rule S5.7)."""
-    rows = _log_of(system).rows(failure.target_field, pinned.doctype)
+    rows = turn.log.rows(failure.target_field, pinned.doctype)
     row = lookup(rows, failure.target_field, pinned.doctype, pinned.conditions)
-    return Vague(request, parsed, failure, pinned, row, tuple(domain))
+    return Vague(turn=turn, parsed=parsed, failure=failure, pinned=pinned, row=row, domain=tuple(domain))
 
 
-def _filled(one: Vague, clarifier: Clarifier, system: Lab, chain: Chain) -> Response:
-    """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10)."""
-    log, request, failure, rule = _log_of(system), one.request, one.failure, clarifier.learner
+class Prospect(NamedTuple):
+    """What may fill in what a request leaves out, before anything is applied or asked.
+
+    row: as the request met it. best: value to propose. is_default: whether it was learned. silent: whether it is
+    applied without a question. readings: what the values lead to, the best first, and alone where nothing else counts.
+    worth: of asking.
+    """
+
+    row: ClarificationDefault
+    best: Suggested
+    is_default: bool
+    silent: bool
+    readings: list[Reading]
+    worth: Worth
+
+
+def _prospect(one: Vague) -> Prospect:
+    turn, rule = one.turn, one.turn.clarifier.learner
     best = suggest(one.row, _candidates(one), rule)
-    counted = log.met(request.id, one.key, now=request.now)
-    row = counted if one.row is None else one.row  # as it was when this request met it
-    learned = is_default(row, best.value, rule)
+    # A row that is there already decides as it was before this request counted; a new one begins with it.
+    new_row = turn.log.met(turn.request.id, one.key, now=turn.request.now)
+    row = new_row if one.row is None else one.row
+    learned_before = is_default(row, best.value, rule)
+    silent = learned_before and not asks(row, rule)
+    # Reading a value is cheap but not free: the others are read only where the first does not settle it.
     first = one.read(best.value)
-    silent = learned and not asks(row, rule)
     readings = [first] if silent and not first.failed else [first, *map(one.read, _others(best, one))]
-    worth = worth_of(row, {reading.value: reading.outcome for reading in readings}, clarifier)
-    silent = silent or (learned and not worth.asks)
-    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+    worth = worth_of(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
+    return Prospect(
+        row=row,
+        best=best,
+        is_default=learned_before,
+        silent=silent or (learned_before and not worth.asks),
+        readings=readings,
+        worth=worth,
+    )
+
+
+def _filled(one: Vague) -> Response:
+    """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10)."""
+    log, request, rule = one.turn.log, one.request, one.turn.clarifier.learner
+    prospect = _prospect(one)
+    row, best, first = prospect.row, prospect.best.value, prospect.readings[0]
     about: dict[str, Any] = {"conditions": one.pinned.conditions, "now": request.now}
-    if silent:
-        log.applied(request.id, row=row, value=best.value, gate=verdict, kind=failure.kind, **about)
-    if silent and not first.failed:
-        more = {"default_applied": default_of(row, best.value, verdict)}
-        return finished(one, first, system, chain, more, [told_default(row, best.value)])
-    if learned and first.failed:
-        log.signal(request.id, one.key, best.value, "failure", **about)
+    if prospect.silent:
+        verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+        log.applied(request.id, row=row, value=best, gate=verdict, kind=one.failure.kind, **about)
+        if not first.failed:
+            more = {"default_applied": default_of(row, best, verdict)}
+            return finished(one, first, more, [told_default(row, best)])
+    # A learned default that reads nothing is evidence against it, applied or not.
+    if prospect.is_default and first.failed:
+        log.signal(request.id, one.key, best, "failure", **about)
+    return _without_default(one, prospect)
+
+
+def _without_default(one: Vague, prospect: Prospect) -> Response:
+    """Ask which of the values that read something is meant, or take the first where a question would cost too much."""
+    field, readings = one.failure.target_field, prospect.readings
     left = [reading for reading in readings if not reading.failed]
+    # Only what was tried before a value worked is named: later failures had no part in the answer.
     tried = [reading.value for reading in readings[: readings.index(left[0]) if left else None]]
-    told = [told_tried(failure.target_field, tried, failure.kind)] if tried else []
+    warnings = [told_tried(field, tried, one.failure.kind)] if tried else []
     if not left:
-        return _with(chain(request, system), {}, told)
-    if worth.asks:
-        why = _why_asked(row, clarifier, tried, learned=learned)
-        return _asked(one, row, left, tried, best, why, worth, system)
-    same = f"nothing was asked: it would cost more than it could save on {failure.target_field}"
-    return finished(one, left[0], system, chain, {}, [*told, same])
+        return _with(one.turn.answer(), {}, warnings)
+    if prospect.worth.asks:
+        return _asked(one, prospect, [reading.value for reading in left], tried)
+    unasked = f"nothing was asked: it would cost more than it could save on {field}"
+    return finished(one, left[0], {}, [*warnings, unasked])
 
 
 def _candidates(one: Vague) -> tuple[str, ...]:
@@ -260,47 +324,53 @@ def _others(best: Suggested, one: Vague) -> list[str]:
     return sorted(others, key=lambda value: -max(0.0, votes.get(value, 0.0)))
 
 
-def _asked(
-    one: Vague,
-    row: ClarificationDefault,
-    left: Sequence[Reading],
-    tried: Sequence[str],
-    best: Suggested,
-    why: str,
-    worth: Any,  # noqa: ANN401 - Worth
-    system: Lab,
-) -> Response:
-    """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2)."""
-    failure, request, language = one.failure, one.request, one.parsed.language
-    values, failed = [reading.value for reading in left], tried[0] if tried else None
-    reason = f"{shown(failed, 'en')} did not state it" if failed else best.reason
-    about = {
-        "request_id": request.id,
-        "kind": failure.kind,
-        "row_id": row.row_id,
-        "version": row.version,
-        "confidence": row.confidence,
-        "why": why,
-        "policy_id": system.policy.policy_id,
-        "prompt_version": "",
-    }
+def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[str]) -> Response:
+    """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
+
+    Args:
+      values: that read something, the one to propose first. tried: those before it, which did not.
+    """
+    turn, failure, row, worth = one.turn, one.failure, prospect.row, prospect.worth
+    failed = tried[0] if tried else None
+    why = _why_asked(row, turn.clarifier, tried, is_default=prospect.is_default)
     asking = ClarificationRequest(
         target_field=failure.target_field,
         question_to_user=_question(one, values, failed),
         candidate_values=values,
         proposed_default=values[0],
-        proposed_default_reason=reason,
-        audit=about,
+        proposed_default_reason=f"{shown(failed, 'en')} did not state it" if failed else prospect.best.reason,
+        # What the question rests on, so that it can be explained when the row has long gone on.
+        audit={
+            "request_id": turn.request.id,
+            "kind": failure.kind,
+            "row_id": row.row_id,
+            "version": row.version,
+            "confidence": row.confidence,
+            "why": why,
+            "policy_id": turn.system.policy.policy_id,
+            "prompt_version": "",
+        },
     )
-    cost = {"gain": worth.gain, "cost": worth.cost, "conditions": one.pinned.conditions, "tried": tried}
-    _log_of(system).clarified(request.id, asking, row=row, kind=failure.kind, why=why, now=request.now, **cost)
+    # Logged before it is put to the user: a reply may come from another process at once.
+    turn.log.clarified(
+        turn.request.id,
+        asking,
+        row=row,
+        kind=failure.kind,
+        why=why,
+        gain=worth.gain,
+        cost=worth.cost,
+        conditions=one.pinned.conditions,
+        tried=tried,
+        now=turn.request.now,
+    )
     fields = {
         "status": "ambiguous",
-        "options": options_of(values, language, failure.kind),
+        "options": options_of(values, one.parsed.language, failure.kind),
         "clarification": asking.model_dump(mode="json"),
         "arm_reason": f"{failure.kind} of {failure.target_field}: {why}",
     }
-    return made_of(request, fields, system, Seen({}, False, False, checks=one.domain))
+    return made_of(turn.request, fields, turn.system, Seen({}, False, False, checks=one.domain))
 
 
 def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:
@@ -310,30 +380,30 @@ def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:
     return wording(failure, values[0], failed=failed, language=language, doctype=one.pinned.doctype)
 
 
-def finished(
-    one: Vague, reading: Reading, system: Lab, chain: Chain, more: Mapping[str, Any], warnings: Sequence[str]
-) -> Response:
-    """Response to a request that is filled in: what was read, or what the chain says to the narrower question."""
+def finished(one: Vague, reading: Reading, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+    """Response to a request that is filled in: what was read, or what the pipeline says to the narrower question."""
     if reading.found is not None:
-        return answer_of(one.request, reading, _why(reading), one.domain, system, {"warnings": [*warnings], **more})
-    narrowed = one.request._replace(text=reading.question, documents=reading.documents or one.request.documents)
-    return _with(chain(narrowed, system), more, warnings)
+        system, fields = one.turn.system, {"warnings": [*warnings], **more}
+        return answer_of(one.request, reading, _why(reading), one.domain, system, fields)
+    narrowed = one.turn.answer(text=reading.question, documents=reading.documents or one.request.documents)
+    return _with(narrowed, more, warnings)
 
 
-def _with(said: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
-    return Response({**said, **more, "warnings": [*said["warnings"], *warnings]}, said.seen)
+def _with(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+    """The response with further fields, and warnings after its own."""
+    return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.seen)
 
 
 def _why(reading: Reading) -> str:
     return f"{reading.field} was read, no arm retrieved: {shown(reading.value, 'en')}"
 
 
-def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, learned: bool) -> str:
+def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, is_default: bool) -> str:
     rule = clarifier.learner
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     if tried:
         return f"{' and '.join(shown(value, 'en') for value in tried)} did not state it"
-    if not learned:
+    if not is_default:
         return "no default was learned for it yet"
     if verdict == "ask":
         return f"confidence {row.confidence:.2f} is below ask_below {rule.ask_below:g}"
@@ -388,9 +458,7 @@ class Open(NamedTuple):
     again: bool
 
 
-def replied(
-    request_id: str, answer: str, system: Lab, chain: Chain, *, question: str | None, now: datetime
-) -> Response:
+def replied(request_id: str, answer: str, system: Lab, *, question: str | None, now: datetime) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
     The request keeps its id: the log has the reply, the signals and a second decision under it. What is learned comes
@@ -403,15 +471,16 @@ def replied(
     if not isinstance(answer, str):
         msg = f"a reply must be a text, got {type(answer).__name__}; pass yes, no or a value."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+    # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
     one = _open(request_id, log, system, question, now)
-    if one.kind == KIND:
-        said = _chosen(one, answer, log, system, chain)
-    else:
-        said = _answered(one, answer, log, clarifier, system, chain)
+    # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
+    answered_as = f"{request_id}~reply" if one.again else request_id
+    turn = Turn(request=one.request, system=system, log=log, clarifier=clarifier, answered_as=answered_as)
+    response = _chosen(one, answer, turn) if one.kind == KIND else _answered(one, answer, turn)
     log.replied(request_id, answer, now=now)
-    log.decided(request_id, said, said.seen.checks, said.seen.ms, now=now)
-    return said
+    log.decided(request_id, response, response.seen.checks, response.seen.ms, now=now)
+    return response
 
 
 def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
@@ -435,10 +504,13 @@ def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now
             msg = f"a reply must go to the {name} that asked, {asked[name]}, got {here}; open that policy and index."
             raise ValueError(msg)
     text = _text(asked, question)
-    request = Request(request_id, text, tuple(asked["documents"]), None, asked["session"], now)
+    request = Request(
+        id=request_id, text=text, documents=tuple(asked["documents"]), selected=None, session=asked["session"], now=now
+    )
     if pending is not None:
-        said, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
-        return Open(request, *about, said.proposed_default, tuple(said.candidate_values), pending.tried, again=False)
+        asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
+        offered = tuple(asking.candidate_values)
+        return Open(request, *about, asking.proposed_default, offered, pending.tried, again=False)
     if filled is None:  # cannot be: one of the two is there
         raise AssertionError
     about = (filled.kind, filled.key, filled.conditions)
@@ -458,25 +530,34 @@ def _text(asked: Mapping[str, Any], question: str | None) -> str:
     return str(asked["question"] if given is None else given)
 
 
-def _answered(one: Open, answer: str, log: AuditLog, clarifier: Clarifier, system: Lab, chain: Chain) -> Response:
-    read_by = clarifier.read(one.request)
-    if read_by is None:
+def _answered(one: Open, answer: str, turn: Turn) -> Response:
+    """Learn what the reply means, then answer the request filled in by it."""
+    request, clarifier = one.request, turn.clarifier
+    reading = clarifier.read(request)
+    if reading is None:
         msg = "a reply needs the corpus's vocabulary; open the lab with clarify=True."
         raise ValueError(msg)
-    parsed = read_by.parsed
-    named = one.candidates if one.kind == documents.KIND else parsed.documents or one.request.documents
+    parsed = reading.parsed
+    named = one.candidates if one.kind == documents.KIND else parsed.documents or request.documents
     pinned = clarifier.pinned(named)
+    # The log keeps what was offered; what else the question could have meant is read from it again.
     least = clarifier.costs.min_field_confidence
-    known = [one_ for one_ in failures(parsed, one.request.text, pinned.chunks, least=least) if one_.kind == one.kind]
-    offered = tuple(dict.fromkeys((*one.candidates, *(known[0].candidates if known else ()))))
-    failure = Failure(one.kind, one.key[0], offered, known[0].question_to_user if known else "", "the user was asked")
-    told = meant(_numbered(answer, one), offered, one.proposed, one.kind)
-    _learn(one, told, log)
-    waiting = vague(one.request, parsed, failure, pinned, domain_checks(one.request.text, system), system)
-    apart = _apart(chain, one)
-    if told.value is not None and not told.learned:
-        return _in_words(waiting, told.value, system, apart)
-    return _completed(waiting, one, told.value, system, apart)
+    alike = [gap for gap in failures(parsed, request.text, pinned.chunks, least=least) if gap.kind == one.kind]
+    offered = tuple(dict.fromkeys((*one.candidates, *(alike[0].candidates if alike else ()))))
+    failure = Failure(
+        kind=one.kind,
+        target_field=one.key[0],
+        candidates=offered,
+        question_to_user=alike[0].question_to_user if alike else "",
+        reason="the user was asked",
+    )
+    meaning = meant(_numbered(answer, one), offered, one.proposed, one.kind)
+    # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
+    _learn(one, meaning, turn.log)
+    waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))
+    if meaning.value is not None and not meaning.learned:
+        return _in_words(waiting, meaning.value)
+    return _completed(waiting, one, meaning.value)
 
 
 def _numbered(answer: str, one: Open) -> str:
@@ -486,25 +567,27 @@ def _numbered(answer: str, one: Open) -> str:
     return one.candidates[int(number) - 1] if named and 0 < int(number) <= len(one.candidates) else answer
 
 
-def _learn(one: Open, told: Meant, log: AuditLog) -> None:
+def _learn(one: Open, meaning: Meant, log: AuditLog) -> None:
     """Signals of a reply (rule S5.4)."""
     about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
-    value = told.value if told.learned or told.value is None else OTHER
+    value = meaning.value if meaning.learned or meaning.value is None else OTHER
     if value is not None and (value == one.proposed or one.proposed is None):
         log.signal(one.request.id, one.key, value, "explicit_yes", **about)
     elif one.proposed is not None:
         log.signal(one.request.id, one.key, one.proposed, "explicit_no", value, **about)
 
 
-def _completed(waiting: Vague, one: Open, value: str | None, system: Lab, chain: Chain) -> Response:
+def _completed(waiting: Vague, one: Open, value: str | None) -> Response:
     """Answer under the user's value; where that finds nothing, what is left is tried, and named."""
-    log, name = system.audit, waiting.failure.target_field
+    turn, name, paged = waiting.turn, waiting.failure.target_field, one.kind == PAGE_SCOPE
     refused = () if value is not None or one.proposed is None else (one.proposed,)
     left = [other for other in waiting.failure.candidates if other not in {value, *refused, *one.tried}]
-    if value is None and one.kind != PAGE_SCOPE and len(left) != 1:
+    # A bare no settles the field only where one value is left; pages may be read through one after the other.
+    if value is None and not paged and len(left) != 1:
         warning = f"nothing was filled in for {name}: {shown(one.proposed or '', 'en')} was declined"
-        return _plain(waiting, chain(waiting.request, system), warning)
-    order = left if value is None else [value, *(_scopes(left) if one.kind == PAGE_SCOPE else ())]
+        return _with(turn.answer(), {}, [warning])
+    # After the user's own page only the wide scopes are worth reading; without one, all that was not declined.
+    order = left if value is None else [value, *(_scopes(left) if paged else ())]
     tried: list[str] = []
     for at in order:
         reading = waiting.read(at)
@@ -512,14 +595,20 @@ def _completed(waiting: Vague, one: Open, value: str | None, system: Lab, chain:
             warnings = [told_tried(name, tried, one.kind)] if tried else []
             if refused:
                 warnings = [f"{shown(refused[0], 'en')} was declined, {shown(at, 'en')} taken", *warnings]
-            return finished(waiting, reading, system, chain, {}, warnings)
+            return finished(waiting, reading, {}, warnings)
         tried.append(at)
-        if at == value and log is not None:
+        # Only the user's own value is counted against: the others were never said to be right.
+        if at == value:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
-            log.signal(waiting.request.id, one.key, at, "failure", **about)
-    if one.kind != PAGE_SCOPE:
-        return _plain(waiting, chain(waiting.request, system), told_tried(name, tried, one.kind))
-    reason = told_tried(name, [*one.tried, *tried])
+            turn.log.signal(waiting.request.id, one.key, at, "failure", **about)
+    if not paged:
+        return _with(turn.answer(), {}, [told_tried(name, tried, one.kind)])
+    return _not_on_any_page(waiting, told_tried(name, [*one.tried, *tried]))
+
+
+def _not_on_any_page(waiting: Vague, reason: str) -> Response:
+    """Refusal of a field that stands on none of the pages; retrieval is not asked, as it would read the same pages."""
+    system = waiting.turn.system
     fields = {
         "status": "refuse",
         "answer": system.policy.refusal_message,
@@ -534,39 +623,21 @@ def _scopes(left: Sequence[str]) -> list[str]:
     return [value for value in LAST if value in left]
 
 
-def _in_words(waiting: Vague, words: str, system: Lab, chain: Chain) -> Response:
+def _in_words(waiting: Vague, words: str) -> Response:
     """Answer to the question with the user's own words behind it."""
-    said = chain(waiting.request._replace(text=f"{waiting.request.text} ({words})"), system)
-    return _plain(waiting, said, f"{waiting.failure.target_field}: {words!r} is none of the values on offer")
+    response = waiting.turn.answer(text=f"{waiting.request.text} ({words})")
+    return _with(response, {}, [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"])
 
 
-def _plain(waiting: Vague, said: Response, warning: str) -> Response:
-    more = {"request_id": waiting.request.id, "warnings": [*said["warnings"], warning]}
-    return Response({**said, **more}, said.seen)
-
-
-def _chosen(one: Open, answer: str, log: AuditLog, system: Lab, chain: Chain) -> Response:
+def _chosen(one: Open, answer: str, turn: Turn) -> Response:
     """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
-    shown_again = _apart(chain, one)(one.request, system)
-    values = {value_of(option): option["id"] for option in shown_again["options"]}
+    options = turn.answer()
+    values = {value_of(option): option["id"] for option in options["options"]}
     named = {str(number): value for value, number in values.items()}
     bare = answer.strip()
-    told = Meant(named[bare], learned=True) if bare in named else meant(answer, list(values), one.proposed, one.kind)
-    if told.value is not None and told.value not in values:
+    meaning = Meant(named[bare], learned=True) if bare in named else meant(answer, list(values), one.proposed, one.kind)
+    if meaning.value is not None and meaning.value not in values:
         msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
         raise ValueError(msg)
-    _learn(one, told, log)
-    if told.value is None:
-        return shown_again
-    picked = one.request._replace(selected=values[told.value])
-    return _apart(chain, one)(picked, system)
-
-
-def _apart(chain: Chain, one: Open) -> Chain:
-    """The chain under an id that no bandit has answered yet; the response keeps the request's own."""
-
-    def again(request: Request, system: Lab) -> Response:
-        said = chain(request._replace(id=f"{request.id}~reply") if one.again else request, system)
-        return Response({**said, "request_id": one.request.id}, said.seen)
-
-    return again
+    _learn(one, meaning, turn.log)
+    return options if meaning.value is None else turn.answer(selected=values[meaning.value])

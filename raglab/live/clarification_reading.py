@@ -53,7 +53,7 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
     names = tuple(stated)
     reason = f"{len(stated)} documents state it, and not alike"
     said = asked(wanted, names, names[0], parsed.language)
-    return Failure(KIND, f"{wanted}:{KIND}", names, said, reason)
+    return Failure(kind=KIND, target_field=f"{wanted}:{KIND}", candidates=names, question_to_user=said, reason=reason)
 
 
 def _is_about(chunks: list[Chunk], entity: str) -> bool:
@@ -129,7 +129,9 @@ def read(failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks
         narrowed = Applied(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
     else:
         narrowed = applied(failure, value, text, parsed, chunks)
-    plain = Reading(value, narrowed.question, narrowed.documents, None, (), None)
+    plain = Reading(
+        value=value, question=narrowed.question, documents=narrowed.documents, field=None, chunks=(), found=None
+    )
     if narrowed.field is None or narrowed.field not in FIELDS or not chunks:
         return plain
     reading = _read(value, narrowed.question, narrowed.field, within(chunks, narrowed.documents))
@@ -138,7 +140,14 @@ def read(failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks
 
 def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk]) -> Reading:
     pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
-    return Reading(value, text, pages, wanted, tuple(scoped), extract(wanted, scoped, about=text))
+    return Reading(
+        value=value,
+        question=text,
+        documents=pages,
+        field=wanted,
+        chunks=tuple(scoped),
+        found=extract(wanted, scoped, about=text),
+    )
 
 
 def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float) -> Reading | None:
@@ -155,7 +164,11 @@ def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least
     known = stated in {"toc", "document"} or stated.isdecimal()
     scoped = _scoped(chunks, stated, wanted, text) if known else tuple(chunks)
     found = extract(wanted, scoped, about=text)
-    return None if found.value is None else Reading(stated, text, (), wanted, tuple(scoped), found)
+    return (
+        None
+        if found.value is None
+        else Reading(value=stated, question=text, documents=(), field=wanted, chunks=tuple(scoped), found=found)
+    )
 
 
 def _scoped(chunks: Sequence[Chunk], value: str, wanted: str, text: str) -> tuple[Chunk, ...]:
@@ -174,7 +187,14 @@ def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
     none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
     hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
     seen = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
-    trace = TraceData((case,), (), ("extractor",), hits, seen, {"fingerprint": system.fingerprint})
+    trace = TraceData(
+        cases=(case,),
+        chunks=(),
+        arms=("extractor",),
+        hits=hits,
+        pattern_hits=seen,
+        meta={"fingerprint": system.fingerprint},
+    )
     said = decide_on(tables_of(trace, system.policy), trace, system.policy, thresholds([system.policy]))
     return tuple(check for check in said.explain(case.id) if check.gate == "domain")
 
@@ -225,7 +245,15 @@ def answer_of(
 
 def field_check(text: str, *, found: bool) -> Check:
     """Check that a field is not empty."""
-    return Check("field", "S5.10", float(found), 1.0, float(found) - 1.0, found, text)
+    return Check(
+        gate="field",
+        rule="S5.10",
+        value=float(found),
+        threshold=1.0,
+        margin=float(found) - 1.0,
+        passes=found,
+        text=text,
+    )
 
 
 def made_of(request: Request, fields: Mapping[str, Any], system: Lab, seen: Seen) -> Response:

@@ -15,7 +15,7 @@ from raglab.answering.compression import Compressed, Count, Meaning, compress, w
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.live.arms import arm_of
-from raglab.live.ask import case_trace, completed
+from raglab.live.pipeline import case_trace, completed
 from raglab.live.response import Generator, Response, Seen
 from raglab.live.system import Lab, normalised
 from raglab.live.trace_building import scopes_of

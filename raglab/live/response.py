@@ -19,7 +19,7 @@ from raglab.answering.hygiene import clean
 from raglab.answering.support import Support
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.decisions import Check
-from raglab.decision.measurement import slot_sets
+from raglab.decision.recorded_answers import slot_sets
 from raglab.policy import PolicyData
 from raglab.replay import decide, tables_of
 from raglab.retrieval.tables import TableIndex
@@ -186,7 +186,14 @@ def checked(
     text = "" if refused else cleaned.text
     if ms is not None:
         ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
-    return Checked(text, float(said.confidence), float(support.score), support.claim, cited, refused)
+    return Checked(
+        text=text,
+        confidence=float(said.confidence),
+        support=float(support.score),
+        claim=support.claim,
+        cited=cited,
+        refused=refused,
+    )
 
 
 def record_answers(
@@ -268,18 +275,18 @@ def answers_of(sets: Sequence[Set], found: Sequence[Checked], generator: str, sc
     pairs = zip(sets, found, strict=True)
     cited = tuple(tuple(chunks[place] for place in one.cited) for (*_, chunks), one in pairs)
     return Answers(
-        generator,
-        scorer,
-        ints([one[0] for one in sets]),
-        ints([one[1] for one in sets]),
-        ints([one[2] for one in sets]),
-        padded,
-        tuple(one.text for one in found),
-        floats("confidence"),
-        floats("support"),
-        tuple(one.claim for one in found),
-        cited,
-        tuple(one.refused for one in found),
+        generator=generator,
+        scorer=scorer,
+        row=ints([one[0] for one in sets]),
+        arm=ints([one[1] for one in sets]),
+        depth=ints([one[2] for one in sets]),
+        chunks=padded,
+        text=tuple(one.text for one in found),
+        confidence=floats("confidence"),
+        support=floats("support"),
+        claim=tuple(one.claim for one in found),
+        cited=cited,
+        refused=tuple(one.refused for one in found),
     )
 
 

@@ -53,8 +53,8 @@ import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from raglab.audit.default_rows import SilenceRule
 from raglab.arms import LIVE_ARMS
+from raglab.audit.default_rows import SilenceRule
 from raglab.audit.log import AuditLog, Redaction
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
@@ -198,7 +198,15 @@ class BanditSettings(Stated):
         """
         place: str | Path = Path(folder) / BANDIT_LOG if self.log is None else self.log.get_secret_value()
         kept = tuple(arm for arm in arms if arm in LIVE_ARMS)
-        return Online(self.bandit(kept), self.weights, self.budget_ms, place, kept, self.seed, create=create)
+        return Online(
+            bandit=self.bandit(kept),
+            weights=self.weights,
+            budget_ms=self.budget_ms,
+            log=place,
+            arms=kept,
+            seed=self.seed,
+            create=create,
+        )
 
 
 def open_online(place: str | Path) -> Online:
@@ -221,7 +229,15 @@ def open_online(place: str | Path) -> Online:
     if last is None:
         raise input_error(Where(database.shown), "a log must hold choices of a bandit", "ask with the arm bandit first")
     arms = tuple(last["arms"])
-    return Online(settings.bandit(arms), settings.weights, settings.budget_ms, log, arms, settings.seed, create=False)
+    return Online(
+        bandit=settings.bandit(arms),
+        weights=settings.weights,
+        budget_ms=settings.budget_ms,
+        log=log,
+        arms=arms,
+        seed=settings.seed,
+        create=False,
+    )
 
 
 def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:

@@ -223,8 +223,22 @@ class Lab:
         clarifier = None
         if asks or (asking.options and clarify is not False):
             words = _words(corpus.chunks, ready, stored) if asks else None
-            clarifier = Clarifier(asking, asking.learner, corpus.chunks, words, parser)
-        return cls(chosen, ready, found, writer, judge, kept, named, stated, online, log, clarifier)
+            clarifier = Clarifier(
+                costs=asking, learner=asking.learner, chunks=corpus.chunks, vocabulary=words, parser=parser
+            )
+        return cls(
+            policy=chosen,
+            retriever=ready,
+            fingerprint=found,
+            generator=writer,
+            scorer=judge,
+            caches=kept,
+            entities=named,
+            arm=stated,
+            online=online,
+            audit=log,
+            clarifier=clarifier,
+        )
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy."""

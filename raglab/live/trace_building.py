@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,7 +22,7 @@ from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
-from raglab.patterns import pattern_hits
+from raglab.patterns import Patterns, pattern_hits
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
@@ -34,6 +34,7 @@ from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 LATE_INTERACTION = "late-interaction"
+UNREADABLE = (OSError, EOFError, KeyError, ValueError, BadZipFile)  # what a missing or damaged part raises
 
 
 class Settings(NamedTuple):
@@ -167,8 +168,13 @@ def retriever(
         return embed_queries([text], encoder, tokens=False).vectors
 
     kept = rewriter if wanted.rewrites else None
-    strategies = {arm: Strategy(arm, indexes, sizes, vector, kept, reranker) for arm in wanted.arms}
-    return Retriever(chunks, encoder, indexes, strategies, wanted.needs_tokens)
+    strategies = {
+        arm: Strategy(arm=arm, indexes=indexes, sizes=sizes, embed=vector, rewriter=kept, reranker=reranker)
+        for arm in wanted.arms
+    }
+    return Retriever(
+        chunks=chunks, encoder=encoder, indexes=indexes, strategies=strategies, needs_tokens=wanted.needs_tokens
+    )
 
 
 def universe(corpus: Corpus, wanted: Settings) -> tuple[Chunk, ...]:
@@ -201,8 +207,8 @@ def scopes_of(
                 came = f"{source!r} in {whose[row]}" if whose else repr(source)
                 msg = f"selected_sources must name documents of the corpus, got {came}; correct the name."
                 raise ValueError(msg)
-        found = sorted({position for source in sources for position in places[source]})
-        scopes.append(np.array(found, dtype=np.int64) if found else None)
+        positions = sorted({position for source in sources for position in places[source]})
+        scopes.append(np.array(positions, dtype=np.int64) if positions else None)
     return scopes
 
 
@@ -257,16 +263,10 @@ def build_trace(
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
     wanted = settings_of(settings)
-    if not cases or not corpus.chunks:
-        came = f"{len(cases)} and {len(corpus.chunks)}"
-        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
-        raise ValueError(msg)
-    if batch_size < 1:
-        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
-        raise ValueError(msg)
-    allowed = scopes_of(
-        corpus.chunks, [case.selected_sources for case in cases], [f"case {case.id!r}" for case in cases]
-    )
+    _check(corpus, cases, batch_size)
+    # A document that is not there stops the build before anything is encoded.
+    names = [f"case {case.id!r}" for case in cases]
+    allowed = scopes_of(corpus.chunks, [case.selected_sources for case in cases], names)
     meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
     place = None if out is None else Path(out)
     known = _existing(place, meta["fingerprint"])
@@ -277,21 +277,38 @@ def build_trace(
 
     @functools.cache
     def made_ready() -> Retriever:
-        """Return models and indexes, by the first batch that is not there yet."""
-        return retriever(corpus, wanted, store, rewriter=rewriter, progress=progress)
+        """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
+        ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress)
+        _keep_vectors(parts, ready.indexes.vectors)
+        return ready
 
     def one_batch(rows: slice) -> Batch:
         return _batch(made_ready(), wanted, [case.query for case in cases[rows]], allowed[rows])
 
+    # One case after the other within a batch, so that its size changes no bit of what is measured.
     starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
-    batches = [_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices]
-    trace = _trace(made_ready(), cases, wanted, _joined(batches), policy or policies.PolicyData.from_mapping(), meta)
+    whole = _joined([_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
+    vectors = _kept_vectors(parts)
+    vectors = made_ready().indexes.vectors if vectors is None else vectors
+    patterns = (policy or policies.PolicyData.from_mapping()).pattern_lists
+    trace = _trace(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
+    # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
     if parts is not None:
         shutil.rmtree(parts, ignore_errors=True)
     return trace
+
+
+def _check(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
+    if not cases or not corpus.chunks:
+        came = f"{len(cases)} and {len(corpus.chunks)}"
+        msg = f"a trace needs at least one case and one chunk, got {came}; check the files."
+        raise ValueError(msg)
+    if batch_size < 1:
+        msg = f"batch_size must be at least 1, got {batch_size}; 256 suits most machines."
+        raise ValueError(msg)
 
 
 def _batch(
@@ -368,37 +385,75 @@ def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batc
     if parts is None:
         return make()
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
-    with suppress(OSError, EOFError, KeyError, ValueError, BadZipFile), np.load(path, allow_pickle=False) as stored:
+    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
         return Batch(Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"])
     batch = make()
-    parts.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
-    with partial_path.open("wb") as file:
-        np.savez(file, **batch.hits._asdict(), queries=batch.queries, ms=batch.ms)
-    partial_path.replace(path)
+    _keep(path, lambda file: np.savez(file, **batch.hits._asdict(), queries=batch.queries, ms=batch.ms))
     return batch
 
 
+VECTORS = "vectors.part"
+
+
+def _keep_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
+    """Keep the embeddings of all chunks, [N, dim], beside the batches.
+
+    The trace takes those of its hits once all batches are there. A run that was stopped between its last batch and the
+    trace is thus finished from what it left, without a model.
+    """
+    if parts is not None:
+        _keep(parts / VECTORS, lambda file: np.savez(file, vectors=vectors))
+
+
+def _kept_vectors(parts: Path | None) -> NDArray[np.float32] | None:
+    """Embeddings that were kept, None where there are none or the file is damaged."""
+    if parts is not None:
+        with suppress(*UNREADABLE), np.load(parts / VECTORS, allow_pickle=False) as stored:
+            return np.asarray(stored["vectors"], dtype=np.float32)
+    return None
+
+
+def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
+    """Write a part whole or not at all, so that a run that is killed leaves none that looks finished."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
+    with partial_path.open("wb") as file:
+        write(file)
+    partial_path.replace(path)
+
+
 def _trace(
-    ready: Retriever,
+    chunks: Sequence[Chunk],
+    vectors: NDArray[np.float32],
     cases: Sequence[Case],
     wanted: Settings,
-    found: Batch,
-    policy: policies.PolicyData,
+    whole: Batch,
+    patterns: Patterns,
     meta: Mapping[str, Any],
 ) -> Trace:
     """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
-    kept, hits, vectors = only_hit(ready, found.hits)
-    seen = pattern_hits(cases, kept, policy.pattern_lists)
-    queries: Any = found.queries.tolist()
+    kept, hits, vectors = only_hit(chunks, vectors, whole.hits)
+    hits_of = pattern_hits(cases, kept, patterns)
+    queries: Any = whole.queries.tolist()
     searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
-    latency = Latency(STAGES, found.ms)
-    return Trace(tuple(cases), kept, wanted.arms, hits, seen, dict(meta), searched, None, latency, vectors)
+    return Trace(
+        cases=tuple(cases),
+        chunks=kept,
+        arms=wanted.arms,
+        hits=hits,
+        pattern_hits=hits_of,
+        meta=dict(meta),
+        queries=searched,
+        latency=Latency(STAGES, whole.ms),
+        vectors=vectors,
+    )
 
 
-def only_hit(ready: Retriever, hits: Hits) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
+def only_hit(
+    chunks: Sequence[Chunk], vectors: NDArray[np.float32], hits: Hits
+) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""
     used = np.unique(hits.chunk[hits.chunk >= 0])
     renumbered = np.where(hits.chunk >= 0, np.searchsorted(used, hits.chunk), -1).astype(np.int32)
-    kept = tuple(ready.chunks[int(position)] for position in used)
-    return kept, hits._replace(chunk=renumbered), ready.indexes.vectors[used]
+    kept = tuple(chunks[int(position)] for position in used)
+    return kept, hits._replace(chunk=renumbered), vectors[used]

@@ -353,7 +353,17 @@ def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
             ),
         ]
     )
-    return Overlap(n, ess, largest, mean, mean - reach, mean + reach, rows.unsupported, status, note)
+    return Overlap(
+        n=n,
+        ess=ess,
+        max_weight=largest,
+        mean_weight=mean,
+        mean_weight_low=mean - reach,
+        mean_weight_high=mean + reach,
+        unsupported=rows.unsupported,
+        status=status,
+        note=note,
+    )
 
 
 def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap, rules: Rules) -> Judged:

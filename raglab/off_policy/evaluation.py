@@ -281,7 +281,18 @@ def difference(
     if worst.status == STATUSES[2]:
         _warn({estimator: worst.note})
     least, largest = min(one.ess for one in said), max(one.max_weight for one in said)
-    return Gain(estimator, value, low, high, fits[0].value, fits[1].value, least, largest, worst.status, worst.note)
+    return Gain(
+        estimator=estimator,
+        value=value,
+        low=low,
+        high=high,
+        first=fits[0].value,
+        second=fits[1].value,
+        ess=least,
+        max_weight=largest,
+        status=worst.status,
+        note=worst.note,
+    )
 
 
 def overlap(

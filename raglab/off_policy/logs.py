@@ -1,4 +1,4 @@
-"""A log read and checked."""
+"""A log of arms, rewards and propensities: read, checked, and weighed for a target policy."""
 
 from __future__ import annotations
 
@@ -118,7 +118,15 @@ def read(
         _raise_first(bad, propensity, "propensity must be in (0, 1]", remedy)
     names = tuple(map(str, range(n_arms) if arms is None else arms))
     ids, count = _sessions(log, session)
-    return Log(_arms(log["action"], n_arms, arms), reward, propensity, _model(log, names), names, ids, count)
+    return Log(
+        arm=_arms(log["action"], n_arms, arms),
+        reward=reward,
+        propensity=propensity,
+        model=_model(log, names),
+        names=names,
+        session=ids,
+        sessions=count,
+    )
 
 
 def _numbers(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
@@ -142,10 +150,10 @@ def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.in
     given = (action.infer_objects() if action.dtype == object else action).to_numpy()
     whole = np.issubdtype(given.dtype, np.integer)
     if whole and (arms is None or all(isinstance(arm, str) for arm in arms)):
-        found = given.astype(np.int64, copy=False)
+        number = given.astype(np.int64, copy=False)
     elif arms is None and np.issubdtype(given.dtype, np.floating):
         exact = given == np.floor(given)
-        found = np.where(exact & np.isfinite(given), given, -1.0).astype(np.int64)
+        number = np.where(exact & np.isfinite(given), given, -1.0).astype(np.int64)
     elif arms is None:
         msg = (
             f"action must be 0..{n_arms - 1} where arms have no names, got {given[0]!r} in row 0; "
@@ -155,12 +163,12 @@ def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.in
     else:
         import pandas as pd
 
-        found = pd.Index(list(arms)).get_indexer(pd.Index(given)).astype(np.int64)
-    if found.min() < 0 or found.max() >= n_arms:
+        number = pd.Index(list(arms)).get_indexer(pd.Index(given)).astype(np.int64)
+    if number.min() < 0 or number.max() >= n_arms:
         known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
         remedy = "give target a column for every arm that was logged"
-        _raise_first((found < 0) | (found >= n_arms), given, f"action must be one of {known}", remedy)
-    return found
+        _raise_first((number < 0) | (number >= n_arms), given, f"action must be one of {known}", remedy)
+    return number
 
 
 def _model(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
@@ -212,46 +220,69 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
     n, size = target.shape
     # without a model from outside the mean by arm stands in, and an arm never logged has the log's mean
     pulls = np.bincount(log.arm, minlength=size)
-    fitted = not log.model
-    means = np.full(size, log.reward.mean())
-    np.divide(np.bincount(log.arm, weights=log.reward, minlength=size), pulls, out=means, where=pulls > 0)
     available = None if mask is None else _available(mask, (n, size))
+    model = _Model(log, size, pulls)
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
-    side = np.empty((CHUNK, size))  # the model's columns side by side
-    # chunks stay in the cache, so a log of millions of rounds is read once from memory
+    # In chunks, because a target of many arms over many rounds would be copied whole to be made float64.
     for start in range(0, n, CHUNK):
         rows = slice(start, min(n, start + CHUNK))
         part = np.ascontiguousarray(target[rows], dtype=np.float64)
         if not (part.min() >= 0.0 and np.abs(np.einsum("ra->r", part) - 1.0).max() <= SUM_TOLERANCE):
             _refuse_target(part, start)
         if available is not None and (gone := (part > 0.0) & ~available[rows]).any():
-            row, arm = map(int, np.argwhere(gone)[0])
-            msg = (
-                f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on arm "
-                f"{log.names[arm]} in row {start + row}; spread it over the available arms."
-            )
-            raise ValueError(msg)
-        place = offset[: len(part)] + log.arm[rows]
+            _refuse_mass(part, gone, log.names, start)
+        place = offset[: len(part)] + log.arm[rows]  # of the logged arm in the flattened chunk
         np.divide(part.ravel().take(place), log.propensity[rows], out=weight[rows])
         mass += np.einsum("ra->a", part)
-        if fitted:
-            np.einsum("ra,a->r", part, means, out=expected[rows])
-            np.take(means, log.arm[rows], out=predicted[rows])
-        else:
-            model = side[: len(part)]
-            for number, column in enumerate(log.model):
-                model[:, number] = column[rows]
-            predicted[rows] = model.ravel().take(place)
-            np.einsum("ra,ra->r", model, part, out=expected[rows])
-            if not np.isfinite(expected[rows].sum() + predicted[rows].sum()):
-                model[part == 0.0] = 0.0  # an arm without mass may have no prediction
-                np.einsum("ra,ra->r", model, part, out=expected[rows])
-                _refuse_model(expected[rows] + predicted[rows], start)
+        model.read(part, place, rows, expected, predicted)
+    # The target may leave an arm alone that was not available; the log may not have chosen it.
     if available is not None:
-        gone = ~available[np.arange(n), log.arm]
-        _raise_first(gone, log.arm, "action must be an arm that was available", "mend the mask, or the log")
-    return Rows(log, target, weight, predicted, expected, mass / n, pulls, fitted)
+        gone_rows = ~available[np.arange(n), log.arm]
+        _raise_first(gone_rows, log.arm, "action must be an arm that was available", "mend the mask, or the log")
+    return Rows(
+        log=log,
+        target=target,
+        weight=weight,
+        predicted=predicted,
+        expected=expected,
+        mass=mass / n,
+        pulls=pulls,
+        fitted=model.fitted,
+    )
+
+
+class _Model:
+    """Reward model of a log: its columns, or where it has none the mean reward by arm."""
+
+    def __init__(self, log: Log, size: int, pulls: NDArray[np.int64]) -> None:
+        self.log, self.fitted = log, not log.model
+        # An arm never logged has the log's mean: the least that can be said of it.
+        self.means = np.full(size, log.reward.mean())
+        np.divide(np.bincount(log.arm, weights=log.reward, minlength=size), pulls, out=self.means, where=pulls > 0)
+        self.side = np.empty((CHUNK, size))  # the model's columns side by side, one buffer for all chunks
+
+    def read(self, part: Floats, place: NDArray[np.int64], rows: slice, expected: Floats, predicted: Floats) -> None:
+        """Write the target's expected reward and the logged arm's predicted one for a chunk of rounds.
+
+        Args:
+          part: target of the chunk, [R, A]. place: of the logged arm in it, flattened, [R]. rows: of the log.
+          expected, predicted: of all rounds, [T]; the chunk's are written.
+        """
+        if self.fitted:
+            np.einsum("ra,a->r", part, self.means, out=expected[rows])
+            np.take(self.means, self.log.arm[rows], out=predicted[rows])
+            return
+        model = self.side[: len(part)]
+        for number, column in enumerate(self.log.model):
+            model[:, number] = column[rows]
+        predicted[rows] = model.ravel().take(place)
+        np.einsum("ra,ra->r", model, part, out=expected[rows])
+        # One sum finds any gap in the chunk; only then is it worth looking whether the gap carries mass.
+        if not np.isfinite(expected[rows].sum() + predicted[rows].sum()):
+            model[part == 0.0] = 0.0  # an arm without mass may have no prediction
+            np.einsum("ra,ra->r", model, part, out=expected[rows])
+            _refuse_model(expected[rows] + predicted[rows], rows.start)
 
 
 def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
@@ -261,6 +292,15 @@ def _available(mask: ArrayLike, shape: tuple[int, int]) -> NDArray[np.bool_]:
         msg = f"mask must be booleans [A] or [T, A], {shape}, got {given.dtype} {given.shape}; True where available."
         raise ValueError(msg)
     return np.broadcast_to(given, shape)
+
+
+def _refuse_mass(part: Floats, gone: NDArray[np.bool_], names: tuple[str, ...], start: int) -> None:
+    row, arm = map(int, np.argwhere(gone)[0])
+    msg = (
+        f"target must have no mass on an arm that was not available, got {part[row, arm]:g} on arm "
+        f"{names[arm]} in row {start + row}; spread it over the available arms."
+    )
+    raise ValueError(msg)
 
 
 def _refuse_model(values: Floats, start: int) -> None:

@@ -342,7 +342,13 @@ def _task(line: Line) -> _Task:
     if not turns or turns[-1]["speaker"] != "user":
         came = f"one of {shown(turns[-1]['speaker'])}" if turns else "no turn"
         raise input_error(where, "input must end with a turn of the user", "cut what comes after it", came)
-    return _Task(str(where.id), text_of(line.record, "conversation_id", where), turns, line.record, where)
+    return _Task(
+        id=str(where.id),
+        conversation=text_of(line.record, "conversation_id", where),
+        turns=turns,
+        record=line.record,
+        where=where,
+    )
 
 
 def _named(line: Line) -> Where:

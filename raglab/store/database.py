@@ -154,7 +154,9 @@ class Database:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
         with self._told(), self._link("READ COMMITTED", alone=True) as link:
             before = link.scalar(self._asked("turn", self._last.with_for_update))
-            entries = Entries(link, self._tables, self._kinds, self._asked, int(before or 0))
+            entries = Entries(
+                link=link, tables=self._tables, kinds=self._kinds, asked=self._asked, last=int(before or 0)
+            )
             yield entries
             if entries.last != before:
                 link.execute(self._count, {"value": entries.last})
@@ -163,7 +165,13 @@ class Database:
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
         with self._told(), self._link("REPEATABLE READ", alone=False) as link:
-            yield Entries(link, self._tables, self._kinds, self._asked, int(link.scalar(self._last) or 0))
+            yield Entries(
+                link=link,
+                tables=self._tables,
+                kinds=self._kinds,
+                asked=self._asked,
+                last=int(link.scalar(self._last) or 0),
+            )
 
     def _asked(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
         """Statement of a key, made once: to build one costs more than to run it."""

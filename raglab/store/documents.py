@@ -123,7 +123,15 @@ def as_chunks(
 ) -> Iterator[Chunk]:
     """Chunks of one document, named `source#page-k` with k from 1 within the document."""
     for k, (page, label, text) in enumerate(passages, 1):
-        yield Chunk(f"{source}#{page}-{k}", text, source, page, label, tags, entities)
+        yield Chunk(
+            chunk_id=f"{source}#{page}-{k}",
+            text=text,
+            source=source,
+            page=page,
+            page_label=label,
+            tags=tags,
+            entities=entities,
+        )
 
 
 def _is_whole(block: str) -> bool:

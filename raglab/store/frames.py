@@ -261,7 +261,17 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
         of = {column: found[row] for column, found in columns.items()}
         tags = {key: of[key] for key in TAG_KEYS if of[key] is not None}
         source, said = of["source"] or flat_name(hit), of["text"] or ""
-        chunks.append(Chunk(hit, said, source, of["page"], of["page_label"], tags, of["entities"] or ()))
+        chunks.append(
+            Chunk(
+                chunk_id=hit,
+                text=said,
+                source=source,
+                page=of["page"],
+                page_label=of["page_label"],
+                tags=tags,
+                entities=of["entities"] or (),
+            )
+        )
     return tuple(chunks), rows
 
 
@@ -363,7 +373,9 @@ def trace_from_frame(
         "parameters": {"score": score, "arms": list(arms)},
     }
     meta |= {
-        "fingerprint": content_hash(values.TraceData(cases, chunks, arms, hits, None, meta))[:16],
+        "fingerprint": content_hash(
+            values.TraceData(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=None, meta=meta)
+        )[:16],
         "corpus": name,
         "n_chunks": len(chunks),
         "n_documents": len({chunk.source for chunk in chunks}),

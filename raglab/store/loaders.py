@@ -317,13 +317,13 @@ def _chunk(line: Line) -> tuple[Where, Chunk]:
     where = where._replace(id=chunk_id)
     only_keys(record, _CHUNK_KEYS, where, "put further facts under tags")
     return where, Chunk(
-        chunk_id,
-        text_of(record, "text", where),
-        text_of(record, "source", where),
-        whole_of(record, "page", where, 1),
-        optional_text(record, "page_label", where),
-        tags_of(record, where),
-        texts_of(record, "entities", where),
+        chunk_id=chunk_id,
+        text=text_of(record, "text", where),
+        source=text_of(record, "source", where),
+        page=whole_of(record, "page", where, 1),
+        page_label=optional_text(record, "page_label", where),
+        tags=tags_of(record, where),
+        entities=texts_of(record, "entities", where),
     )
 
 

@@ -107,7 +107,7 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
         request = row["request_id"]
         if kind == "choice":
             asked[request] = row
-            yield Event(seq, kind, request, row["arm"], row["features"])
+            yield Event(seq=seq, kind=kind, request_id=request, arm=row["arm"], features=row["features"])
             continue
         choice = asked.get(request) or log.one(CHOICES, request_id=request) or {}
         about = (seq, kind, request, choice["arm"], choice["features"], row["age"])

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from raglab import values
-from raglab.decision.measurement import of_cases
+from raglab.decision.recorded_answers import of_cases
 from raglab.store.files import InputError, Where, dumped, input_error, shown
 from raglab.store.loaders import case_of, hash_cases, record_of
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
@@ -121,18 +121,18 @@ def answers_of(rows: Rows, generator: str, scorer: str) -> Answers:
         return np.array(values, dtype=np.int32)
 
     return Answers(
-        generator,
-        scorer,
-        ints([case for case, _ in flat]),
-        ints([row["arm"] for _, row in flat]),
-        ints([row["depth"] for _, row in flat]),
-        chunks,
-        tuple(row["text"] for _, row in flat),
-        np.array([row["confidence"] for _, row in flat], dtype=np.float64),
-        np.array([row["support"] for _, row in flat], dtype=np.float64),
-        tuple(row["claim"] for _, row in flat),
-        tuple(tuple(row["cited"]) for _, row in flat),
-        tuple(row["refused"] for _, row in flat),
+        generator=generator,
+        scorer=scorer,
+        row=ints([case for case, _ in flat]),
+        arm=ints([row["arm"] for _, row in flat]),
+        depth=ints([row["depth"] for _, row in flat]),
+        chunks=chunks,
+        text=tuple(row["text"] for _, row in flat),
+        confidence=np.array([row["confidence"] for _, row in flat], dtype=np.float64),
+        support=np.array([row["support"] for _, row in flat], dtype=np.float64),
+        claim=tuple(row["claim"] for _, row in flat),
+        cited=tuple(tuple(row["cited"]) for _, row in flat),
+        refused=tuple(row["refused"] for _, row in flat),
     )
 
 

@@ -118,13 +118,18 @@ class RegretDisplay:
         at = _rounds(lengths.pop(), log=log_x)
         bands = {name: _banded(run.regret[:, at - 1], band, level) for name, run in runs.items()}
         return cls(
-            at,
-            {name: run.regret[:, at - 1].mean(axis=0) for name, run in runs.items()},
-            {name: one[0] for name, one in bands.items()},
-            {name: one[1] for name, one in bands.items()},
-            {name: len(run.regret) for name, run in runs.items()},
-            band, level, log_x, slope, unit, name,
-        ).plot(ax, **kwargs)  # fmt: skip
+            at=at,
+            mean={name: run.regret[:, at - 1].mean(axis=0) for name, run in runs.items()},
+            low={name: one[0] for name, one in bands.items()},
+            high={name: one[1] for name, one in bands.items()},
+            replications={name: len(run.regret) for name, run in runs.items()},
+            band=band,
+            level=level,
+            log_x=log_x,
+            slope=slope,
+            unit=unit,
+            name=name,
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
@@ -280,7 +285,9 @@ class ArmShareDisplay:
         tail = (1.0 - level) / 2.0
         low, high = np.quantile(each, [tail, 1.0 - tail], axis=0)
         at = starts + (length + 1) / 2.0
-        return cls(at, each.mean(axis=0), low, high, tuple(arms), size, level, name).plot(ax, **kwargs)
+        return cls(
+            at=at, share=each.mean(axis=0), low=low, high=high, arms=tuple(arms), window=size, level=level, name=name
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
@@ -416,7 +423,17 @@ class PropensityDisplay:
         if acted is not None and acted.shape != (len(p),):
             msg = f"action must be [T], an arm a round, got {acted.shape} for {len(p)} rounds."
             raise ValueError(msg)
-        return cls(at, mean, least, most, tuple(arms), size, acted, floor, name).plot(ax, **kwargs)
+        return cls(
+            at=at,
+            mean=mean,
+            least=least,
+            most=most,
+            arms=tuple(arms),
+            window=size,
+            action=acted,
+            floor=floor,
+            name=name,
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""

@@ -92,13 +92,16 @@ def reaches(seen: Answered, signal: str) -> list[Reach]:
     by_label = metrics.risk_coverage(seen.label == Status.ok, score)
     answerable = by_label.n - by_label.k
     rows = zip(by_answer.at, n_ok - answerable, by_answer.k, by_answer.n, strict=True)
-    return [Reach(signal, float(at), int(refused), n_ok, int(wrong), int(n)) for at, refused, wrong, n in rows]
+    return [
+        Reach(signal=signal, threshold=float(at), refused=int(refused), n_ok=n_ok, wrong=int(wrong), answered=int(n))
+        for at, refused, wrong, n in rows
+    ]
 
 
 def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
     """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
     rows = reaches(seen, signal)
-    none = Reach(signal, float("nan"), 0, 0, 0, 0)
+    none = Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
     few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
     few_wrong = [row for row in rows if row.hallucination <= targets["hallucination_rate"]]
     return (
@@ -142,7 +145,7 @@ def verdicts(row: Mapping[str, Any], *, can: bool, targets: Mapping[str, float] 
     for name, target in targets.items():
         says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-        out.append(Verdict(name, target, int(k), int(n), float(low), float(high), says))
+        out.append(Verdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says))
     return out
 
 
@@ -160,7 +163,7 @@ def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
     rows = [row for signal in seen.score for row in reaches(seen, signal)]
     if not rows:
-        return Reach("-", float("nan"), 0, 0, 0, 0), float("nan")
+        return Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
     wrong, answered = (np.array([getattr(row, part) for row in rows]) for part in ("wrong", "answered"))
     bounds = np.asarray(metrics.upper_bound(wrong, answered, delta))
     best = int(np.argmin(bounds))

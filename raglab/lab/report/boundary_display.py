@@ -103,16 +103,16 @@ def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: in
     taus = gates.ConfidenceThresholds(policy.confidence.tau_default, policy.confidence.tau_explicit)
     short = [gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)]
     return Boundary(
-        confidence,
-        group.astype(np.int8),
-        (len(short) - np.sum(np.array(short), axis=0)).astype(np.int8),
-        found.explicit,
-        said.status == Status.ok,
-        said.right,
-        policy.confidence.tau_default,
-        policy.confidence.tau_explicit,
-        depth,
-        depths,
+        confidence=confidence,
+        group=group.astype(np.int8),
+        zone=(len(short) - np.sum(np.array(short), axis=0)).astype(np.int8),
+        explicit=found.explicit,
+        answered=said.status == Status.ok,
+        right=said.right,
+        tau_default=policy.confidence.tau_default,
+        tau_explicit=policy.confidence.tau_explicit,
+        depth=depth,
+        depths=depths,
     )
 
 

@@ -105,7 +105,9 @@ class ThresholdSweepDisplay:
           ValueError: a column is missing, no steps, an unknown rate, or a certificate of policies.
         """
         _check_steps(steps, rates, targets or {}, certificate)
-        return cls(steps, rates, targets or {}, certificate, level, name).plot(ax, **kwargs)
+        return cls(
+            steps=steps, rates=rates, targets=targets or {}, certificate=certificate, level=level, name=name
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
@@ -187,7 +189,15 @@ class OutcomeTableDisplay:
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
         price = None if cost is None else np.asarray(cost, dtype=np.float64)
         paid = float("nan") if price is None else float(metrics.expected_cost(counts, price, wrong or 0))
-        return cls(counts, metrics.outcome_intervals(counts, level), wrong, price, paid, level, name).plot(ax, **kwargs)
+        return cls(
+            counts=counts,
+            interval=metrics.outcome_intervals(counts, level),
+            wrong=wrong,
+            cost=price,
+            expected_cost=paid,
+            level=level,
+            name=name,
+        ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the cells
         """Draw on axes, or on those of a new figure."""
@@ -333,14 +343,14 @@ class ReliabilityDisplay:
         """
         curve = calibration.reliability(y_true, y_prob, bins=n_bins, strategy=strategy)
         return cls(
-            curve,
-            metrics.clopper_pearson(curve.k, curve.n, level),
-            calibration.reliability(y_true, y_prob, bins=draw.SPREAD_BINS),
-            calibration.ece(y_true, y_prob),
-            calibration.smooth_ece_with_bandwidth(y_true, y_prob),
-            calibration.brier_decomposition(y_true, y_prob),
-            level,
-            name,
+            curve=curve,
+            interval=metrics.clopper_pearson(curve.k, curve.n, level),
+            spread=calibration.reliability(y_true, y_prob, bins=draw.SPREAD_BINS),
+            ece=calibration.ece(y_true, y_prob),
+            smooth_ece=calibration.smooth_ece_with_bandwidth(y_true, y_prob),
+            brier=calibration.brier_decomposition(y_true, y_prob),
+            level=level,
+            name=name,
         ).plot(ax, **kwargs)
 
     @property

@@ -75,7 +75,9 @@ class ForestDisplay:
             came = f"{', '.join(absent)} missing" if absent else f"{len(estimates)} rows, status {odd}"
             msg = f"estimates must be rows of {', '.join(NEEDED)}, status ok, weak or none, got {came}."
             raise ValueError(msg)
-        return cls(estimates.reset_index(drop=True), truth, level, unit, name).plot(ax, **kwargs)
+        return cls(estimates=estimates.reset_index(drop=True), truth=truth, level=level, unit=unit, name=name).plot(
+            ax, **kwargs
+        )
 
     @property
     def _names(self) -> list[str]:

@@ -373,7 +373,16 @@ def _judged(
     name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
     table = replay.sweep(trace, list(policies.values()), name).set_axis(list(policies), axis=0)
     said = {one: replay.decide(trace, policies[one], name) for one in names}
-    return Judged(trace, name, split, policies, names, said, findings.answered(trace, policies[names[-1]], name), table)
+    return Judged(
+        trace=trace,
+        arm=name,
+        split=split,
+        policies=policies,
+        names=names,
+        said=said,
+        seen=findings.answered(trace, policies[names[-1]], name),
+        table=table,
+    )
 
 
 def _check_trials(trials: pd.DataFrame | None) -> None:

@@ -1,0 +1,143 @@
+"""Answers recorded in a trace: which one belongs to which set of hits, their confidence and support by slot.
+
+A generator answers a set of hits, not a policy: the same set at another threshold has the same answer. So answers are
+kept under case, arm, depth and chunks, and looked up for every slot that a decision may rest on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.values import Answers
+
+
+class AnswerKey(NamedTuple):
+    """Which answer is meant: case, arm and depth by number, and the chunks of the set that it rests on, in order."""
+
+    case: int
+    arm: int
+    depth: int
+    chunks: tuple[int, ...]
+
+
+class Answer(NamedTuple):
+    """One recorded answer; fields as in `Answers`."""
+
+    text: str
+    confidence: float
+    support: float
+    claim: str
+    cited: tuple[int, ...]
+    refused: str
+
+
+class Recorded(NamedTuple):
+    """What the trace's answers say of every slot, [B, S] each, or [D, S, Q] by `by_slot`.
+
+    generation: the generator's confidence, calibrated where the structure says so; support: the least of a claim; both
+    in [0, 1], NaN where nothing is recorded. unfit: whether hygiene leaves nothing to give.
+    """
+
+    generation: NDArray[np.float64]
+    support: NDArray[np.float64]
+    unfit: NDArray[np.bool_]
+
+
+def places_of(answers: Answers) -> dict[AnswerKey, int]:
+    """Position of each answer among the answers."""
+    sets = [tuple(number for number in row if number >= 0) for row in answers.chunks.tolist()]
+    keys = zip(answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True)
+    return {AnswerKey(*key): number for number, key in enumerate(keys)}
+
+
+def of_cases(answers: Answers | None, rows: Sequence[int]) -> Answers | None:
+    """Answers of some cases only, numbered anew in the order given."""
+    if answers is None:
+        return None
+    by_case: dict[int, list[int]] = {}
+    for number, row in enumerate(answers.row.tolist()):
+        by_case.setdefault(row, []).append(number)
+    kept = [(place, number) for place, row in enumerate(rows) for number in by_case.get(row, [])]
+    take = [number for _, number in kept]
+    arrays: dict[str, Any] = {
+        name: getattr(answers, name)[take] for name in ("arm", "depth", "chunks", "confidence", "support")
+    }
+    texts: dict[str, Any] = {
+        name: tuple(getattr(answers, name)[n] for n in take) for name in ("text", "claim", "cited", "refused")
+    }
+    return answers._replace(row=np.array([place for place, _ in kept], dtype=np.int32), **arrays, **texts)
+
+
+def answer_at(answers: Answers, number: int) -> Answer:
+    """One of the answers."""
+    return Answer(
+        text=answers.text[number],
+        confidence=float(answers.confidence[number]),
+        support=float(answers.support[number]),
+        claim=answers.claim[number],
+        cited=answers.cited[number],
+        refused=answers.refused[number],
+    )
+
+
+def slot_sets(
+    places: NDArray[np.int64], chunk: NDArray[np.integer], keep: NDArray[np.bool_]
+) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+    """Row of the batch, slot and chunks in order of every set of hits that an answer may rest on.
+
+    Args:
+      places: of the chosen hits by slot, [B, S, k], -1 at the end. chunk: of each hit, [B, K]. keep: [B, S].
+    """
+    width = places.shape[2]
+    number = np.where(places >= 0, np.take_along_axis(chunk[:, None, :], np.maximum(places, 0), axis=2), -1)
+    keep = keep & (number[..., 0] >= 0)
+    rows, slots = np.nonzero(keep)
+    for row, slot, chunks in zip(rows.tolist(), slots.tolist(), number[rows, slots].tolist(), strict=True):
+        n = width
+        while chunks[n - 1] < 0:
+            n -= 1
+        yield row, slot, tuple(chunks[:n])
+
+
+def calibrated(
+    confidence: NDArray[np.float64], knots: tuple[tuple[float, ...], tuple[float, ...]] | None
+) -> NDArray[np.float64]:
+    """Probability of being right that a generator's confidence is worth, [...]; as it is without knots x, y.
+
+    Example:
+      >>> calibrated(np.array([0.5, np.nan]), ((0.0, 1.0), (0.25, 0.75)))
+      array([0.5, nan])
+    """
+    return confidence if knots is None else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
+
+
+def recorded(
+    answers: Answers,
+    known: Mapping[AnswerKey, int],
+    arm: int,
+    places: NDArray[np.int64],
+    chunk: NDArray[np.integer],
+    n_cases: int,
+    calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
+) -> Recorded:
+    """Measurements of the recorded answers by slot; batch rows are depth · n_cases + case.
+
+    Args:
+      calibration: knots x, y of the generator's confidence; None takes it as it is.
+    """
+    shape = places.shape[:2]
+    number = np.full(shape, -1, dtype=np.int64)
+    for row, slot, chunks in slot_sets(places, chunk, np.ones(shape, dtype=bool)):
+        number[row, slot] = known.get(AnswerKey(row % n_cases, arm, row // n_cases, chunks), -1)
+    there = number >= 0
+
+    def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.where(there, np.append(values, np.nan)[number], np.nan)
+
+    confidence = calibrated(of(answers.confidence), calibration)
+    unfit = there & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
+    return Recorded(confidence, of(answers.support), unfit)

@@ -1,0 +1,293 @@
+"""One question through the pipeline: arm, retrieval depth by depth, gates, generation, gates on the answer.
+
+The gates are those of the replay, over a trace of this one question, so that a question asked live is decided as a
+stored trace would decide it. Caches stand before retrieval and before the whole answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.audit.log import read, written
+from raglab.decision import chain
+from raglab.decision.decisions import Decisions, answer_checks
+from raglab.decision.measurement import with_answers
+from raglab.decision.recorded_answers import calibrated
+from raglab.live.arms import chosen, learned, measures
+from raglab.live.clarification_requests import Request
+from raglab.live.response import PREVIEW, Checked, Response, Seen, answers_of, checked
+from raglab.live.system import Key, Lab, packed, unpacked
+from raglab.live.trace_building import only_hit, scopes_of
+from raglab.patterns import pattern_hits
+from raglab.policy import Thresholds, thresholds
+from raglab.replay import decide_on, tables_of
+from raglab.retrieval.strategies import Found, walk
+from raglab.values import Case, Hits, Status, TraceData
+
+
+def answered(request: Request, system: Lab) -> Response:
+    """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
+    start = perf_counter()
+    keys = {
+        arm: Key(
+            policy_id=system.policy.policy_id,
+            fingerprint=system.fingerprint,
+            arm=arm,
+            question=request.text,
+            documents=request.documents,
+        )
+        for arm in system.retriever.strategies
+    }
+    made_by = (system.generator.name, system.scorer.name, request.selected)
+    choice = chosen(request.text, keys, made_by, request.id, system)
+    # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
+    key, caches = keys[choice.arm], system.caches
+    digest = key.digest("answer", *made_by)
+    kept = None if caches is None else caches.answers.get(digest)
+    if kept is not None:
+        fields, account = kept, _account_of(kept)
+    else:
+        fields, account = _fresh(request, key, system)
+        fields |= {"policy_id": system.policy.policy_id}
+        if caches is not None:
+            caches.answers.set(digest, fields | _kept_with(account))
+    # What belongs to this request alone is added after the cache: id, arm and why, its time and its chance.
+    identity = {"request_id": request.id, "arm": choice.arm, "arm_reason": choice.reason}
+    ms = {**account.ms, "total": 1e3 * (perf_counter() - start)}
+    response = Response({**fields, **identity}, account._replace(ms=ms, propensity=choice.propensity))
+    if choice.propensity is not None:
+        learned(response, system)
+    return response
+
+
+def _kept_with(account: Seen) -> dict[str, Any]:
+    """What the cache keeps of the way to an answer, as JSON values: what the bandit and the log ask for again."""
+    return {"measures": account.measures, "offered": account.offered, "checks": [*map(written, account.checks)]}
+
+
+def _account_of(kept: Mapping[str, Any]) -> Seen:
+    """What the cache holds of the way to an answer; it took no time."""
+    checks = tuple(map(read, kept.get("checks", ())))
+    return Seen(
+        ms={},
+        answer_cache_hit=True,
+        strategy_cache_hit=False,
+        queries=(),
+        checks=checks,
+        measures=kept.get("measures", {}),
+        offered=kept.get("offered", ()),
+    )
+
+
+def _fresh(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], Seen]:
+    """Fields of an answer that no cache holds, and how it came about."""
+    retrieval = _retrieved(request, key, system)
+    decisions = retrieval.decisions
+    ms: dict[str, float] = {}
+    for depth in retrieval.depths:
+        for stage, spent in depth.ms.items():
+            ms[stage] = ms.get(stage, 0.0) + spent
+    # Components of the reward are measured on the hits, whether gates answer or refuse (rule S4.3).
+    row = measures(decisions.trace, decisions, key.arm)[0].tolist()
+    account = Seen(
+        ms,
+        answer_cache_hit=False,
+        strategy_cache_hit=retrieval.cached,
+        queries=tuple(depth.query for depth in retrieval.depths),
+        measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
+        retrieved=_hit_statistics(decisions),
+    )
+    return completed(decisions, request.text, request.selected, system, account)
+
+
+def _present(value: float) -> float | None:
+    """The number, None where it is NaN."""
+    return None if np.isnan(value) else value
+
+
+def _hit_statistics(decisions: Decisions) -> dict[str, float | None]:
+    """Features of rule S4.2 that only retrieval tells, at the depth that decided: for the log, not for a choice."""
+    hits, depth = decisions.trace.hits, int(decisions.outcome.depth[0])
+    cosine: NDArray[np.float64] = hits.cosine[0, 0, depth][hits.chunk[0, 0, depth] >= 0]
+    if not len(cosine):
+        return {"n_hits": 0.0}
+    return {
+        "n_hits": float(len(cosine)),
+        "cosine_best": float(cosine.max()),
+        "cosine_mean": float(cosine.mean()),
+        "cosine_std": float(cosine.std()),
+    }
+
+
+class Retrieval(NamedTuple):
+    """What was retrieved for one question, depth by depth as far as its policy goes, and what the gates say of it.
+
+    cached: whether every depth came from the strategy cache.
+    """
+
+    decisions: Decisions
+    depths: list[Found]
+    cached: bool
+
+
+def _retrieved(request: Request, key: Key, system: Lab) -> Retrieval:
+    """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
+    caches, digest = system.caches, key.digest("strategy")
+    kept = None if caches is None else caches.strategies.get(digest)
+    stored = [] if kept is None else unpacked(kept["depths"])
+    corpus = system.retriever.chunks[: system.retriever.indexes.n_chunks]  # without the rows of tables
+    scope = scopes_of(corpus, [request.documents])[0]  # names a document that is not there, cached or not
+    case = Case("question", request.text, "ok", selected_sources=request.documents)
+    limits = thresholds([system.policy])
+    depths: list[Found] = []
+    for depth in _depths(request.text, key.arm, stored, scope, system):
+        depths.append(depth)
+        # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
+        decisions, goes_on = _decided(case, key.arm, depths, limits, system)
+        if not goes_on:
+            break
+    cached = 0 < len(depths) <= len(stored)
+    if caches is not None and not cached:
+        caches.strategies.set(digest, {"arm": key.arm, "depths": packed(depths)})
+    return Retrieval(decisions, depths, cached)
+
+
+def _depths(
+    text: str, arm: str, stored: Sequence[Found], scope: NDArray[np.int64] | None, system: Lab
+) -> Iterator[Found]:
+    """Depths that the cache holds, then those beyond it; no model runs before one is asked for."""
+    yield from stored
+    walked = walk(system.retriever.strategies[arm], system.retriever.question(text), scope)
+    yield from islice(walked, len(stored), None)
+
+
+def _decided(case: Case, arm: str, depths: Sequence[Found], limits: Thresholds, system: Lab) -> tuple[Decisions, bool]:
+    """What the gates say of the depths so far, and whether the loop goes on (rule S2.9); the last depth's ms grow."""
+    start = perf_counter()
+    trace = case_trace(case, arm, depths, system)
+    measured = tables_of(trace, system.policy)
+    depths[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
+    start = perf_counter()
+    decisions = decide_on(measured, trace, system.policy, limits)
+    goes_on = decisions.status[0] == Status.refuse and bool(chain.goes_on(measured.evidence, limits).any())
+    depths[-1].ms["gates"] = 1e3 * (perf_counter() - start)
+    return decisions, goes_on
+
+
+def case_trace(case: Case, arm: str, depths: Sequence[Found], system: Lab) -> TraceData:
+    """Trace of one question, of the depths that were retrieved."""
+    hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in depths), strict=True))
+    places = np.unique(hits.chunk[hits.chunk >= 0])
+    chunks, hits, vectors = only_hit(system.retriever.chunks, system.retriever.indexes.vectors, hits)
+    entities = tuple(system.entities[int(place)] for place in places)
+    hits_of = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
+    return TraceData(
+        cases=(case,),
+        chunks=chunks,
+        arms=(arm,),
+        hits=hits,
+        pattern_hits=hits_of,
+        meta={"fingerprint": system.fingerprint},
+        vectors=vectors,
+    )
+
+
+def completed(
+    decisions: Decisions, text: str, selected: int | None, system: Lab, account: Seen
+) -> tuple[dict[str, Any], Seen]:
+    """What follows on retrieval: the choice among options, generation, and the gates on the answer.
+
+    Args:
+      decisions: of the one question, as far as retrieval goes. selected: the option that the user chose. account: so
+        far; its ms are added to.
+
+    Returns: the response's fields but for arm, policy and request; and how they came about.
+    """
+    if selected is not None:
+        return _selected(decisions, selected, text, system, account)
+    case_id = decisions.trace.cases[0].id
+    if decisions.status[0] != Status.ok:
+        return _fields(decisions, system, None), account._replace(checks=tuple(decisions.explain(case_id)))
+    ms = dict(account.ms)
+    chunks = decisions.in_slot(0)
+    passages = [decisions.trace.chunks[number] for number in chunks]
+    answer = checked(text, passages, system.generator, system.scorer, ms=ms)
+    # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and not a second copy.
+    start = perf_counter()
+    place = (0, 0, int(decisions.outcome.depth[0]), chunks)
+    answers = answers_of([place], [answer], system.generator.name, system.scorer.name)
+    trace = replace(decisions.trace, answers=answers)
+    measured = with_answers(decisions.tables, trace, system.policy.structure)
+    final = decide_on(measured, trace, system.policy, decisions.limits)
+    ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
+    return _fields(final, system, answer), account._replace(ms=ms, checks=tuple(final.explain(case_id)))
+
+
+def _fields(decisions: Decisions, system: Lab, generated: Checked | None) -> dict[str, Any]:
+    status = Status(int(decisions.status[0]))
+    refused = status == Status.refuse
+    answer = system.policy.refusal_message if refused else generated.text if generated is not None else None
+    return {
+        "answer": answer,
+        "sources": [] if status != Status.ok else _sources(decisions, decisions.in_slot(0), generated),
+        "status": status.name,
+        "refused": refused,
+        "refusal_reason": decisions.reason(0) if refused else None,
+        "options": _options(decisions),
+        "warnings": decisions.warnings(0),
+        "confidence": float(decisions.confidence()[0]),
+        "route": decisions.route(0),
+        "clarification": None,
+        "default_applied": None,
+    }
+
+
+def _sources(decisions: Decisions, chunks: Sequence[int], generated: Checked | None) -> list[str]:
+    """Where the answer comes from: what it cites, first, then what else it was given."""
+    first = [] if generated is None else [chunks[place] for place in generated.cited]
+    return list(dict.fromkeys(decisions.trace.chunks[number].shown for number in (*first, *chunks)))
+
+
+def _options(decisions: Decisions) -> list[dict[str, Any]]:
+    return [
+        {
+            "id": option.option_id,
+            "sources": [f"{name}#{page}" for name, page in option.sources],
+            "best_l2": option.best_l2,
+            "text": " ".join(decisions.trace.chunks[option.chunks[0]].text.split())[:PREVIEW],
+        }
+        for option in decisions.options(decisions.trace.cases[0].id)
+    ]
+
+
+def _selected(
+    decisions: Decisions, selected: int, text: str, system: Lab, account: Seen
+) -> tuple[dict[str, Any], Seen]:
+    """The user's choice among the options completes the question (rule S3.7)."""
+    account = account._replace(offered=tuple(_options(decisions)))
+    # Refused until everything holds: an unknown option and an answer that a gate stops leave the same fields.
+    fields = _fields(decisions, system, None) | {"options": [], "status": "refuse", "refused": True, "sources": []}
+    fields["answer"] = system.policy.refusal_message
+    try:
+        option = decisions.select(decisions.trace.cases[0].id, selected)
+    except KeyError as error:
+        return fields | {"refusal_reason": str(error.args[0])}, account
+    # The hits of an option are no slot of the chain, so the gates on the answer are asked by themselves.
+    passages = [decisions.trace.chunks[number] for number in option.chunks]
+    answer = checked(text, passages, system.generator, system.scorer)
+    confidence = float(calibrated(np.array(answer.confidence), system.policy.structure.calibration))
+    limits = thresholds([system.policy])
+    checks = tuple(answer_checks(confidence, answer.support, answer.claim, answer.refused, limits))
+    failed = next((check for check in checks if not check.passes), None)
+    if failed is not None:
+        return fields | {"refusal_reason": failed.text}, account._replace(checks=checks)
+    sources = _sources(decisions, option.chunks, answer)
+    ok = {"status": "ok", "refused": False, "refusal_reason": None, "answer": answer.text, "sources": sources}
+    return fields | ok, account._replace(checks=checks)
