@@ -19,6 +19,7 @@ from raglab.answering.contents import scope
 from raglab.answering.fields import FIELDS, extract
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.simulation import BASELINES, Policy
+from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
@@ -69,18 +70,19 @@ def demonstration(figures: Path | None) -> None:
     rows = []
     for (name, gated), part in paths.groupby(["learner", "gated"], sort=False):
         sure, at = part["confidence"], part["request"]
-        below = at[(sure < 0.60) & (at > 5)]
+        below = at[(sure < ASK_BELOW) & (at > 5)]
         rows.append(
             [
                 f"{name}, {'asks when due' if gated else 'never asks'}",
-                str(at[sure > 0.85].max()),
+                str(at[sure > APPLY_ABOVE].max()),
                 str(below.min()) if len(below) else "never",
                 f"{sure.iloc[-1]:.4f}",
                 str(part["question"].sum()),
                 str(at[part["question"]].max()),
             ]
         )
-    markdown(("learner", "last above 0.85", "first below 0.60", "ends at", "questions", "last question"), rows)
+    limits = (f"last above {APPLY_ABOVE:.2f}", f"first below {ASK_BELOW:.2f}")
+    markdown(("learner", *limits, "ends at", "questions", "last question"), rows)
     shown = paths[paths["request"] <= 60]
     drawn(ConfidenceDisplay.from_paths(shown), figures, "confidence")
 

@@ -1,13 +1,14 @@
-"""The one door to numba."""
+"""The one door to numba, and the choice between a compiled kernel and NumPy."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from numba import njit
-
 Function = TypeVar("Function", bound=Callable[..., Any])
+Kernel = TypeVar("Kernel")
+
+ENGINES = ("auto", "numpy", "numba")
 
 
 def compiled(inline: str = "never", *, checked: bool = True) -> Callable[[Function], Function]:
@@ -16,6 +17,41 @@ def compiled(inline: str = "never", *, checked: bool = True) -> Callable[[Functi
     Args:
       checked: whether dividing by zero raises; where it does not, loops of divisions run several at once.
     """
+    from numba import njit
+
     model = "python" if checked else "numpy"
     decorator: Callable[[Function], Function] = njit(cache=True, inline=inline, error_model=model)
     return decorator
+
+
+def check_engine(engine: str) -> None:
+    """Refuse an engine that is none.
+
+    Raises:
+      ValueError: it is not of `ENGINES`.
+    """
+    if engine not in ENGINES:
+        msg = f"engine must be auto, numpy or numba, got {engine!r}; auto takes numba where it is installed."
+        raise ValueError(msg)
+
+
+def kernel_of(engine: str, load: Callable[[], Kernel]) -> Kernel | None:
+    """Compiled kernel of an engine; None where NumPy is to do the work.
+
+    Args:
+      engine: numpy, numba, or auto: numba where it is installed. load: imports the kernel, only where it is wanted.
+
+    Raises:
+      ValueError: another engine.
+      ImportError: numba is asked for, and is not installed.
+    """
+    check_engine(engine)
+    if engine == "numpy":
+        return None
+    try:
+        return load()
+    except ImportError:
+        if engine == "numba":
+            msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
+            raise ImportError(msg) from None
+        return None

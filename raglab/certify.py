@@ -85,10 +85,25 @@ def holm(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
       >>> holm(np.array([0.5, 0.01, 0.04]), 0.1)
       array([False,  True,  True])
     """
-    order = np.argsort(p, kind="stable")
-    out = np.zeros(len(p), dtype=bool)
-    out[order] = np.logical_and.accumulate(p[order] <= delta / np.arange(len(p), 0, -1))
-    return out
+    rejected: NDArray[np.bool_] = holm_adjusted(p) <= delta
+    return rejected
+
+
+def holm_adjusted(p: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Holm's adjusted p-values, [N]: the smallest delta at which each would be rejected. NaN was not tested and stays.
+
+    Source: Holm 1979.
+
+    Example:
+      >>> holm_adjusted(np.array([0.04, 0.01, np.nan]))
+      array([0.04, 0.02,  nan])
+    """
+    adjusted = np.full(len(p), np.nan)
+    tested = np.flatnonzero(~np.isnan(p))
+    order = tested[np.argsort(p[tested], kind="stable")]
+    left = np.arange(len(order), 0, -1)
+    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * left))
+    return adjusted
 
 
 def joint_p(k: Ints, n: Ints, alphas: ArrayLike) -> NDArray[np.float64]:

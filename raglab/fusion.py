@@ -90,7 +90,10 @@ def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
     return levels, ndtri((below + upto) / (2.0 * len(known)))
 
 
-def fit(signals: NDArray[np.float64], right: NDArray[np.bool_], *, ridge: float = 1.0) -> Model:
+RIDGE = 1.0  # penalty on the squared weights, in units of one case
+
+
+def fit(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     """Monotone logistic regression on ranked, standardised signals.
 
     Every signal is replaced by the normal score of its rank, standardised; weights are not negative, so that a surer
@@ -98,7 +101,6 @@ def fit(signals: NDArray[np.float64], right: NDArray[np.bool_], *, ridge: float 
 
     Args:
       signals: [S, Q], in the order of `SIGNALS`. right: answered correctly if it were answered, [Q].
-      ridge: penalty on the squared weights, in units of one case.
 
     Raises:
       ValueError: right and wrong cases are not both there, or no signal varies.
@@ -135,8 +137,8 @@ def fit(signals: NDArray[np.float64], right: NDArray[np.bool_], *, ridge: float 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         eta = theta[0] + design @ theta[1:]
         residual = 1.0 / (1.0 + np.exp(-eta)) - y
-        value = float((np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * ridge * (theta[1:] ** 2).sum())
-        return value, np.concatenate([[residual.sum()], design.T @ residual + ridge * theta[1:]])
+        value = float((np.logaddexp(0.0, eta) - y * eta).sum() + 0.5 * RIDGE * (theta[1:] ** 2).sum())
+        return value, np.concatenate([[residual.sum()], design.T @ residual + RIDGE * theta[1:]])
 
     bounds: Any = [(None, None), *[(0.0, None)] * len(named)]
     options: Any = {"maxiter": 2_000, "ftol": 1e-13, "gtol": 1e-9}

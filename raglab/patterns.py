@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from raglab.canonical import canonical_json, digest
 from raglab.values import Case, Chunk, PatternHits
 
 Pattern = str | Sequence[str]
@@ -36,8 +35,7 @@ COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
     rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
-    text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=list)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    return digest(canonical_json(rows, default=list), 12)
 
 
 @lru_cache(maxsize=4096)

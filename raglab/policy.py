@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib.resources import files
@@ -17,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, field_validator, model_validator
 
 from raglab.arms import ARMS, CHOOSERS
+from raglab.canonical import canonical_json, digest
 from raglab.fusion import SIGNALS, Model, Part
 from raglab.gates import (
     ConfidenceThresholds,
@@ -435,8 +434,7 @@ class PolicyData(BaseModel):
         """First 12 hex digits of the SHA-256 of the canonical JSON without certificate and notes (rules S0.5, S0.8)."""
         rows = _canonical_rows(self.model_dump(mode="json", exclude={"certificate", "notes"}))
         rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
-        text = json.dumps(rows, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()
-        return hashlib.sha256(text).hexdigest()[:12]
+        return digest(canonical_json(rows), 12)
 
     @property
     def pattern_lists(self) -> Patterns:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab._numba import kernel_of
 from raglab.bandit.simulation import Run, log, run
 from raglab.bandit.worlds import Bernoulli, Table
 from raglab.decision import chain
@@ -324,7 +325,7 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     labels = _labels(trace)
     counts = np.zeros((len(policies), len(metrics.COUNTS)), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    compiled = _compiled(engine)
+    compiled = kernel_of(engine, _kernel)
     for places in by_structure(policies):
         group = [policies[place] for place in places]
         found = tables_of(trace, group[0], arm).evidence
@@ -343,19 +344,9 @@ def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
 
-def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
-    if engine not in {"auto", "numpy", "numba"}:
-        msg = f"engine must be auto, numpy or numba, got {engine!r}."
-        raise ValueError(msg)
-    if engine == "numpy":
-        return None
-    try:
-        from raglab.decision import kernel
-    except ImportError:
-        if engine == "numba":
-            msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
-            raise ImportError(msg) from None
-        return None
+def _kernel() -> Any:  # noqa: ANN401 - a function
+    from raglab.decision import kernel
+
     return kernel.tallied
 
 

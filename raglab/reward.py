@@ -42,6 +42,7 @@ class RewardWeights(NamedTuple):
 
 
 PUBLISHED = RewardWeights()  # those of the source
+BUDGET_MS = 8000.0  # of a question, in milliseconds (rule S4.4)
 
 
 class Component(NamedTuple):

@@ -538,12 +538,14 @@ class TestAudit:
         with pytest.raises(ValueError, match="need the audit log"):
             opened(audit=False)
 
-    def test_a_time_without_a_zone(self, opened: Callable[..., Lab]) -> None:
-        """Is refused before anything is logged."""
+    def test_a_time_without_a_zone_is_utc(self, opened: Callable[..., Lab]) -> None:
+        """As the learner takes it; what is no time is refused before anything is logged."""
         lab = opened()
-        with pytest.raises(ValueError, match="must have a time zone"):
-            ask(WHO, lab=lab, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
+        with pytest.raises(ValueError, match="now must be a datetime"):
+            ask(WHO, lab=lab, now="2026-01-05")  # type: ignore[arg-type]
         assert logged(lab, REQUESTS) == []
+        ask(WHO, lab=lab, now=datetime(2026, 1, 5))  # noqa: DTZ001 - a naive one
+        assert [row["at"] for row in logged(lab, REQUESTS)] == ["2026-01-05T00:00:00.000000+00:00"]
 
     def test_a_killed_reply_can_be_given_again(
         self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch

@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, ClassVar
@@ -193,10 +193,13 @@ class TestRequests:
             said(log)
         assert all(events(log, table.name) == [] for table in EVENTS)
 
-    def test_a_moment_without_a_zone(self, log: AuditLog) -> None:
-        """Is refused."""
-        with pytest.raises(ValueError, match="now must have a time zone"):
-            opened(log, "r1", now=datetime(2026, 3, 2))  # noqa: DTZ001 - that is the point
+    def test_a_moment_without_a_zone_is_utc(self, log: AuditLog) -> None:
+        """It is kept as the same moment with its zone is, wherever the log is written; what is no time is refused."""
+        opened(log, "r1", now=datetime(2026, 3, 2, 9))  # noqa: DTZ001 - that is the point
+        opened(log, "r2", now=datetime(2026, 3, 2, 10, tzinfo=timezone(timedelta(hours=1))))
+        assert {row["at"] for row in events(log, REQUESTS)} == {"2026-03-02T09:00:00.000000+00:00"}
+        with pytest.raises(ValueError, match="now must be a datetime, got '2026-03-02'"):
+            opened(log, "r3", now="2026-03-02")
 
     def test_what_was_asked_waits_for_a_reply(self, log: AuditLog) -> None:
         """Another process finds it whole; a reply ends it; a request is asked about once."""

@@ -31,6 +31,7 @@ from raglab.lab.search_space import Range, always_answer
 from raglab.lab.study import Judged, maximised
 from raglab.live.arms import components, router, table
 from raglab.live.settings import BanditSettings
+from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
 from raglab.store.loaders import Policy
 
@@ -193,13 +194,13 @@ def test_bernoulli_arms_beside_uniform() -> None:
 
 def test_one_replication_has_no_interval() -> None:
     """The mean of one says nothing of others."""
-    low, high = lab.mean_interval(np.ones((1, 3)), 0.95)
+    low, high = mean_interval(np.ones((1, 3)), 0.95)
     assert np.isnan([low, high]).all()
 
 
 def test_the_mean_interval_is_student_s() -> None:
     """1, 2, 3: mean 2, standard error 1 / sqrt(3), t 4.303."""
-    low, high = lab.mean_interval(np.array([[1.0], [2.0], [3.0]]), 0.95)
+    low, high = mean_interval(np.array([[1.0], [2.0], [3.0]]), 0.95)
     assert high[0] == pytest.approx(2.0 + 4.302653 / np.sqrt(3.0))
     assert low[0] == pytest.approx(4.0 - high[0])
 

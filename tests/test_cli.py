@@ -3,11 +3,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from raglab.cli import app
-from raglab.replay import flips
+from raglab.replay import decide, flips
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 
@@ -97,6 +98,30 @@ def test_decide_prints_every_case(world: Path) -> None:
     assert [row["case_id"] for row in rows] == [f"{s}-{c['id']}" for s in ("tune", "report") for c in CASES]
     assert "confidence" in CliRunner().invoke(app, call).stdout
     assert len(out.read_text(encoding="utf-8").splitlines()) == 9
+
+
+@pytest.mark.slow
+def test_strict_counts_contracts_and_fails_on_one(world: Path) -> None:
+    """All right is exit code 0; one wrong case is 1, with counts by label; JSON stays JSON."""
+    call = ["decide", str(world / "t.parquet"), "--strict"]
+    trace, policy = Trace.load(world / "t.parquet"), Policy.load()
+    right = decide(trace, policy).right
+    assert not right.all()
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 1
+    refused = [bool(one) for one, case in zip(right, trace.cases, strict=True) if case.expect_status == "refuse"]
+    told = done.stdout.splitlines()[-1]
+    assert told.startswith(f"passed {right.sum()} of {len(right)} contracts (S6.3): ok ")
+    assert f", refuse {sum(refused)} of {len(refused)}" in told
+    shown = CliRunner().invoke(app, [*call, "--json"])
+    assert (shown.exit_code, len(json.loads(shown.stdout))) == (1, len(right))
+    assert "contracts (S6.3)" in shown.stderr
+    kept = world / "right.parquet"
+    trace.subset(np.flatnonzero(right)).save(kept)
+    assert CliRunner().invoke(app, ["decide", str(kept), "--strict"]).exit_code == 0
+    assert CliRunner().invoke(app, call[:-1]).exit_code == 0
+    both = CliRunner().invoke(app, [*call, "--case", "tune-q1"])
+    assert (both.exit_code, both.stderr.startswith("raglab: --strict")) == (1, True)
 
 
 @pytest.mark.slow

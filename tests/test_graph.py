@@ -204,19 +204,19 @@ class TestWalk:
 
     def test_explains_its_seeds(self, graph: EntityGraph) -> None:
         """What is named has its rarity; a word of a name gives half of it, by the share that it is of the name."""
-        seeds = graph.explain("who is the loss payee of Bob?")
+        seeds = graph.seeds_of("who is the loss payee of Bob?")
         assert [seed.entity for seed in seeds] == ["loss payee", "bob orr"]
         named, touched = np.log(3.0), 0.5 * np.log(6.0) / 2
         assert [seed.weight for seed in seeds] == pytest.approx(
             [named / (named + touched), touched / (named + touched)]
         )
-        assert graph.explain("NM-FG-4417?") == [Seed("nm fg 4417", 1.0)]
+        assert graph.seeds_of("NM-FG-4417?") == [Seed("nm fg 4417", 1.0)]
 
     def test_without_an_entity_there_are_no_hits(self, graph: EntityGraph) -> None:
         """Seeds of another search or not."""
         seeds = np.array([[1.0]]), np.array([[2]])
         for query in ("how do I bake bread", "", "???"):
-            assert graph.explain(query) == []
+            assert graph.seeds_of(query) == []
             for found in (graph.search([query], 3), graph.search([query], 3, seeds=seeds)):
                 assert (found[1] == -1).all()
                 assert np.isnan(found[0]).all()
@@ -280,7 +280,7 @@ class TestWalk:
     def test_finds_the_second_hop_in_the_bundled_corpus(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """The bank's borrower is on page 1, the loan's number beside it, and what is insured on later pages."""
         chunks, graph = broker
-        seeds = [seed.entity for seed in graph.explain("Quelle franchise pour le prêt n° 88-41720 ?")]
+        seeds = [seed.entity for seed in graph.seeds_of("Quelle franchise pour le prêt n° 88-41720 ?")]
         assert seeds[0] == "88 41720"
         found = graph.search(["Which limits has the borrower of loan 88-41720?"], 10)[1][0]
         assert chunks[found[0]].shown == "vauban-habitation-conditions-particulieres-2024.md#1"

@@ -17,7 +17,7 @@ ROOT = Path(raglab.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")  # the lazy facade names all
 # Layers from the ground up. A package imports lower layers and itself; inside a layer, imports form no cycle.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"values", "text", "arms", "_numba"}),
+    frozenset({"values", "canonical", "text", "arms", "_numba"}),
     frozenset(
         {
             "patterns",
@@ -70,6 +70,8 @@ HEAVY = (
 SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
 WORLD = {"time", "os", "random", "tempfile", "secrets", "uuid", "socket", "subprocess", "shutil"}  # none in the algebra
 CLOCK = {"now", "today", "utcnow", "time", "perf_counter", "monotonic"}
+HASHES = {"digest", "sha256", "canonical_json"}
+MOMENTS = {"now", "today", "utcnow"}  # what tells durations alone may stand beside a hash
 GENERATORS = {"default_rng", "SeedSequence"}
 BITS = {"Generator", "PCG64", "PCG64DXSM"}  # built over bits of a seed
 CHANCE = {"seed", "rng"}
@@ -162,6 +164,27 @@ def test_the_algebra_touches_no_world(path: Path) -> None:
         owner = called.value if isinstance(called, ast.Attribute) else None
         if isinstance(owner, ast.Attribute) and owner.attr == "random":
             assert name in {*GENERATORS, *BITS}, f"line {node.lineno} draws from a global generator"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if part(path) in ALGEBRA], ids=module)
+def test_no_clock_reaches_the_algebra_as_a_value(path: Path) -> None:
+    """Not as a default argument, a field's factory or a callback: `datetime.now` without a call is a clock too."""
+    clocks = [
+        f"line {node.lineno}: {node.value.id}.{node.attr}"
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+        if node.value.id in {"datetime", "date", "time"} and node.attr in CLOCK
+    ]
+    assert clocks == []
+
+
+@pytest.mark.parametrize("path", FILES, ids=module)
+def test_no_hash_hangs_on_a_clock(path: Path) -> None:
+    """A function that hashes reads no clock: ids and digests are those of the content."""
+    for function in (node for node in ast.walk(tree(path)) if isinstance(node, ast.FunctionDef)):
+        calls = [node.func for node in ast.walk(function) if isinstance(node, ast.Call)]
+        names = {call.attr if isinstance(call, ast.Attribute) else getattr(call, "id", "") for call in calls}
+        assert not (names & HASHES and names & MOMENTS), f"{function.name} hashes and reads a clock"
 
 
 def _with_arguments(node: ast.AST, arguments: frozenset[str]) -> Iterator[tuple[ast.AST, frozenset[str]]]:

@@ -198,7 +198,7 @@ def test_inks_are_told_apart() -> None:
 
 def test_no_global_state() -> None:
     """Drawing leaves pyplot out: no figure is registered."""
-    import matplotlib._pylab_helpers as registered
+    import matplotlib.pyplot as plt
 
     drawn_figures()
-    assert not registered.Gcf.figs
+    assert plt.get_fignums() == []

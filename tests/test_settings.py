@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from raglab.arms import LIVE_ARMS as ARMS
 from raglab.bandit import Bandit, Stats
 from raglab.live import settings
-from raglab.live.settings import BanditSettings, open_online, prior_of, save_prior
+from raglab.live.settings import BanditSettings, open_online, prior_of
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
@@ -133,7 +134,11 @@ class TestPrior:
 
     def test_it_comes_back(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """By arm, whatever their order; an arm that is not named starts without any."""
-        save_prior(HISTORY, ("hybrid", "table"), tmp_path / "p.json")
+        rows = {
+            arm: dict(zip(HISTORY._fields, map(float, row), strict=True))
+            for arm, *row in zip(("hybrid", "table"), *HISTORY, strict=True)
+        }
+        (tmp_path / "p.json").write_text(json.dumps(rows), encoding="utf-8")
         monkeypatch.setenv("RAGLAB_BANDIT_PRIOR", str(tmp_path / "p.json"))
         history = BanditSettings.read().bandit(("table", "graph", "hybrid")).history
         assert history is not None

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
+from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.lab.slices import COLUMNS, NONE, SEVERAL, holm, lines, slices
+from raglab.lab.slices import COLUMNS, NONE, SEVERAL, lines, slices
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus
@@ -118,9 +119,9 @@ def test_laws(seed: int) -> None:
 
 def test_holm_by_hand() -> None:
     """Smallest times 3, next times 2, and never below the one before."""
-    assert holm(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx([0.04, 0.03, np.nan, 0.04], nan_ok=True)
-    assert holm(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
-    assert holm(np.array([])).tolist() == []
+    assert holm_adjusted(np.array([0.03, 0.01, np.nan, 0.02])) == pytest.approx([0.04, 0.03, np.nan, 0.04], nan_ok=True)
+    assert holm_adjusted(np.array([0.9, 0.8])).tolist() == [1.0, 1.0]
+    assert holm_adjusted(np.array([])).tolist() == []
 
 
 def test_lines_come_from_the_case_then_from_its_documents() -> None:

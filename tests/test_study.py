@@ -108,6 +108,18 @@ def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
     assert rate[1] < rate[0]
 
 
+def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
+    """Rule S6.2: without a case labelled ok, 0 of 0 false refusals meet no target; without a target all is met."""
+    trace = _world()
+    rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
+    start = published(Policy.load())
+    unlabelled = trace.subset(rows)
+    assert np.isnan(sweep(unlabelled, [start])["false_refusal_rate"]).all()
+    ended = manual_loop(unlabelled, start, Goal(targets={"false_refusal_rate": 0.1}))
+    assert ended.value("similarity.min_similarity") < 0.7
+    assert manual_loop(unlabelled, start, Goal(targets={})) == start
+
+
 def test_the_space_holds_what_cases_can_meet() -> None:
     """Ranges are those observed; a start outside is moved to their edge."""
     trace = _world()

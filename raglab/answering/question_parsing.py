@@ -10,7 +10,6 @@ documents are sent as data between marks that they cannot close (see `server`).
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -55,6 +54,7 @@ from raglab.answering.question_vocabulary import (
     without,
 )
 from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _said
+from raglab.canonical import digest
 from raglab.text import words
 
 NAMED = 0.95  # the question names the value in words of the tables
@@ -216,7 +216,7 @@ page_scope: a page number, toc, document, one of {", ".join(SECTIONS)}, or a par
 date_scope: a year, a date such as 2025-04-01, or one of {", ".join(RENEWAL)}.
 doctype: one of {", ".join(DOCTYPES)}.
 language: en or fr."""
-PROMPT_VERSION = f"parse-1-{hashlib.sha256(PROMPT.encode()).hexdigest()[:8]}"
+PROMPT_VERSION = f"parse-1-{digest(PROMPT, 8)}"
 
 _LONGEST = 200  # characters of a value
 _MOST_NAMES = 300  # names that are sent

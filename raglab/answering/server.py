@@ -8,7 +8,6 @@ comes back. Passages and question are sent as data between marks that they canno
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import math
 import os
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from raglab.answering.hygiene import clean, visible
+from raglab.canonical import digest
 from raglab.values import Chunk, Generation
 
 if TYPE_CHECKING:
@@ -306,7 +306,7 @@ def _name(kind: str, asked: OpenAIGenerator | OpenAIRewriter, system: str) -> st
     url = urlsplit(asked.base_url)
     shaping = {field.name: getattr(asked, field.name) for field in fields(asked) if field.name not in _SHAPELESS}
     described = json.dumps([system, _prompt("q", ["p"], 1), url.scheme, url.path, shaping], sort_keys=True)
-    return f"{kind}:{asked.model}@{_host(url)}:{hashlib.sha256(described.encode()).hexdigest()[:8]}"
+    return f"{kind}:{asked.model}@{_host(url)}:{digest(described, 8)}"
 
 
 def _host(url: SplitResult) -> str:

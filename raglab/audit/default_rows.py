@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from hashlib import sha256
 from typing import Any, NamedTuple, TypeAlias
 
+from raglab.canonical import canonical_json, digest, stamp
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
@@ -21,7 +21,6 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.default_learner.votes import canonical
 from raglab.store.database import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -80,6 +79,9 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
     return (looked(row, found), *(child for child in made if child.row_id not in rows))
 
 
+ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its name, which hangs on no time
+
+
 def id_of(key: Key) -> str:
     """Name of the row of a key, checked once."""
     target_field, doctype, conditions = key
@@ -88,7 +90,7 @@ def id_of(key: Key) -> str:
 
 @lru_cache(maxsize=1024)
 def _id_of(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
-    return fresh((target_field, doctype, dict(conditions)), datetime.now(UTC)).row_id
+    return fresh((target_field, doctype, dict(conditions)), ANY_TIME).row_id
 
 
 def fresh(key: Key, now: datetime) -> ClarificationDefault:
@@ -217,7 +219,7 @@ def ordered(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault,
     """Rows by field and doctype, the general before the specific."""
 
     def place(row: ClarificationDefault) -> tuple[str, str, int, str]:
-        return (row.target_field, row.doctype, len(row.sub_conditions), canonical(row.sub_conditions))
+        return (row.target_field, row.doctype, len(row.sub_conditions), canonical_json(row.sub_conditions))
 
     return tuple(sorted(rows, key=place))
 
@@ -232,42 +234,27 @@ def row_of(body: Mapping[str, Any]) -> ClarificationDefault:
     return ClarificationDefault.model_validate(body)
 
 
-def key_of(row: ClarificationDefault) -> Key:
-    """What tells a row from the others."""
-    return (row.target_field, row.doctype, row.sub_conditions)
-
-
-def hashed(text: str, digits: int = 64) -> str:
-    """First hex digits of the SHA-256 of a text."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:digits]
-
-
-def stamp(at: datetime) -> str:
-    """A moment as the log keeps it: UTC, to the microsecond, so that its text sorts as time does."""
-    return at.astimezone(UTC).isoformat(timespec="microseconds")
-
-
 NO_VALUE = ("", "", None)
 
 
 def digest_of(learner: Learner) -> str:
     """Digest under which a log keeps the settings of a learner."""
-    return hashed(canonical(learner._asdict()), 16)
+    return digest(canonical_json(learner._asdict()), 16)
 
 
 def noted(log: Entries, learner: Learner, at: str) -> str:
     """Note a learner's settings where they are new, and give their digest."""
-    digest = digest_of(learner)
-    if log.one(LEARNERS, digest=digest) is None:
-        log.add(LEARNERS, {"at": at, "digest": digest, "body": learner._asdict()})
-    return digest
+    named = digest_of(learner)
+    if log.one(LEARNERS, digest=named) is None:
+        log.add(LEARNERS, {"at": at, "digest": named, "body": learner._asdict()})
+    return named
 
 
 def counted(log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
     """Row after a request came to it, which counts once."""
     row_id = id_of(key)
     known = current(log, row_id)
-    once = hashed(canonical([request_id, row_id, "met"]), 32)
+    once = digest(canonical_json([request_id, row_id, "met"]), 32)
     if known is not None and log.one(CHANGES, once=once) is not None:
         return known
     change = Change(at, "met", row_id, key, *NO_VALUE, {}, learner, None)
@@ -289,17 +276,17 @@ def learned(
       said: value, signal, value it was corrected to.
     """
     row_id = id_of(key)
-    once = hashed(canonical([request_id, row_id, said[1]]), 32)
+    once = digest(canonical_json([request_id, row_id, said[1]]), 32)
     if log.one(CHANGES, once=once) is not None:
         return ()
-    digest = noted(log, learner, stamp(at))
+    settings = noted(log, learner, stamp(at))
     change = Change(at, "signal", row_id, key, *said, conditions, learner, None)
-    made = entered(log, change, request_id=request_id, learner=digest, once=once)
+    made = entered(log, change, request_id=request_id, learner=settings, once=once)
     row = made[row_id]
     if due(row, learner):
         look = Change(at, "look", row_id, key, *NO_VALUE, {}, learner, stratify(row, learner))
-        once = hashed(canonical([row_id, row.looks, "look"]), 32)
-        made |= entered(log, look, request_id=request_id, learner=digest, once=once)
+        once = digest(canonical_json([row_id, row.looks, "look"]), 32)
+        made |= entered(log, look, request_id=request_id, learner=settings, once=once)
     return tuple(made.values())
 
 
@@ -467,7 +454,7 @@ def remember(
     if before is None:
         return ""
     old = known[1] if known[0] == before["request_id"] else frozenset(words(before["question"] or ""))
-    alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == hashed(question)
+    alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == digest(question)
     again = alike and set(before["documents"]) == set(documents)
     in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < rule.span
     for work in list(log.rows(OPEN, session=session, closed=0)):
@@ -485,7 +472,7 @@ def apply(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> N
     at = datetime.fromisoformat(row["at"])
     begun = fresh(key_of_row(log, row["row_id"]), at)
     update(begun, row["value"], "implicit_ok", conditions=row["conditions"], now=at)
-    once = hashed(canonical([request["request_id"], row["row_id"]]), 32)
+    once = digest(canonical_json([request["request_id"], row["row_id"]]), 32)
     if log.one(APPLICATIONS, once=once) is not None:
         return
     number = log.add(APPLICATIONS, {**row, "request_id": request["request_id"], "once": once})

@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates
-from raglab.audit.default_rows import body_of, digest_of, fresh, hashed, key_of_row, learner_of, versions
+from raglab.audit.default_rows import body_of, digest_of, fresh, key_of_row, learner_of, versions
 from raglab.audit.log import number, read
+from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.policy import PolicyData, Thresholds, thresholds
@@ -295,8 +296,8 @@ def _learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
         found = learner_of(log, named, {})
     except (ValueError, TypeError) as error:
         return Learner(), [f"learner {named} cannot be read: {error}"]
-    digest = digest_of(found)
-    return found, [] if digest == named else [f"learner {named} is recorded, its settings have the digest {digest}"]
+    stated = digest_of(found)
+    return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
 
 
 def defaults_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tuple[DefaultThen, ...], list[str]]:
@@ -588,7 +589,7 @@ def explain(request_id: str, log: AuditLog) -> Explained:
 def _explained(log: Entries, request: Mapping[str, Any]) -> Explained:
     request_id = request["request_id"]
     limits, differences = policy_of(log, request)
-    if request["question"] is not None and request["question_hash"] not in {"", hashed(request["question"])}:
+    if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
     anew = Anew(log, request)
     clarification = _clarification(log.one(CLARIFICATIONS, request_id=request_id), of_request(log, REPLIES, request_id))

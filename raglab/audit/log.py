@@ -26,7 +26,6 @@ from raglab.audit.default_rows import (
     counted,
     digest_of,
     folded,
-    hashed,
     key_of_row,
     learned,
     noted,
@@ -35,8 +34,8 @@ from raglab.audit.default_rows import (
     remember,
     rows_of,
     settle,
-    stamp,
 )
+from raglab.canonical import digest, stamp
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
@@ -232,7 +231,7 @@ def kept(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
     fields, whole = plain(parsed), query == "text"
     return {
         "question": question if whole else None,
-        "question_hash": "" if query == "none" else hashed(question),
+        "question_hash": "" if query == "none" else digest(question),
         "parsed": fields if whole else without_values(fields),
     }
 
@@ -606,8 +605,4 @@ class AuditLog:
         return f"AuditLog({self.log.shown!r}, query={self.query!r}, keep_days={self.keep_days:g}, {self.learner})"
 
     def _at(self, now: datetime | None) -> str:
-        moment = self._clock() if now is None else now
-        if moment.tzinfo is None:
-            msg = f"now must have a time zone, got {moment.isoformat()}; use datetime.now(UTC)."
-            raise ValueError(msg)
-        return stamp(moment)
+        return stamp(self._clock() if now is None else now)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections import deque
 from collections.abc import Sequence
@@ -14,6 +13,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, outcome
 from raglab.bandit.scores import student_of
+from raglab.canonical import canonical_json, digest
+from raglab.metrics.intervals import t_quantile
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -143,11 +144,11 @@ def _added(fields: Sequence[NDArray[Any]]) -> NDArray[Any]:
 
 
 def _canonical(document: dict[str, Any]) -> str:
-    return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return canonical_json(document, ensure_ascii=True, allow_nan=False)
 
 
 def _digest(document: dict[str, Any]) -> str:
-    return hashlib.sha256(_canonical(document).encode()).hexdigest()
+    return digest(_canonical(document))
 
 
 def _settings(bandit: Bandit) -> dict[str, Any]:
@@ -498,8 +499,6 @@ def _log_score(seen: Array, stats: Stats, bandit: Bandit) -> Array:
 
 def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tuple[float, float]:
     """Interval of a mean whose terms hang together within each unit; the widest over the kinds of unit."""
-    from scipy.special import stdtrit
-
     mean, off = float(gains.mean()), gains - gains.mean()
     half = 0.0
     for unit in units:
@@ -509,7 +508,7 @@ def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tupl
             msg = f"a log must have at least {LEAST_BLOCKS} sessions after its history, got {n}; log more of them."
             raise ValueError(msg)
         error = np.sqrt(n / (n - 1) * float((sums * sums).sum())) / len(gains)
-        half = max(half, float(stdtrit(n - 1, 0.5 + 0.5 * level)) * error)
+        half = max(half, t_quantile(n - 1, level) * error)
     return float(mean - half), float(mean + half)
 
 

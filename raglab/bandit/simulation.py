@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab._numba import check_engine, kernel_of
 from raglab.bandit import loops
 from raglab.bandit.learner import LEARNERS, Bandit, check_whole, chosen, counted, init, learned, refuse, update
 from raglab.bandit.propensity import propensities, sample
@@ -30,7 +31,6 @@ from raglab.bandit.worlds import (
 if TYPE_CHECKING:
     import pandas as pd
 
-ENGINES = ("auto", "numpy", "numba")
 SEED = "the same seed gives the same bits"
 
 
@@ -83,13 +83,12 @@ def kernel(bandit: Bandit, work: float, engine: str) -> Any:  # noqa: ANN401 - a
     if entry.compiled is None:
         there = [name for name, other in LEARNERS.items() if other.compiled is not None]
         refuse(f"engine numba plays {', '.join(there)}", bandit.policy, "use engine='auto'")
-    try:
-        from raglab.bandit import kernel
-    except ImportError:
-        if engine == "numba":
-            msg = "engine numba needs the package numba; install raglab[fast], or use engine='numpy'."
-            raise ImportError(msg) from None
-        return None
+    return kernel_of(engine, _kernel)
+
+
+def _kernel() -> Any:  # noqa: ANN401 - a module
+    from raglab.bandit import kernel
+
     return kernel
 
 
@@ -101,8 +100,7 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
     """
     check_whole("rounds", rounds, 1, "simulate at least one")
     check_whole("replications", replications, 1, "simulate at least one")
-    if engine not in ENGINES:
-        refuse("engine must be auto, numpy or numba", repr(engine), "choose one of them")
+    check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")
     n_features = len(world.feature_names) if isinstance(world, Table) else 0

@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.values import Curve
 
 FloatArray = NDArray[np.float64]
@@ -240,17 +241,15 @@ def ece_interval(
       (0.0, 0.12)
     """
     _check_norm(norm, debias=debias)
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
-        raise ValueError(msg)
+    check_level(level)
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
         raise ValueError(msg)
     seen = levels(*chances(y, p))
     start = _level_bins(seen, bins, strategy)
     drawn = _resampled(*_cells(seen, start), norm, debias, resamples, rng)
-    low, high = np.quantile(drawn, [(1.0 - level) / 2.0, (1.0 + level) / 2.0]).tolist()
-    return low, high
+    low, high = percentile_interval(drawn, level)
+    return float(low), float(high)
 
 
 def _binned(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:

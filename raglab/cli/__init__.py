@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -29,8 +30,12 @@ from raglab.cli.common import (
     written,
 )
 
+if TYPE_CHECKING:
+    from raglab.decision.decisions import Decisions
+
 EXIT_CODES = (
-    "Exit codes: 0 done · 1 an input was refused, the message says why · 2 wrong usage · "
+    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "
+    "2 wrong usage · "
     "3 a promise is not certified or is broken · 4 too few cases to say · 130 interrupted."
 )
 app = typer.Typer(
@@ -98,6 +103,9 @@ def decide(
     case: Annotated[str | None, typer.Option(help="Explain this one case: every gate, and what would flip it.")] = None,
     arm: Arm = None,
     split: Split = None,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Print how many contracts pass (rule S6.3); exit 1 if any fails.")
+    ] = False,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the decisions as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -117,7 +125,12 @@ def decide(
                 table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
                 as_json=as_json,
             )
+            if strict:
+                _exit_on_failed_contracts(said, as_json=as_json)
             return
+        if strict:
+            msg = "--strict must judge all cases, got --case with it; leave one of the two out."
+            raise ValueError(msg)
         row = said.frame().iloc[said.row_of(case)]
         checks = pd.DataFrame(said.explain(case))
         near = flips(of, chosen, case, arm)
@@ -134,6 +147,22 @@ def decide(
         )
         typer.echo(checks[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
         typer.echo("\nthe smallest change of one threshold that would flip it:\n" + near.to_string(index=False))
+
+
+def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
+    """Print pass counts by label; beside JSON on stderr, so that stdout stays JSON."""
+    from raglab.values import Status
+
+    labels = [case.expect_status for case in decisions.trace.cases]
+    passed = Counter(label for label, right in zip(labels, decisions.right, strict=True) if right)
+    parts = ", ".join(
+        f"{status.name} {passed[status.name]} of {labels.count(status.name)}"
+        for status in Status
+        if status.name in labels
+    )
+    typer.echo(f"\npassed {passed.total()} of {len(labels)} contracts (S6.3): {parts}", err=as_json)
+    if passed.total() < len(labels):
+        raise typer.Exit(1)
 
 
 @app.command(epilog="Example: raglab sweep out/broker.parquet --path similarity.min_similarity")

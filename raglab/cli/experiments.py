@@ -256,8 +256,12 @@ def clarify_sim(
     rule: Annotated[
         Literal["vote_share", "posterior"], typer.Option(help="Of the learner beside the published one.")
     ] = "posterior",
-    ask_below: Annotated[float, typer.Option(help="Always asks below this confidence.")] = 0.60,
-    apply_above: Annotated[float, typer.Option(help="Always applies above this confidence.")] = 0.85,
+    ask_below: Annotated[
+        float | None, typer.Option(help="Always asks below this confidence; where not given, as published.")
+    ] = None,
+    apply_above: Annotated[
+        float | None, typer.Option(help="Always applies above this confidence; where not given, as published.")
+    ] = None,
     users: Annotated[int, typer.Option(min=1, help="Users, each with default rows of its own.")] = 1000,
     requests: Annotated[int, typer.Option(min=1, help="Requests of each user.")] = 200,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
@@ -278,7 +282,8 @@ def clarify_sim(
         from raglab.default_learner import Learner, simulate
         from raglab.lab.clarify_worlds import world_of
 
-        chosen = Learner(rule=rule, ask_below=ask_below, apply_above=apply_above)
+        stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
+        chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
         given: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
         policies: dict[str, Any] = {"published": Learner()}
         if chosen != Learner():

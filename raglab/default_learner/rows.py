@@ -21,7 +21,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import refuse
+from raglab.canonical import canonical_json, instant
 from raglab.default_learner.votes import (
+    APPLY_ABOVE,
+    ASK_BELOW,
     LONGEST,
     N_COUNTS,
     SIGNALS,
@@ -34,11 +37,9 @@ from raglab.default_learner.votes import (
     aged,
     arrays,
     band,
-    canonical,
     checked,
     confidence,
     for_and_against,
-    instant,
     mean,
     no_votes,
     place,
@@ -418,7 +419,7 @@ def _strata(
     return strata
 
 
-def gate(default: ClarificationDefault, *, ask_below: float = 0.60, apply_above: float = 0.85) -> Gate:
+def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_above: float = APPLY_ABOVE) -> Gate:
     """What confidence allows: `apply` above the one threshold, `ask` below the other, else `ask_occasionally`.
 
     Raises:
@@ -461,7 +462,7 @@ def lookup(
     ]
     return min(
         fits,
-        key=lambda row: (-len(row.sub_conditions), canonical(row.sub_conditions), -row.version),
+        key=lambda row: (-len(row.sub_conditions), canonical_json(row.sub_conditions), -row.version),
         default=None,
     )
 

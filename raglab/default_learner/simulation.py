@@ -36,7 +36,7 @@ from raglab.default_learner.votes import (
     votes_of,
 )
 from raglab.default_learner.votes import checked as settled
-from raglab.metrics.intervals import clopper_pearson
+from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -660,8 +660,7 @@ def simulate(
             refuse(f"{name} must be >= 0", cost, "it is what one costs")
     if not policies:
         refuse("policies must be at least one", "none", "give a learner or a baseline by name")
-    if not 0.0 < level < 1.0:
-        refuse("level must be in (0, 1)", level, "0.95 is usual")
+    check_level(level)
     sizes: dict[str, Any] = {"users": users, "requests": requests, "seed": seed, "n_jobs": n_jobs}
     costs: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
     best = cost_of(asked(world, ORACLE, **sizes, **costs), **costs)
@@ -748,19 +747,3 @@ def _with_ends(name: str, values: Array, level: float) -> dict[str, object]:
     """Mean over the users and its t interval, by column; NaN where there is one user."""
     low, high = mean_interval(values, level)
     return {name: values.mean(axis=0), f"{name}_low": low, f"{name}_high": high}
-
-
-def mean_interval(values: Array, level: float) -> tuple[Array, Array]:
-    """Ends of the t interval of the mean over the first axis.
-
-    Args:
-      values: [U, N].
-    """
-    from scipy.special import stdtrit
-
-    count = len(values)
-    mean = values.mean(axis=0)
-    if count < 2:
-        return np.full_like(mean, np.nan), np.full_like(mean, np.nan)
-    reach = stdtrit(count - 1, 0.5 + level / 2.0) * values.std(axis=0, ddof=1) / np.sqrt(count)
-    return mean - reach, mean + reach

@@ -6,9 +6,7 @@ are sums of halves, so that they are exact and their order changes no bit.
 
 from __future__ import annotations
 
-import json
-from datetime import UTC, datetime
-from hashlib import sha256
+from datetime import datetime
 from math import isclose
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
@@ -17,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
 
 from raglab.bandit.learner import refuse
+from raglab.canonical import canonical_json, digest
 
 Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 Rule = Literal["vote_share", "posterior"]
@@ -29,6 +28,9 @@ HALF = 0.5  # vote of a silent success
 TABLE = 4  # cells of a table a row before sorting is cheaper
 
 Array: TypeAlias = NDArray[np.float64]
+
+
+ASK_BELOW, APPLY_ABOVE, EVERY = 0.60, 0.85, 5  # the published gate (rule S5.5); whatever states it reads it here
 
 
 class Counts(NamedTuple):
@@ -56,9 +58,9 @@ class Learner(NamedTuple):
     """
 
     rule: Rule = "vote_share"
-    ask_below: float = 0.60
-    apply_above: float = 0.85
-    every: int = 5
+    ask_below: float = ASK_BELOW
+    apply_above: float = APPLY_ABOVE
+    every: int = EVERY
     level: float = 0.80
     prior_yes: float = 1.0
     prior_no: float = 1.0
@@ -360,8 +362,7 @@ class ClarificationDefault(BaseModel):
     @property
     def row_id(self) -> str:
         """12 hex digits that name the row by field, doctype and conditions."""
-        key = canonical([self.target_field, self.doctype, self.sub_conditions])
-        return sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+        return digest(canonical_json([self.target_field, self.doctype, self.sub_conditions]), 12)
 
     @property
     def band(self) -> tuple[float, float]:
@@ -375,17 +376,6 @@ class ClarificationDefault(BaseModel):
         return low, high
 
 
-def instant(now: datetime) -> datetime:
-    """A moment that can be compared; one without a zone is UTC.
-
-    Raises:
-      ValueError: no datetime.
-    """
-    if not isinstance(now, datetime):
-        refuse("now must be a datetime", repr(now), "use datetime.now(UTC)")
-    return now if now.utcoffset() is not None else now.replace(tzinfo=UTC)
-
-
 def place(default: ClarificationDefault, *more: str) -> list[str]:
     """Values of a row in the order of axis V: by first vote, then `more`, then those that only failed."""
     return list(dict.fromkeys([*default.candidate_votes, *more, *default.counts]))
@@ -396,8 +386,3 @@ def arrays(default: ClarificationDefault, values: list[str] | None = None) -> Vo
     names = place(default) if values is None else values
     counts = np.array([default.counts.get(name, Counts()) for name in names], dtype=np.float64)
     return Votes(counts.reshape(len(names), N_COUNTS), np.array(default.remembered, dtype=np.float64))
-
-
-def canonical(value: object) -> str:
-    """JSON with sorted keys and no white space."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))

@@ -14,11 +14,12 @@ from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.bandit.worlds import Bernoulli, Table
 from raglab.lab import reward_audit as audit
-from raglab.lab.search_space import Range
+from raglab.lab.search_space import DIGITS, Range, shortened
 from raglab.lab.study import Judged, maximised
-from raglab.live.arms import BUDGET_MS, components, router, table
+from raglab.live.arms import components, router, table
+from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
-from raglab.reward import COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward
+from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward
 from raglab.store.traces import Trace
 
 if TYPE_CHECKING:
@@ -175,22 +176,6 @@ def simulated_arms(
     return Simulated(pd.DataFrame(rows), runs, UNIFORM)
 
 
-def mean_interval(values: Array, level: float) -> tuple[Array, Array]:
-    """Normal-theory interval of the mean over the first axis, [N]; NaN where one replication says nothing of others.
-
-    Args:
-      values: [R, N].
-    """
-    from scipy.stats import t
-
-    if len(values) < 2:
-        none = np.full(values.shape[1:], np.nan)
-        return none, none
-    mean = values.mean(axis=0)
-    reach = t.ppf(0.5 + level / 2.0, len(values) - 1) * values.std(axis=0, ddof=1) / np.sqrt(len(values))
-    return mean - reach, mean + reach
-
-
 def earned(found: Run, world: Table) -> Earned:
     """What a run came to by replication and case."""
     case, n_cases = _cases(found), len(world.mask)
@@ -260,7 +245,7 @@ def _rows(
     chance = audit.unseen(n_cases, level) / n_cases
     rows: list[dict[str, Any]] = [{"policy": name} for name in names]
     for measure, (value, resampled) in measures.items():
-        low, high = audit.ends(resampled, level)
+        low, high = percentile_interval(resampled, level)
         for at, name in enumerate(names):
             other, known = (best, ORACLE) if measure == "regret" else (each[against], against)
             if measure != "right" and name != known and not (each[name].value - other.value).any():
@@ -284,7 +269,7 @@ SEARCHED = {  # settings of a learner that are tried, where it reads them, in th
     "threshold": Range(0.0, 1.0),
 }
 QUANTILE = {"threshold": "threshold_quantile"}  # rewards lie close together, so their quantile is tried
-DIGITS, UNKNOWN = 4, 1e9  # of what is found; excess of a latency that nobody measured, in ms
+UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
 
 
 @dataclass(frozen=True)
@@ -321,7 +306,7 @@ class BanditStudy:
         }
         return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
 
-    def track(self, folder: str | Path = "mlruns", *, experiment: str = "bandit") -> Tracked:
+    def track(self, folder: str | Path = "mlruns") -> Tracked:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
         from raglab.lab.tracking import track_run
 
@@ -334,7 +319,7 @@ class BanditStudy:
         found |= {f"tuned.{name}": value for name, value in self.bandit._asdict().items() if name != "history"}
         return track_run(
             f"{self.settings['bandit']} {self.settings['sampler']} {self.settings['trials']}",
-            experiment,
+            "bandit",
             {**self.settings, **found},
             series,
             {"trials": self.trials, "comparison": self.comparison},
@@ -466,10 +451,10 @@ def _settled(params: Mapping[str, Any], base: Bandit, part: _Part) -> tuple[Rewa
     """Weights, bandit and rewards of the values of a trial; to so many digits, so that a `.env` says the same."""
     total = sum(params[name] for name in WEIGHTS) or 1.0
     shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
-    weights = PUBLISHED._replace(**shares, lambda_=_short(params["lambda_"]))
+    weights = PUBLISHED._replace(**shares, lambda_=shortened(params["lambda_"]))
     rewards = part.rewards(weights)
     known: dict[str, Any] = {
-        name: _short(params[name]) for name in ("epsilon", "exploration", "prior_strength") if name in params
+        name: shortened(params[name]) for name in ("epsilon", "exploration", "prior_strength") if name in params
     }
     if "threshold_quantile" in params:
         there = rewards[part.world.mask & ~np.isnan(rewards)]
@@ -481,10 +466,6 @@ def _threshold(rewards: Array, quantile: float) -> float:
     """Threshold that the share `quantile` of the rewards do not exceed, of n + 1 such shares; 0 for none of them."""
     place = min(int(quantile * (len(rewards) + 1)), len(rewards))
     return float(np.ceil(np.sort(rewards)[place - 1] * 1e6) / 1e6) if place else 0.0
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
 
 
 def _own(base: Bandit, part: _Part, space: Mapping[str, Range]) -> dict[str, float]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from hashlib import sha256
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab import certify as tests
+from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, cases_needed
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import within
@@ -129,7 +129,7 @@ def nearest(seen: Counted, targets: Mapping[str, float], delta: float) -> float:
 
 def queries_hash(cases: Iterable[Case]) -> str:
     """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
-    return sha256("\n".join(sorted(case.query for case in cases)).encode()).hexdigest()[:16]
+    return digest("\n".join(sorted(case.query for case in cases)), 16)
 
 
 def looks_at(path: Path, cases_hash: str) -> dict[str, float]:
@@ -376,7 +376,7 @@ def _key(tried: Sequence[Policy], seen: Counted, targets: Mapping[str, float], d
     by_name = np.argsort(list(targets))
     counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
     parts = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
-    return sha256(json.dumps(parts).encode()).hexdigest()[:12]
+    return digest(json.dumps(parts), 12)
 
 
 class Look(NamedTuple):
@@ -634,8 +634,6 @@ def diagnosis(
     scores: Mapping[str, NDArray[np.float64]],
     alpha: float,
     delta: float = 0.1,
-    *,
-    level: float = 0.95,
 ) -> pd.DataFrame:
     """What each signal could carry: whether it ranks right above wrong, and the lowest risk where enough is answered.
 
@@ -652,7 +650,7 @@ def diagnosis(
     needed, rows = cases_needed(alpha, delta), []
     for name, score in scores.items():
         area = metrics.auroc(right, score)
-        low, high = metrics.auroc_interval(right, score, level)
+        low, high = metrics.auroc_interval(right, score)
         curve = metrics.risk_coverage(right, score)
         usable = np.flatnonzero(curve.n >= needed)
         row: dict[str, Any] = {"signal": name, "AUROC": area, "AUROC_low": float(low), "AUROC_high": float(high)}

@@ -12,8 +12,9 @@ import numpy as np
 from raglab.bandit.learner import check_whole, refuse
 from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, cost_of
 from raglab.default_learner.votes import Learner
-from raglab.lab.search_space import Range
+from raglab.lab.search_space import Range, shortened
 from raglab.lab.study import Judged, maximised
+from raglab.metrics.intervals import percentile_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -90,7 +91,6 @@ def paired(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.Dat
 def _ends(by_seed: pd.DataFrame, names: Sequence[str], minus: Mapping[str, str], level: float) -> pd.DataFrame:
     import pandas as pd
 
-    tail = (1.0 - level) / 2.0
     of = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
     rows: list[dict[str, Any]] = []
     for name in names:
@@ -99,7 +99,7 @@ def _ends(by_seed: pd.DataFrame, names: Sequence[str], minus: Mapping[str, str],
             values = of[name][rate].to_numpy(dtype=np.float64)
             if minus:
                 values = of[minus["of"]][rate].to_numpy(dtype=np.float64) - values
-            low, high = np.quantile(values, [tail, 1.0 - tail])
+            low, high = percentile_interval(values, level)
             row |= {rate: float(values.mean()), f"{rate}_low": float(low), f"{rate}_high": float(high)}
         rows.append(row | {"seeds": len(of[name])})
     return pd.DataFrame(rows)
@@ -112,7 +112,6 @@ PUBLISHED_RULE, TUNED = "published rule", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the users
 SWITCH = Range(float("nan"), float("nan"))
-DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -137,7 +136,7 @@ class ClarifyStudy:
         """Lines for a `.env` that put what was found to work."""
         return env_of(self.learner, self.settings["question_cost"], self.settings["error_cost"])
 
-    def track(self, folder: str | Path = "mlruns", *, experiment: str = "clarify") -> Tracked:
+    def track(self, folder: str | Path = "mlruns") -> Tracked:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
         from raglab.lab.tracking import track_run
 
@@ -152,7 +151,7 @@ class ClarifyStudy:
         series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
         return track_run(
             f"{self.settings['world']} {self.settings['sampler']} {self.settings['trials']}",
-            experiment,
+            "clarify",
             {**self.settings, **{f"tuned.{name}": value for name, value in self.learner._asdict().items()}},
             series,
             {"trials": self.trials, "comparison": self.comparison, "differences": self.differences},
@@ -277,11 +276,11 @@ def settled(params: Mapping[str, Any], base: Learner = PUBLISHED) -> Learner:
     low = params["ask_below"]
     return base._replace(
         rule="posterior" if params["posterior"] else "vote_share",
-        ask_below=_short(low),
-        apply_above=_short(low + params["width"] * (1.0 - low)),
+        ask_below=shortened(low),
+        apply_above=shortened(low + params["width"] * (1.0 - low)),
         every=int(params["every"]),
-        level=_short(params["level"]),
-        half_life_days=_short(params["half_life_days"]) if params["forgets"] else 0.0,
+        level=shortened(params["level"]),
+        half_life_days=shortened(params["half_life_days"]) if params["forgets"] else 0.0,
         stratify=bool(params.get("stratify", base.stratify)),
     )
 
@@ -299,10 +298,6 @@ def _own(base: Learner, space: Mapping[str, Range]) -> dict[str, Any]:
         "stratify": base.stratify,
     }
     return {name: own[name] for name in space}
-
-
-def _short(value: float) -> float:
-    return float(f"{value:.{DIGITS}g}")
 
 
 def _winner(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.canonical import digest
 from raglab.store.files import Where, input_error, shown
 from raglab.store.frames import OF_CASE, trace_from_frame, whole
 from raglab.store.loaders import Policy
@@ -203,7 +203,7 @@ def _name(document: Document) -> str:
     if document.id:
         return str(document.id)
     made_of = json.dumps([document.page_content, document.metadata], sort_keys=True, default=repr)
-    return hashlib.sha256(made_of.encode("utf-8", "surrogatepass")).hexdigest()[:12]
+    return digest(made_of, 12)
 
 
 def _l2(score: float, distance: str | None) -> float | None:

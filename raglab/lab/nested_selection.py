@@ -17,6 +17,7 @@ from raglab import metrics
 from raglab.decision.chain import STATUS_OF, narrowed, outcome
 from raglab.lab.search_space import Goal
 from raglab.metrics import COUNTS, RATES, Interval, Paired
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData, thresholds
 from raglab.replay import BLOCK, by_structure, outcome_codes, tables_of
 from raglab.values import Status, TraceData
@@ -156,7 +157,7 @@ def gains(
     block = max(1, HELD // (len(codes) * len(COUNTS) * (int(fold_of.max()) + 1) + len(label)))
     drawn = np.concatenate([sides(weights) for weights in resampled(label, resamples, block, rng)], axis=1)
     away, seen_away = drawn[:2] - drawn[2], seen[:2] - seen[2]
-    own = _ends(_centred(drawn[0], seen[0], 0.0)[:, 1:], level)
+    own = Interval(*percentile_interval(_centred(drawn[0], seen[0], 0.0)[:, 1:], level))
     nested = _gain(seen_away[0], _centred(away[0], seen_away[0], -1.0), level)
     return nested, _gain(seen_away[1], away[1], level), own
 
@@ -171,16 +172,8 @@ def _centred(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float
 
 def _gain(seen: NDArray[np.float64], drawn: NDArray[np.float64], level: float) -> Gain:
     better = (drawn[:, 0] < -SAME).mean() + (np.abs(drawn[:, 0]) <= SAME).mean() / 2.0
-    low, high = (np.where(np.isnan(seen), np.nan, end) for end in _ends(drawn, level))
+    low, high = (np.where(np.isnan(seen), np.nan, end) for end in percentile_interval(drawn, level))
     return Gain(seen, low, high, float(better))
-
-
-def _ends(drawn: NDArray[np.float64], level: float) -> Interval:
-    """Percentiles of the resamples in which a number exists; NaN where it never does."""
-    tails = ((1.0 - level) / 2.0, (1.0 + level) / 2.0)
-    known = [column[~np.isnan(column)] for column in drawn.T]
-    low, high = np.array([np.quantile(column, tails) if len(column) else (np.nan, np.nan) for column in known]).T
-    return Interval(low, high)
 
 
 class Standing(NamedTuple):
@@ -354,9 +347,7 @@ def _check_counts(counts: Mapping[str, int], level: float) -> None:
         if count < 1:
             msg = f"{name} must be at least 1, got {count}."
             raise ValueError(msg)
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
-        raise ValueError(msg)
+    check_level(level)
 
 
 def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, level: float) -> Standing:

@@ -9,10 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.worlds import Table
-from raglab.live.arms import BUDGET_MS, components, router, table
+from raglab.live.arms import components, router, table
 from raglab.metrics import clopper_pearson
+from raglab.metrics.intervals import percentile_interval
 from raglab.policy import PolicyData
-from raglab.reward import COMPONENT_TABLE, COMPONENTS, OPTIONAL, PUBLISHED, Clamped, RewardWeights, clamped, reward
+from raglab.reward import (
+    BUDGET_MS,
+    COMPONENT_TABLE,
+    COMPONENTS,
+    OPTIONAL,
+    PUBLISHED,
+    Clamped,
+    RewardWeights,
+    clamped,
+    reward,
+)
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
@@ -260,16 +271,6 @@ def unseen(n_cases: int, level: float) -> float:
     return n_cases * float(clopper_pearson(0, n_cases, level).high)
 
 
-def ends(draws: Array, level: float) -> tuple[Array, Array]:
-    """Percentile interval over the first axis, resamples without a number left out; NaN where all are."""
-    low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
-    some = ~np.isnan(draws).all(axis=0)
-    tail = (1.0 - level) / 2.0
-    if some.any():
-        low[some], high[some] = np.nanquantile(draws[:, some], [tail, 1.0 - tail], axis=0)
-    return low, high
-
-
 LESS_IS_BETTER = tuple(name for name, part in COMPONENT_TABLE.items() if part.sign < 0)
 REWARD = "reward"
 MEASURES = ("pearson", "spearman", "concordance")
@@ -298,7 +299,6 @@ def audit_rewards(
     *,
     value: NDArray[np.floating[Any]] | None = None,
     budget_ms: float = BUDGET_MS,
-    measured: pd.DataFrame | None = None,
     level: float = 0.95,
     n_boot: int = 2000,
     seed: int = 0,
@@ -310,7 +310,6 @@ def audit_rewards(
 
     Args:
       value: what counts of each case and arm, [Q, A], such as nDCG@10; the right decision, 0 or 1, where not given.
-      measured: what `components` says of the same trace and policy, where it is at hand.
       level: of the intervals. n_boot: resamples of the cases.
 
     Returns:
@@ -328,7 +327,7 @@ def audit_rewards(
 
     Example: `print(*audit_rewards(trace, policy).notes)`.
     """
-    seen = components(trace, policy, budget_ms=budget_ms) if measured is None else measured
+    seen = components(trace, policy, budget_ms=budget_ms)
     world = table(trace, policy, weights, budget_ms=budget_ms, measured=seen)
     if value is not None:
         world = world._replace(value=np.asarray(value, dtype=np.float64))
@@ -392,7 +391,7 @@ def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot
     n = len(world.mask)
     point = measured(np.ones((1, n)))[0]
     draws = np.concatenate([measured(counts) for counts in resamples(n, n_boot, 4 * len(case), seed)])
-    low, high = ends(draws, level)
+    low, high = percentile_interval(draws, level)
     rows = []
     for at, (name, (_, known), pairs) in enumerate(zip(signals, rows_of, found, strict=True)):
         cases = int((pairs.n > 0).sum())
@@ -453,7 +452,7 @@ def _valued(world: Table, plans: Mapping[str, Array], level: float, n_boot: int,
     each = np.stack([earned / n, earned[:, [names.index(ORACLE)]] - earned, fixed - earned], axis=1)  # [Q, 3, P]
     flat = each.reshape(n, -1)
     draws = np.concatenate([counts @ flat for counts in resamples(n, n_boot, n + flat.shape[1], seed)])
-    low, high = (end.reshape(each.shape[1:]) for end in ends(draws, level))
+    low, high = (end.reshape(each.shape[1:]) for end in percentile_interval(draws, level))
     total = each.sum(axis=0)
     for place, against in ((1, ORACLE), (2, BEST)):
         for at, name in enumerate(names):

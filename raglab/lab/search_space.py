@@ -325,5 +325,13 @@ def _inside(path: str, low: float, high: float) -> float:
     return low if swept.side == "ceiling" else high
 
 
+DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart
+
+
+def shortened(value: float) -> float:
+    """A number as a study writes it to settings."""
+    return float(f"{value:.{DIGITS}g}")
+
+
 def _typed(path: str, value: float) -> float | int:
     return int(value) if SWEPT[path].whole else value

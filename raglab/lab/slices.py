@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import order_of_arm
 from raglab.values import Case, Chunk, Status, TraceData
@@ -89,30 +90,13 @@ def slices(
             found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0)))
     table = pd.DataFrame(found, columns=list(COLUMNS[:-2]))
     enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
-    table["p_holm"] = holm(np.where(enough, table["p"].astype(float), np.nan))
+    table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
     table["flag"] = table["p_holm"] < 1.0 - level
     good = rate in HIGHER_IS_BETTER
     order = table.assign(order=np.arange(len(table))).sort_values(
         ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
     )
     return table.loc[order.index].reset_index(drop=True)
-
-
-def holm(p: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Holm's adjusted p-values of those that are no NaN, which stay NaN.
-
-    Source: Holm 1979.
-
-    Example:
-      >>> holm(np.array([0.04, 0.01, np.nan]))
-      array([0.04, 0.02,  nan])
-    """
-    adjusted = np.full(len(p), np.nan)
-    tested = np.flatnonzero(~np.isnan(p))
-    order = tested[np.argsort(p[tested], kind="stable")]
-    left = np.arange(len(order), 0, -1)
-    adjusted[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * left))
-    return adjusted
 
 
 def lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -18,6 +17,7 @@ from numpy.typing import NDArray
 from tqdm import tqdm
 
 from raglab import metrics
+from raglab.canonical import digest
 from raglab.certify import cases_needed
 from raglab.lab.report import blocks
 from raglab.lab.search_space import (
@@ -312,7 +312,7 @@ class _Batches:
     def __init__(self, folder: Path | None, settings: Mapping[str, Any]) -> None:
         made_by = {"raglab": version("raglab"), "optuna": optuna.__version__}
         text = json.dumps({key: value for key, value in settings.items() if key != "trials"} | made_by, sort_keys=True)
-        self.folder = None if folder is None else folder / f"study-{sha256(text.encode()).hexdigest()[:16]}"
+        self.folder = None if folder is None else folder / f"study-{digest(text, 16)}"
         if self.folder is not None:
             self.folder.mkdir(parents=True, exist_ok=True)
 
@@ -544,22 +544,20 @@ def compared(trace: Trace, first: Policy, second: Policy, arm: str | None = None
 def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None) -> Policy:
     """Policy that the source's loop ends with, one step of all thresholds at a time.
 
-    Looser while false refusals exceed their target, else tighter while hallucinations exceed theirs; it ends when both
-    are met, when it returns to where it was, or after 40 steps.
+    Looser while false refusals do not meet their target, else tighter while hallucinations do not meet theirs; a rate
+    of no cases meets none. It ends when both are met, when it returns to where it was, or after 40 steps.
 
-    Source: rule S6.4.
+    Source: rules S6.2, S6.4.
     """
     limits = goal.targets
     path = [policy]
     for _ in range(MANUAL_STEPS):
         counted = tally(trace, [path[-1]], arm, engine="numpy")
         rate = dict(zip(metrics.RATES, metrics.rates(counted.counts[0], counted.labels), strict=True))
-        if rate["false_refusal_rate"] > limits.get("false_refusal_rate", 1.0):
-            following = stepped_by_hand(path[-1], 1)
-        elif not rate["hallucination_rate"] <= limits.get("hallucination_rate", 1.0):
-            following = stepped_by_hand(path[-1], -1)
-        else:
+        unmet = {name for name, limit in limits.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
+        if not unmet & {"false_refusal_rate", "hallucination_rate"}:
             return path[-1]
+        following = stepped_by_hand(path[-1], 1 if "false_refusal_rate" in unmet else -1)
         if following in path:
             return following
         path.append(following)

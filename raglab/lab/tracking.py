@@ -43,9 +43,7 @@ class Tracked(NamedTuple):
         return f"http://127.0.0.1:5000/#/experiments/{self.experiment_id}/runs"
 
 
-def track(
-    result: TuneResult, folder: str | Path = "mlruns", *, experiment: str = "tune", report: str | Path | None = None
-) -> Tracked:
+def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> Tracked:
     """Log a study as one MLflow run.
 
     Parameters (settings and the tuned policy), metrics (rates of every policy, best score and objectives by
@@ -68,7 +66,7 @@ def track(
         **_plain(result.settings),
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    with _run(name, experiment, folder, tags) as run:
+    with _run(name, "tune", folder, tags) as run:
         run.log(parameters, _metrics(result))
         with tempfile.TemporaryDirectory() as scratch:
             _files(result, Path(scratch))

@@ -20,7 +20,7 @@ from raglab.live.system import Key, Lab
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData, intent_thresholds
 from raglab.replay import decide, patterns_of
-from raglab.reward import RewardWeights, consistency_of, diversity_of, margin_of, reward
+from raglab.reward import BUDGET_MS, RewardWeights, consistency_of, diversity_of, margin_of, reward
 from raglab.text import content_words
 from raglab.values import Status, TraceData
 
@@ -72,9 +72,6 @@ def routed(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str,
 def wants_bandit(system: Lab) -> bool:
     """Whether a bandit chooses the arm: where it is wanted, and not switched off."""
     return (system.arm or system.policy.strategy.arm) == "bandit" and system.online is not None
-
-
-BUDGET_MS = 8000.0
 
 
 def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGET_MS) -> pd.DataFrame:

@@ -6,7 +6,6 @@ out is filled in: by the learned default where its gate says apply, else by the 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,9 +18,9 @@ from uuid import uuid4
 from raglab.answering.question_gaps import failures
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, Read
 from raglab.answering.question_wording import asked as wording
-from raglab.audit.default_rows import hashed
 from raglab.audit.explanation import Explained
 from raglab.audit.explanation import explain as explained
+from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import (
     OTHER,
@@ -76,7 +75,7 @@ def key_of(options: Sequence[Mapping[str, Any]]) -> tuple[str, str, Mapping[str,
 
 
 def _digest(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, ensure_ascii=False).encode()).hexdigest()[:12]
+    return digest(json.dumps(value, ensure_ascii=False), 12)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -523,7 +522,7 @@ def _text(asked: Mapping[str, Any], question: str | None) -> str:
     if asked["question"] is None and given is None:
         msg = "the audit log keeps no text of questions; give the question again, with question=."
         raise ValueError(msg)
-    same = asked["question_hash"] in ("", None) or given is None or hashed(given) == asked["question_hash"]
+    same = asked["question_hash"] in ("", None) or given is None or digest(given) == asked["question_hash"]
     if not same:
         msg = f"question must be the one that was asked, got {question!r:.80}; give it as it was, or leave it out."
         raise ValueError(msg)

@@ -12,6 +12,7 @@ from raglab.answering.contents import page_kind
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import BY_RULES, Read, Vocabulary, plain
 from raglab.answering.question_wording import SECTIONS_SAID, VALUES
+from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import scopes_of
 from raglab.values import Chunk
@@ -135,15 +136,12 @@ def worth_of(row: ClarificationDefault, outcomes: Mapping[str, str | None], clar
 
 
 def time_of(now: datetime | None) -> datetime:
-    """The moment, or the clock's.
+    """The moment, or the clock's; without a zone it is UTC.
 
     Raises:
-      ValueError: a time without a zone.
+      ValueError: no datetime.
     """
-    if now is not None and now.tzinfo is None:
-        msg = f"now must have a time zone, got {now.isoformat()}; pass datetime.now(UTC)."
-        raise ValueError(msg)
-    return datetime.now(UTC) if now is None else now
+    return datetime.now(UTC) if now is None else instant(now)
 
 
 def text_of(question: Any) -> str:  # noqa: ANN401 - what a caller may pass

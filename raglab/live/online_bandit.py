@@ -6,11 +6,9 @@ the state that there was, to the byte.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,6 +18,7 @@ from numpy.typing import NDArray
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
 from raglab.bandit.learner import won
+from raglab.canonical import canonical_json, digest, stamp
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Entries
 from raglab.store.files import write_text
@@ -82,8 +81,7 @@ class Setup(NamedTuple):
     @property
     def digest(self) -> str:
         """First 16 hex digits of the SHA-256 of the canonical JSON."""
-        text = json.dumps(self.body, sort_keys=True, separators=(",", ":"))
-        return hashlib.sha256(text.encode()).hexdigest()[:16]
+        return digest(canonical_json(self.body, ensure_ascii=True), 16)
 
 
 class Folded(NamedTuple):
@@ -215,9 +213,9 @@ def milliseconds(value: float) -> float:
     return spent
 
 
-def digest(text: str) -> str:
-    """First 16 hex digits of the SHA-256 of a text; of none, none."""
-    return sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16] if text else ""
+def question_digest(question: str) -> str:
+    """First 16 hex digits of the SHA-256 of a question; of none, none."""
+    return digest(question, 16) if question else ""
 
 
 def mask_of(mask: object, n_arms: int) -> NDArray[np.bool_]:
@@ -359,7 +357,7 @@ class Online:
                 "round": rounds(log) + 1,
                 "policy_id": policy_id,
                 "fingerprint": fingerprint,
-                "question": digest(question),
+                "question": question_digest(question),
                 "setup": self.setup.digest,
                 "arm": self.arms[arm],
                 "arms": list(self.arms),
@@ -368,7 +366,7 @@ class Online:
                 "propensities": share.tolist(),
                 "features": known,
                 "state_seq": last,
-                "state_hash": digest(packed(now, self.setup)["state"]),
+                "state_hash": digest(packed(now, self.setup)["state"], 16),
                 "seed": self.seed,
             }
             log.add(CHOICES, row)
@@ -451,7 +449,7 @@ class Online:
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
         """Arm that last answered a question, None where none did."""
-        about = {"question": digest(question), "policy_id": policy_id, "fingerprint": fingerprint}
+        about = {"question": question_digest(question), "policy_id": policy_id, "fingerprint": fingerprint}
         with self.log.reading() as log:
             row = log.one(CHOICES, **about)
         return None if row is None or row["arm"] not in self.arms else str(row["arm"])
@@ -470,7 +468,7 @@ class Online:
         self.log.close()
 
     def _at(self) -> str:
-        return self._clock().astimezone(UTC).isoformat(timespec="microseconds")
+        return stamp(self._clock())
 
     def _noted(self, log: Entries) -> None:
         """Note the setup in the log where it is new."""

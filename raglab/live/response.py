@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from raglab import values
 from raglab.answering.hygiene import clean
 from raglab.answering.support import Support
+from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.decisions import Check
 from raglab.decision.recorded_answers import slot_sets
@@ -232,7 +232,7 @@ def record_answers(
     meta = dict(trace.meta)
     if "fingerprint" in meta:
         made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
-        meta |= {"fingerprint": hashlib.sha256(made_of.encode()).hexdigest()[:16]}
+        meta |= {"fingerprint": digest(made_of, 16)}
     meta |= {"generator": generator.name, "scorer": scorer.name}
     parts = (trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits)
     return Trace(*parts, meta, trace.queries, answers, trace.latency, trace.vectors)

@@ -53,21 +53,25 @@ import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from raglab.answering.question_vocabulary import LEAST
 from raglab.arms import LIVE_ARMS
 from raglab.audit.default_rows import SilenceRule
 from raglab.audit.log import AuditLog, Redaction
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
+from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live.online_bandit import Online
-from raglab.reward import COMPONENT_TABLE, PUBLISHED, RewardWeights
+from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, shown_url
-from raglab.store.files import Where, dumped, input_error, parsed, read_text, shown, write_text
+from raglab.store.files import Where, input_error, parsed, read_text, shown
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES
 
 PREFIX = "RAGLAB_BANDIT_"
 BANDIT_LOG = "bandit.sqlite"
+LEARNER = Bandit()  # whose settings hold where the environment says nothing
 _ROUNDED = 1.0 + 1e-9  # what discounting may leave between sums that are equal
 _MAX_BYTES = 2**20
+_FORM = 'as in {"hybrid": {"n": 40, "total": 26, "square": 18}}'
 
 Weight = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
 Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
@@ -139,10 +143,10 @@ class BanditSettings(Stated):
     model_config = prefixed(PREFIX)
 
     enabled: bool | None = None
-    policy: str = "thompson_beta"
+    policy: str = LEARNER.policy
     log: SecretStr | None = None
     seed: Annotated[int, Field(ge=0, le=2**62)] = 0
-    budget_ms: Positive = 8000.0
+    budget_ms: Positive = BUDGET_MS
     w1: Weight = float(PUBLISHED.margin)
     w2: Weight = float(PUBLISHED.diversity)
     w3: Weight = float(PUBLISHED.latency)
@@ -150,11 +154,11 @@ class BanditSettings(Stated):
     w5: Weight = float(PUBLISHED.consistency)
     w_thumbs: Weight = float(PUBLISHED.thumbs)
     lambda_: Annotated[Weight, Field(alias=f"{PREFIX}LAMBDA")] = float(PUBLISHED.lambda_)
-    threshold: Share = 0.5
-    exploration: Positive = 1.0
-    epsilon: Share = 0.1
-    prior_strength: Positive = 2.0
-    floor: Share = 0.0
+    threshold: Share = LEARNER.threshold
+    exploration: Positive = LEARNER.exploration
+    epsilon: Share = LEARNER.epsilon
+    prior_strength: Positive = LEARNER.prior_strength
+    floor: Share = LEARNER.floor
     prior: Path | None = None
 
     @property
@@ -187,7 +191,7 @@ class BanditSettings(Stated):
             history=None if self.prior is None else prior_of(self.prior, arms),
         )
 
-    def online(self, folder: str | Path, arms: Sequence[str], *, create: bool = True) -> Online:
+    def online(self, folder: str | Path, arms: Sequence[str]) -> Online:
         """Bandit over a log: the one that is named, else `bandit.sqlite` in the folder.
 
         Args:
@@ -205,7 +209,6 @@ class BanditSettings(Stated):
             log=place,
             arms=kept,
             seed=self.seed,
-            create=create,
         )
 
 
@@ -244,7 +247,6 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
     """Pseudo-counts of a file for some arms, each [A]; an arm that the file does not name starts without any.
 
     The file is JSON: `{"hybrid": {"n": 40, "total": 26, "square": 18}, …}`, what `bandit.warm_start` gives, by arm.
-    `save_prior` writes it.
 
     Raises:
       InputError: the file cannot be read, or is of another form.
@@ -253,26 +255,19 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
     rows = parsed(read_text(Path(path), _MAX_BYTES), where)
     rule = "a prior must name for each arm n, total and square, at least 0, with square <= total <= n"
     if not isinstance(rows, dict):
-        raise input_error(where, rule, "see save_prior", shown(rows))
+        raise input_error(where, rule, _FORM, shown(rows))
     for arm, row in rows.items():
         if arm not in {*LIVE_ARMS, *arms}:
             raise input_error(
                 where, f"a prior must name arms of {', '.join(LIVE_ARMS)}", "correct the name", shown(arm)
             )
         if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_counts, row.values())):
-            raise input_error(Where(str(path), None, arm), rule, "see save_prior", shown(row))
+            raise input_error(Where(str(path), None, arm), rule, _FORM, shown(row))
         if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:
             told = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
             raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
     none = dict.fromkeys(Stats._fields, 0.0)
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
-
-
-def save_prior(history: Stats, arms: Sequence[str], path: str | Path) -> None:
-    """Write pseudo-counts, each [A], by arm; see `prior_of`."""
-    values = {name: np.asarray(row, dtype=np.float64).tolist() for name, row in history._asdict().items()}
-    rows = {arm: {name: row[place] for name, row in values.items()} for place, arm in enumerate(arms)}
-    write_text(dumped(rows, Where(str(path))) + "\n", Path(path))
 
 
 def _stated(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
@@ -302,16 +297,16 @@ class ClarifySettings(Stated):
 
     enabled: bool | None = None
     rule: Literal["vote_share", "posterior"] = "vote_share"
-    ask_below: Share = 0.60
-    apply_above: Share = 0.85
-    every: Annotated[int, Field(ge=1, le=1_000_000)] = 5
-    level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = 0.80
-    half_life_days: Weight = 0.0
-    stratify: bool = True
+    ask_below: Share = ASK_BELOW
+    apply_above: Share = APPLY_ABOVE
+    every: Annotated[int, Field(ge=1, le=1_000_000)] = EVERY
+    level: Annotated[float, Field(gt=0.0, lt=1.0, allow_inf_nan=False)] = Learner().level
+    half_life_days: Weight = Learner().half_life_days
+    stratify: bool = Learner().stratify
     question_cost: Weight = 1.0
     error_cost: Weight = 10.0
     options: bool = False
-    min_field_confidence: Share = 0.60
+    min_field_confidence: Share = LEAST
     max_documents: Annotated[int, Field(ge=2, le=1_000)] = 6
 
     @model_validator(mode="after")

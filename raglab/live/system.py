@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import unicodedata
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from raglab.answering.extractive import Extractive
 from raglab.answering.question_vocabulary import Vocabulary, vocabulary_of
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
+from raglab.canonical import digest
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.response import Generator, SupportScorer, TableFirst
 from raglab.live.trace_building import Retriever, fingerprint_of, retriever, settings_of
@@ -48,7 +48,7 @@ class Key(NamedTuple):
     def digest(self, *more: object) -> str:
         """SHA-256 over the key and what else the value hangs on."""
         text = json.dumps([*self._replace(documents=tuple(sorted(self.documents))), *more], ensure_ascii=False)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        return digest(text)
 
 
 def normalised(question: str) -> str:

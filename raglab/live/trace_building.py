@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +19,7 @@ from tqdm import tqdm
 from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
+from raglab.canonical import canonical_json, digest
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.patterns import Patterns, pattern_hits
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
@@ -364,8 +363,7 @@ def fingerprint_of(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
 
 
 def _hashed(made_of: Mapping[str, Any]) -> str:
-    text = json.dumps(made_of, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return digest(canonical_json(made_of, ensure_ascii=True), 16)
 
 
 def _existing(place: Path | None, fingerprint: str) -> Trace | None:

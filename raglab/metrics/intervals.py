@@ -1,6 +1,6 @@
-"""Exact binomial.
+"""Intervals: exact binomial ones of rates, Student's t of a mean, percentiles of resamples.
 
-Everything here holds for finite samples; no normal approximation is made.
+Those of rates hold for finite samples; no normal approximation is made.
 """
 
 from __future__ import annotations
@@ -18,6 +18,18 @@ class Interval(NamedTuple):
 
     low: Floats
     high: Floats
+
+
+def check_level(level: float) -> float:
+    """A confidence level as it came.
+
+    Raises:
+      ValueError: outside (0, 1).
+    """
+    if not 0.0 < level < 1.0:
+        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
+        raise ValueError(msg)
+    return level
 
 
 def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
@@ -38,9 +50,7 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     """
     from scipy.special import betaincinv
 
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
-        raise ValueError(msg)
+    check_level(level)
     hit, size = np.broadcast_arrays(np.asarray(k, dtype=np.float64), np.asarray(n, dtype=np.float64))
     if np.any((hit < 0) | (hit > size)):
         msg = "k must be between 0 and n; check that both count the same cases."
@@ -61,6 +71,64 @@ def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:
       0.099
     """
     return clopper_pearson(k, n, 1.0 - 2.0 * check_delta(delta)).high
+
+
+def t_quantile(df: Floats, level: float) -> float:
+    """Standard errors that a two-sided t interval reaches to each side of its mean.
+
+    Args:
+      df: degrees of freedom, above 0. level: in (0, 1).
+
+    Source: Student 1908; what `scipy.stats.t.ppf` calls, without loading all of `scipy.stats`.
+
+    Example:
+      >>> round(t_quantile(9, 0.95), 3)
+      2.262
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(df, 0.5 + level / 2.0))
+
+
+def mean_interval(values: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Ends of the t interval of the mean over the first axis, [...]; NaN where one row says nothing of others.
+
+    Args:
+      values: independent replications, [R, ...]. level: in (0, 1).
+
+    Example:
+      >>> low, high = mean_interval(np.array([[1.0], [2.0], [3.0]]), 0.95)
+      >>> low.round(3), high.round(3)
+      (array([-0.484]), array([4.484]))
+    """
+    count = len(values)
+    if count < 2:
+        none = np.full(values.shape[1:], np.nan)
+        return none, none
+    mean = values.mean(axis=0)
+    reach = t_quantile(count - 1, level) * values.std(axis=0, ddof=1) / np.sqrt(count)
+    return mean - reach, mean + reach
+
+
+def percentile_interval(draws: NDArray[np.float64], level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Percentile interval over the first axis, [...]; resamples without a number are left out, NaN where all are.
+
+    Args:
+      draws: a statistic of each resample, [N, ...]. level: in (0, 1).
+
+    Source: Efron and Tibshirani 1993.
+
+    Example:
+      >>> low, high = percentile_interval(np.array([1.0, 2.0, np.nan, 3.0]), 0.5)
+      >>> float(low), float(high)
+      (1.5, 2.5)
+    """
+    known = np.where(np.isfinite(draws), draws, np.nan)
+    low, high = np.full(draws.shape[1:], np.nan), np.full(draws.shape[1:], np.nan)
+    some = ~np.isnan(known).all(axis=0)  # nanquantile warns of columns without a number
+    if some.any():
+        low[some], high[some] = np.nanquantile(known[:, some], [(1.0 - level) / 2.0, (1.0 + level) / 2.0], axis=0)
+    return low, high
 
 
 def binomial_p(k: Ints, n: Ints, alpha: Floats) -> Floats:

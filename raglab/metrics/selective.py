@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.metrics.intervals import Interval, clopper_pearson
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson, percentile_interval
 from raglab.values import Curve
 
 
@@ -244,7 +244,7 @@ def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.9
     """
     from scipy.special import expit, logit, ndtri
 
-    tail = (1.0 - probability(level)) / 2.0
+    tail = (1.0 - check_level(level)) / 2.0
     area = auroc(correct, confidence)
     _, size, wrong = levels(correct, confidence)
     right = size - wrong
@@ -297,7 +297,7 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
         return clopper_pearson(curve.k, curve.n, level)
     chosen = _spread(curve.n)
     low, high = clopper_pearson(
-        curve.k[chosen], curve.n[chosen], 1.0 - (1.0 - probability(level)) / max(1, len(chosen))
+        curve.k[chosen], curve.n[chosen], 1.0 - (1.0 - check_level(level)) / max(1, len(chosen))
     )
     n = curve.n.astype(np.float64)
     fewest, most = np.full(len(n), -np.inf), np.full(len(n), np.inf)
@@ -363,7 +363,7 @@ def aurc_difference(
       >>> round(found.value, 3), found.high < 0, found.p_better
       (-0.215, True, 1.0)
     """
-    tail = (1.0 - probability(level)) / 2.0
+    check_level(level)
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1000 is usual."
         raise ValueError(msg)
@@ -386,7 +386,7 @@ def aurc_difference(
         counts = rng.multinomial(len(one), count / len(one), size=min(block, resamples - done))
         drawn.append(_aurc_of(counts, sides[0]) - _aurc_of(counts, sides[1]))
     seen = np.concatenate(drawn)
-    low, high = np.quantile(seen, [tail, 1.0 - tail])
+    low, high = percentile_interval(seen, level)
     return Difference(float(value), float(low), float(high), float(((seen < 0) + (seen == 0) / 2).mean()))
 
 
@@ -407,15 +407,3 @@ def _aurc_of(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.
     starts = np.flatnonzero(np.diff(rank, prepend=-1))
     taken = counts[..., order]
     return mean_risk(np.add.reduceat(taken, starts, axis=-1), np.add.reduceat(taken * wrong, starts, axis=-1))
-
-
-def probability(level: float) -> float:
-    """A confidence level as it came.
-
-    Raises:
-      ValueError: outside (0, 1).
-    """
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level}; 0.95 is usual."
-        raise ValueError(msg)
-    return level

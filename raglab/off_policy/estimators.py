@@ -147,15 +147,6 @@ def delta_interval(value: float, influence: Floats, log: Log, level: float) -> t
     return value - reach, value + reach
 
 
-def percentiles(drawn: Floats, level: float) -> tuple[float, float]:
-    """Interval between quantiles of the resamples; those in which the value is not defined are left out."""
-    kept = drawn[np.isfinite(drawn)]
-    if not len(kept):
-        return float("nan"), float("nan")
-    low, high = np.quantile(kept, [(1.0 - level) / 2.0, (1.0 + level) / 2.0])
-    return float(low), float(high)
-
-
 def resampled(
     rows: Rows, names: Sequence[str], settings: Settings, *, n_boot: int, seed: np.random.SeedSequence
 ) -> Floats:

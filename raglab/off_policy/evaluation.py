@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
     STATUSES,
@@ -29,7 +30,6 @@ from raglab.off_policy.estimators import (
     fit,
     judged,
     overlap_of,
-    percentiles,
     resampled,
 )
 from raglab.off_policy.logs import Rows, arms_of, read, target_array, weigh
@@ -81,9 +81,7 @@ def check(names: Sequence[str], level: float, interval: str, n_boot: int) -> Non
     if unknown:
         msg = f"estimators must be a sequence of {list(ESTIMATORS)}, got {unknown!r}; even one stands in a tuple."
         raise ValueError(msg)
-    if not 0.0 < level < 1.0:
-        msg = f"level must be in (0, 1), got {level:g}; 0.95 is usual."
-        raise ValueError(msg)
+    check_level(level)
     if interval not in {"delta", "bootstrap"}:
         msg = f"interval must be delta or bootstrap, got {interval!r}."
         raise ValueError(msg)
@@ -215,7 +213,7 @@ def estimate(
         if drawn is None:
             low, high = delta_interval(fitted.value, fitted.influence, rows.log, level)
         else:
-            low, high = percentiles(drawn[number], level)
+            low, high = map(float, percentile_interval(drawn[number], level))
         table.append((name, fitted.value, low, high, said.ess, said.max_weight, said.status))
         notes[name] = said.note
     _warn({name: notes[name] for name, *_, status in table if status == STATUSES[2]})
@@ -276,7 +274,7 @@ def difference(
     if one is None or other is None:
         low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
     else:
-        low, high = percentiles(one[0] - other[0], level)
+        low, high = map(float, percentile_interval(one[0] - other[0], level))
     worst = max(said, key=lambda one: STATUSES.index(one.status))
     if worst.status == STATUSES[2]:
         _warn({estimator: worst.note})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
 
 Kind = Literal["flat", "hnsw", "ivf"]
@@ -74,28 +74,18 @@ class DenseIndex:
         return l2, ids
 
 
-def dense_index(
-    vectors: Vectors,
-    kind: Kind = "flat",
-    *,
-    hnsw_m: int = 32,
-    ef_construction: int = 200,
-    ef_search: int = 128,
-    n_lists: int | None = None,
-    n_probe: int = 16,
-    seed: int = 0,
-) -> DenseIndex:
+NEIGHBOURS = 32  # that a node of the graph keeps
+LOOKED_AT = {"build": 200, "search": 128}  # candidates of the graph
+CELLS_SEARCHED = 16  # of the k-means
+SEED = 0  # of the k-means
+
+
+def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     """Build an index over unit vectors.
 
     Args:
       vectors: [N, dim].
       kind: `flat` is exact; `hnsw` (a graph) and `ivf` (cells of k-means) trade recall for speed past 100,000 vectors.
-      hnsw_m: neighbours a node of the graph keeps.
-      ef_construction: candidates looked at while the graph is built.
-      ef_search: candidates looked at in a search.
-      n_lists: cells; None is the square root of N.
-      n_probe: cells looked at in a search.
-      seed: of the k-means.
 
     Raises:
       ValueError: the kind must be known, the vectors 2-dimensional.
@@ -109,11 +99,11 @@ def dense_index(
     if kind == "flat":
         index = faiss.IndexFlatL2(dim)
     elif kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dim, hnsw_m)
-        index.hnsw.efConstruction, index.hnsw.efSearch = ef_construction, ef_search
+        index = faiss.IndexHNSWFlat(dim, NEIGHBOURS)
+        index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
     elif kind == "ivf":
-        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, n_lists or max(1, round(n**0.5)))
-        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = n_probe, seed, 1
+        index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, max(1, round(n**0.5)))
+        index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
     else:
         msg = f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and fine up to 100,000."
         raise ValueError(msg)
@@ -291,7 +281,7 @@ def default_cache() -> EmbeddingCache:
 
 def cache_key(encoder_name: str, kind: str, text: str) -> str:
     """SHA-256 of what an embedding depends on: encoder, kind (`sentence` or `tokens`) and text."""
-    return hashlib.sha256(f"{encoder_name}\0{kind}\0{text}".encode()).hexdigest()
+    return digest(f"{encoder_name}\0{kind}\0{text}")
 
 
 def embed(

@@ -354,7 +354,7 @@ class EntityGraph:
                 scores[i], ids[i] = found[0][0], found[1][0]
         return scores, ids
 
-    def explain(self, query: str) -> list[Seed]:
+    def seeds_of(self, query: str) -> list[Seed]:
         """Entities that a query names or touches, heaviest first, with their shares of the restart; they sum to 1."""
         weights = self._restart(query)
         order = np.lexsort((np.arange(len(weights)), -weights))[: np.count_nonzero(weights)]
@@ -396,7 +396,7 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
     Example:
       >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is insured."]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
-      >>> graph.explain("what does Lee owe?")
+      >>> graph.seeds_of("what does Lee owe?")
       [Seed(entity='lee', weight=1.0)]
       >>> graph.search(["what does Lee owe?"], k=3)[1]
       array([[ 0,  1, -1]])

@@ -23,6 +23,7 @@ Values = NDArray[np.float64]
 
 WORD = re.compile(r"\w+")
 STEM = 5
+SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25: how slowly a word saturates, how far a long text is held back
 
 
 class Bm25Index:
@@ -34,13 +35,11 @@ class Bm25Index:
 
     __slots__ = ("_index", "n")
 
-    def __init__(self, texts: Sequence[str], *, k1: float = 1.2, b: float = 0.75) -> None:
+    def __init__(self, texts: Sequence[str]) -> None:
         """Index the texts.
 
         Args:
           texts: N passages.
-          k1: how slowly a repeated word saturates.
-          b: how much long texts are held back, in [0, 1].
 
         Raises:
           ValueError: at least one text must hold a word.
@@ -50,7 +49,7 @@ class Bm25Index:
             msg = f"a keyword index needs a text with a word in it, got {len(texts)} texts without; load a corpus."
             raise ValueError(msg)
         self.n = len(words)
-        self._index = bm25s.BM25(k1=k1, b=b)
+        self._index = bm25s.BM25(k1=SATURATION, b=LENGTH)
         self._index.index(words, show_progress=False)
 
     def search(

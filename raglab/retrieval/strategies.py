@@ -311,37 +311,6 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
         lists = [*first, *more]
 
 
-def retrieve(
-    indexes: Indexes,
-    queries: Queries,
-    arm: str,
-    *,
-    sizes: Sizes = Sizes(),  # noqa: B008 - a tuple
-    reranker: Reranker | None = None,
-    allowed: Allowed | None = None,
-) -> Hits:
-    """Hits of one arm at depth 0, [Q, 1, 1, fetch_k], by (l2, position); positions are those of `indexes.texts`.
-
-    Args:
-      queries: Q questions.
-      arm: one that rewrites nothing: hybrid, graph, table, dense or bm25.
-      allowed: for each query the positions it may find; None is all of them.
-
-    Raises:
-      ValueError: the arm must be known, scopes one a query and inside the corpus.
-    """
-    strategy = Strategy(arm, indexes, sizes, reranker=reranker)
-    check(strategy)
-    check_scopes(allowed, len(queries.texts), indexes.n_chunks)
-    scopes = [None] * len(queries.texts) if allowed is None else allowed
-    rows = [next(walk(strategy, one_of(queries, row), scope)).hits for row, scope in enumerate(scopes)]
-    if not rows:
-        none = Queries((), np.empty((0, indexes.vectors.shape[1]), np.float32), [])
-        fused = (np.empty((0, sizes.fetch_k)), np.empty((0, sizes.fetch_k), np.int64))
-        return measured(indexes, none, reranked(indexes, none, fused, None, 0))
-    return Hits._make(np.concatenate(fields) for fields in zip(*rows, strict=True))
-
-
 def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[Found]:
     """The first n depths of a question."""
     return list(islice(walk(strategy, question, scope), n))
@@ -364,22 +333,6 @@ def check(strategy: Strategy) -> None:
     if needs and getattr(strategy if needs == "rewriter" else indexes, needs) is None:
         msg = f"arm {arm} needs its {'rewriter' if needs == 'rewriter' else 'index'}, got none; build it with the arm."
         raise ValueError(msg)
-
-
-def check_scopes(allowed: Allowed | None, n_queries: int, n_chunks: int) -> None:
-    """Stop at scopes that are not one a query, or that leave the corpus."""
-    if allowed is None:
-        return
-    if len(allowed) != n_queries:
-        msg = f"allowed must have one entry a query, got {len(allowed)} for {n_queries}; None is the whole corpus."
-        raise ValueError(msg)
-    for scope in allowed:
-        if scope is not None and scope.size and not (scope.min() >= 0 and scope.max() < n_chunks):
-            msg = (
-                f"allowed positions must be in [0, {n_chunks - 1}], got {scope.min()} to {scope.max()}; "
-                "they are places in the corpus."
-            )
-            raise ValueError(msg)
 
 
 @contextmanager

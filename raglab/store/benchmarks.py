@@ -28,10 +28,10 @@ Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from hashlib import sha256
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raglab.canonical import digest
 from raglab.store.files import (
     Line,
     Record,
@@ -105,7 +105,7 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
       >>> sorted(article_splits(["Normans", "Force", "Warsaw"]).values())
       ['certify', 'report', 'tune']
     """
-    order = sorted(set(articles), key=lambda title: sha256(title.encode()).hexdigest())
+    order = sorted(set(articles), key=digest)
     tune, certify = (3 * len(order) + 5) // 10, (3 * len(order) + 2) // 4
     return {
         title: "tune" if place < tune else "certify" if place < certify else "report"
@@ -178,7 +178,7 @@ def query_split(query_id: str, qrels_name: str) -> str:
     """
     if qrels_name == "test":
         return "report"
-    share = int(sha256(query_id.encode()).hexdigest()[:8], 16) / 16**8
+    share = int(digest(query_id, 8), 16) / 16**8
     return "tune" if share < _TUNE_SHARE else "certify"
 
 
@@ -326,7 +326,7 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
 
 
 def _third(conversation: str) -> str:
-    return _MTRAG_SPLITS[int(sha256(conversation.encode()).hexdigest()[:8], 16) * len(_MTRAG_SPLITS) // 16**8]
+    return _MTRAG_SPLITS[int(digest(conversation, 8), 16) * len(_MTRAG_SPLITS) // 16**8]
 
 
 def _plain(text: str) -> str:

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from raglab.canonical import canonical_json
+
 _SHOWN_CHARACTERS = 80
 
 
@@ -163,7 +165,7 @@ def parsed(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
 def dumped(value: object, where: Where) -> str:
     """Canonical JSON of a value: sorted keys, no white space, ASCII only."""
     try:
-        return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return canonical_json(value, ensure_ascii=True, allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
         raise input_error(where, "a record must hold JSON values only", "convert or remove it", str(error)) from error
 

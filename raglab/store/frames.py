@@ -13,9 +13,9 @@ from raglab import values
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
 from raglab.store.files import InputError, Where, flat_name, input_error, shown
-from raglab.store.loaders import case_of, hash_cases, hash_corpus
+from raglab.store.loaders import STATUS_NAMES, case_of, hash_cases, hash_corpus
 from raglab.store.traces import Trace, content_hash
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits, Status
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +176,6 @@ def _number(value: object) -> float | None:
 LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
 COUNTS = {"min_sources": 0, "expect_option": 1}
 TEXTS = ("answer", "intent", "doctype", "split", "notes")
-_STATUSES = tuple(status.name for status in Status)
 OF_CASE = (*LISTS, *COUNTS, *TEXTS)
 OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
 
@@ -202,7 +201,7 @@ def numbered(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tup
 def cases_of(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     """Cases in the order of their first rows, and the number of each row's."""
     label = "label" if cells.has("label") else "expect_status"
-    one_of = f"one of {', '.join(_STATUSES)}"
+    one_of = f"one of {', '.join(STATUS_NAMES)}"
     query = required(cells, "query", cells.typed("query", text, "a string", _AS_TEXT))
     status = required(cells, label, cells.typed(label, _status, one_of, "correct it"))
     key = "case_id" if cells.has("case_id") else "query"
@@ -285,7 +284,7 @@ def _first_rows(numbers: Sequence[int]) -> list[int]:
 
 
 def _status(value: object) -> str | None:
-    return value if isinstance(value, str) and value in _STATUSES else None
+    return value if isinstance(value, str) and value in STATUS_NAMES else None
 
 
 Score = Literal["cosine", "l2", "probability"]

@@ -374,7 +374,7 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")
 _KNOWN = frozenset((*_FIELDS, "question"))
-_STATUSES = tuple(status.name for status in Status)
+STATUS_NAMES = tuple(status.name for status in Status)
 
 
 def load_cases(
@@ -475,8 +475,8 @@ def _case(line: Line) -> tuple[Where, Case]:
     case_id = text_of(line.record, "id", line.where)
     where, record = line.where._replace(id=case_id), line.record
     status = text_of(record, "expect_status", where)
-    if status not in _STATUSES:
-        rule = f"expect_status must be one of {', '.join(_STATUSES)}"
+    if status not in STATUS_NAMES:
+        rule = f"expect_status must be one of {', '.join(STATUS_NAMES)}"
         raise input_error(where, rule, "correct the label", shown(status))
     if "query" in record and "question" in record:
         raise input_error(where, "a case must have query or question", "take one away", "both")

@@ -23,6 +23,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import of_cases
 from raglab.store.files import InputError, Where, dumped, input_error, shown
 from raglab.store.loaders import case_of, hash_cases, record_of
@@ -379,17 +380,17 @@ def _of_part(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
     part = hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
         return dict(meta)
-    own = hashlib.sha256(f"{meta['fingerprint']} {part}".encode()).hexdigest()[:16]
+    own = digest(f"{meta['fingerprint']} {part}", 16)
     return {**meta, "fingerprint": own, "cases_hash": part}
 
 
 def content_hash(trace: values.TraceData) -> str:
     """SHA-256 over everything a trace holds, with one NaN for all and widths as the algebra has them."""
-    digest = hashlib.sha256()
+    total = hashlib.sha256()
     for name, field in trace.hits._asdict().items():
-        digest.update(f"{name}{list(field.shape)}".encode())
+        total.update(f"{name}{list(field.shape)}".encode())
         plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
-        digest.update(plain.astype(width(name), order="C").tobytes())
+        total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
         [record_of(case) for case in trace.cases],
         [[*chunk[:-2], dict(chunk.tags), list(chunk.entities)] for chunk in trace.chunks],
@@ -400,10 +401,10 @@ def content_hash(trace: values.TraceData) -> str:
         rows.append([found.patterns_hash, found.counts.tolist(), found.query_entities, found.chunk_entities])
     rows += hashed(trace)
     if trace.vectors is not None:
-        digest.update(f"vectors{list(trace.vectors.shape)}".encode())
-        digest.update(trace.vectors.astype(np.float32, order="C").tobytes())
-    digest.update(json.dumps(rows, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode())
-    return digest.hexdigest()
+        total.update(f"vectors{list(trace.vectors.shape)}".encode())
+        total.update(trace.vectors.astype(np.float32, order="C").tobytes())
+    total.update(canonical_json(rows, ensure_ascii=True).encode())
+    return total.hexdigest()
 
 
 def save(trace: values.TraceData, path: Path) -> None:

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, State
-from raglab.lab.bandit_study import mean_interval
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
 from raglab.lab.report.blocks import Cell, estimate, percent
 from raglab.lab.report.canvas import html, text
+from raglab.metrics.intervals import mean_interval, percentile_interval
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -211,11 +211,7 @@ def _rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
 
 def _banded(regret: Array, band: str, level: float) -> tuple[Array, Array]:
     """Ends of the band, [N]; NaN where one replication says nothing about others."""
-    tail = (1.0 - level) / 2.0
-    if band == "quantiles" and len(regret) > 1:
-        low, high = np.quantile(regret, [tail, 1.0 - tail], axis=0)
-        return low, high
-    return mean_interval(regret, level)
+    return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(regret, level)
 
 
 PREFIX = "p_"
@@ -282,8 +278,7 @@ class ArmShareDisplay:
             [np.add.reduceat(run.arm == arm, starts, axis=1, dtype=np.float64) / length for arm in range(len(arms))],
             axis=2,
         )
-        tail = (1.0 - level) / 2.0
-        low, high = np.quantile(each, [tail, 1.0 - tail], axis=0)
+        low, high = percentile_interval(each, level)
         at = starts + (length + 1) / 2.0
         return cls(
             at=at, share=each.mean(axis=0), low=low, high=high, arms=tuple(arms), window=size, level=level, name=name

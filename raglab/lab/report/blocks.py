@@ -110,10 +110,9 @@ def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS)
     )
 
 
-def reachable(
-    seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None, targets: Mapping[str, float] = TARGETS
-) -> bool:
+def reachable(seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None) -> bool:
     """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
+    targets = TARGETS
     one_signal = any(
         nearest(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"] for signal in seen.score
     )
@@ -135,28 +134,31 @@ class Verdict(NamedTuple):
     says: str
 
 
-def verdicts(row: Mapping[str, Any], *, can: bool, targets: Mapping[str, float] = TARGETS) -> list[Verdict]:
+def verdicts(row: Mapping[str, Any], *, can: bool) -> list[Verdict]:
     """Verdict on every target for one policy; a rate over nothing meets nothing (rule S6.2).
 
     Args:
       row: of `replay.sweep`. can: see `reachable`.
     """
     out = []
-    for name, target in targets.items():
+    for name, target in TARGETS.items():
         says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
         out.append(Verdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says))
     return out
 
 
-def certifiable(n: int, targets: Sequence[float] = (0.01, 0.02, 0.05, 0.10, 0.20), delta: float = DELTA) -> float:
-    """Lowest of some targets that n answered cases certify with errors at half the target's rate; NaN for none.
+USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
+
+
+def certifiable(n: int, delta: float = DELTA) -> float:
+    """Lowest of `USUAL_TARGETS` that n answered cases certify with errors at half the target's rate; NaN for none.
 
     Example:
       >>> certifiable(83), certifiable(2000)
       (0.1, 0.01)
     """
-    return next((t for t in targets if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
+    return next((t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
 
 
 def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:

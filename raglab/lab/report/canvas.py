@@ -7,6 +7,7 @@ Colours are those of Okabe and Ito, told apart by colour-blind readers; lines di
 
 from __future__ import annotations
 
+import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
@@ -14,7 +15,6 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
-from matplotlib._pylab_helpers import Gcf
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -159,7 +159,9 @@ def png(drawn: Figure | Axes) -> bytes:
 
 def shown_by_pyplot(drawn: Figure) -> bool:
     """Whether `pyplot` holds the figure, so that a notebook shows it at the end of the cell in any case."""
-    return any(manager.canvas.figure is drawn for manager in Gcf.get_all_fig_managers())
+    pyplot = sys.modules.get("matplotlib.pyplot")  # a figure is pyplot's only where somebody imported that
+    manager = drawn.canvas.manager  # taken away when pyplot closes the figure
+    return pyplot is not None and manager is not None and bool(pyplot.fignum_exists(manager.num))
 
 
 def line(**style: Any) -> Line2D:  # noqa: ANN401 - a style
@@ -190,10 +192,10 @@ def shares_along(on: Axes, label: str) -> None:
     on.set_xlabel(label, fontsize=9)
 
 
-def counts_up(on: Axes, most: int, ticks: int = 4) -> None:
+def counts_up(on: Axes, most: int) -> None:
     """Upright axis of counts up to the largest, with room above."""
     on.set_ylim(0, 1.12 * max(1, most))
-    on.yaxis.set_major_locator(MaxNLocator(nbins=ticks, integer=True))
+    on.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
 
 
 def few_ticks(on: Axes) -> None:

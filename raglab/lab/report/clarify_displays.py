@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.default_learner.simulation import Silence
+from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
 from raglab.lab.report.blocks import estimate
@@ -35,8 +36,6 @@ class ConfidenceDisplay:
     """
 
     paths: pd.DataFrame
-    ask_below: float = 0.60
-    apply_above: float = 0.85
     name: str | None = None
     ax_: Axes = field(init=False, repr=False)
     axes_: list[Axes] = field(init=False, repr=False)
@@ -48,8 +47,6 @@ class ConfidenceDisplay:
         cls,
         paths: pd.DataFrame,
         *,
-        ask_below: float = 0.60,
-        apply_above: float = 0.85,
         name: str | None = None,
         **kwargs: Any,  # noqa: ANN401 - style of the lines
     ) -> Self:
@@ -63,7 +60,7 @@ class ConfidenceDisplay:
         if not len(paths):
             msg = "paths must hold a row a learner and request, got none; give what confidence_paths returned."
             raise ValueError(msg)
-        return cls(paths, ask_below, apply_above, name).plot(**kwargs)
+        return cls(paths, name).plot(**kwargs)
 
     def plot(self, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on a new figure."""
@@ -82,8 +79,8 @@ class ConfidenceDisplay:
                 mark = {"marker": ink.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
                 on.plot(at["request"], at["confidence"], **mark)
             marks = (
-                (self.apply_above, "applies above", "bottom", 0.015),
-                (self.ask_below, "always asks below", "top", -0.03),
+                (APPLY_ABOVE, "applies above", "bottom", 0.015),
+                (ASK_BELOW, "always asks below", "top", -0.03),
             )
             for value, what, side, lift in marks:
                 on.axhline(value, **ink.TARGET)
@@ -118,8 +115,8 @@ class ConfidenceDisplay:
         columns: dict[str, Any] = {
             "learner": [str(learner) for learner, _, _ in rows],
             "asks": ["when due" if gated else "never" for _, gated, _ in rows],
-            "last above apply": [_last(part, part["confidence"] > self.apply_above) for _, _, part in rows],
-            "first below ask": [_first(part, part["confidence"] < self.ask_below) for _, _, part in rows],
+            "last above apply": [_last(part, part["confidence"] > APPLY_ABOVE) for _, _, part in rows],
+            "first below ask": [_first(part, part["confidence"] < ASK_BELOW) for _, _, part in rows],
             "ends at": [float(part["confidence"].iloc[-1]) for _, _, part in rows],
             "questions": [int(part["question"].sum()) for _, _, part in rows],
         }

@@ -227,12 +227,14 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
     return on
 
 
-def thresholds(
-    panels: Sequence[Panel], targets: Mapping[str, float], drawn: Figure | None = None, *, columns: int = 3
-) -> Figure:
+COLUMNS = 3  # of small multiples
+
+
+def thresholds(panels: Sequence[Panel], targets: Mapping[str, float]) -> Figure:
     """Small multiples of `threshold`, one legend for all."""
+    columns = COLUMNS
     n_rows = max(1, -(-len(panels) // columns))
-    drawn = drawn or canvas.figure(3.7 * columns, 2.5 * n_rows + 0.7)
+    drawn = canvas.figure(3.7 * columns, 2.5 * n_rows + 0.7)
     grid = drawn.subplots(n_rows, columns, squeeze=False)
     known: dict[str, Any] = {}
     for place, on in enumerate(grid.flat):
@@ -288,9 +290,9 @@ def label_by_decision(
     return on
 
 
-def labels_by_decision(counts: Mapping[str, NDArray[np.int64]], drawn: Figure | None = None) -> Figure:
+def labels_by_decision(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
     """`label_by_decision` of several policies beside each other."""
-    drawn = drawn or canvas.figure(4.4 * len(counts), 4.2)
+    drawn = canvas.figure(4.4 * len(counts), 4.2)
     for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
         label_by_decision(table, on, title=ink.plain(name))
     return drawn
@@ -300,14 +302,13 @@ def confidence_by_label(
     counts: Mapping[str, NDArray[np.int64]],
     edges: Sequence[float],
     taus: Mapping[str, float],
-    drawn: Figure | None = None,
 ) -> Figure:
     """Histogram of the confidence for each label, one above the other, with the taus as vertical lines.
 
     Args:
       counts: label -> cases between the edges, [B]. taus: name -> confidence.
     """
-    drawn = drawn or canvas.figure(7.4, 5.4)
+    drawn = canvas.figure(7.4, 5.4)
     grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
     for on, (name, bars) in zip(grid, counts.items(), strict=True):
         on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)

@@ -14,13 +14,13 @@ from raglab.lab.report import canvas as ink
 from raglab.lab.report.blocks import Cell, estimate, number
 from raglab.lab.report.canvas import html, text
 from raglab.lab.reward_audit import LESS_IS_BETTER, RewardAudit
+from raglab.off_policy.evaluation import COLUMNS as NEEDED
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.lab.report.canvas import Axes, Figure
 
-NEEDED = ("estimator", "value", "low", "high", "ess", "max_weight", "status")
 MARKS: dict[str, dict[str, Any]] = {
     "ok": {"marker": "o", "color": ink.BLUE, "markersize": 6},
     "weak": {"marker": "s", "color": ink.ORANGE, "markersize": 6, "markerfacecolor": "white"},

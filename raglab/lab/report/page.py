@@ -53,7 +53,7 @@ def promised(judged: Judged) -> list[Block]:
     blocks: list[Block] = [Text(text)]
     looks = int(made.get("looks", 1))
     if looks > 1:
-        worst = percent(min(1.0, looks * float(made["delta"])))
+        worst = percent(min(1.0, float(made.get("spent", looks * float(made["delta"])))))  # deltas of all looks add up
         again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
         blocks.append(Text(again, warning=True))
     found, notes = _retested(judged, made)

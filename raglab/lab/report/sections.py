@@ -290,7 +290,6 @@ def picture(name: str, caption: str, drawn: Any) -> Picture:  # noqa: ANN401 - a
     return Picture(name, caption, data, b64encode(data).decode("ascii"))
 
 
-LATE_INTERACTION = "late-interaction"
 FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it needs
 SEED = 0  # of folds and resamples, so that the page is the same bytes twice
 
@@ -323,6 +322,8 @@ def reliability(judged: Judged) -> list[Block]:
 
 
 def _reliability_caption(judged: Judged, *, enough: bool) -> str:
+    from raglab.live.trace_building import LATE_INTERACTION
+
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
     caption = (
         "Confidence in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
