@@ -10,20 +10,41 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from raglab.languages import LANGUAGES, Language
+from raglab.numerals import any_of, plain_number, tables, unpointed
+
 BITS = 64
 
 
 _TOKEN = re.compile(r"[^\W_]+")  # letters and digits
-# Function words of English and French: they say nothing about what a question is about (rule S2.7).
-STOP_WORDS = frozenset(
-    """a an the of to in on at by for from with without and or not no is are was were be been being do does did has
-    have had will would can could should may might must shall i you he she it we they me him her us them my your his
-    its our their this that these those what which who whom whose when where why how there here as if than then so
-    such about into over under le la les un une des du de d l et ou ne pas est sont a ont été être avoir dans sur
-    sous par pour avec sans ce cet cette ces qui que quoi dont où quand comment pourquoi quel quelle quels quelles
-    je tu il elle nous vous ils elles mon ma mes ton ta tes son sa ses notre votre nos vos leur leurs au aux en y se
-    s n j m t c qu""".split()  # noqa: SIM905
-)
+STOP_WORDS = frozenset(LANGUAGES.words.stop)  # they say nothing about what a question is about (rule S2.7)
+
+
+def composed(text: str) -> str:
+    """Text with each accent and its letter as one character (NFC), so that expressions with accents match it."""
+    return unicodedata.normalize("NFC", text)
+
+
+def unaccented(text: str) -> str:
+    """Text without accents, its case kept; ligatures, raised figures and odd blanks become plain ones (NFKD).
+
+    Example:
+      >>> unaccented("Élément à 5 m²")
+      'Element a 5 m2'
+    """
+    if text.isascii():
+        return text
+    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+
+
+def folded(text: str) -> str:
+    """Text without case and accents.
+
+    Example:
+      >>> folded("Élément")
+      'element'
+    """
+    return unaccented(text).casefold()
 
 
 def words(text: str) -> list[str]:
@@ -33,7 +54,7 @@ def words(text: str) -> list[str]:
       >>> words("Quel est l'excess? £1,000")
       ['quel', 'est', 'l', 'excess', '1', '000']
     """
-    return _TOKEN.findall(unicodedata.normalize("NFC", text).casefold())
+    return _TOKEN.findall(composed(text).casefold())
 
 
 @lru_cache(maxsize=1 << 16)
@@ -42,14 +63,19 @@ def word_set(text: str) -> frozenset[str]:
     return frozenset(words(text))
 
 
-def content_words(text: str) -> tuple[str, ...]:
-    """Distinct words of a text that are no function words of English or French, in order, at most 64.
+def content_words(text: str, language: Language = LANGUAGES) -> tuple[str, ...]:
+    """Distinct words of a text that are no function words of the languages, in order, at most 64.
 
     Example:
       >>> content_words("What is the excess on the fleet, the excess?")
       ('excess', 'fleet')
     """
-    return tuple(dict.fromkeys(w for w in words(text) if w not in STOP_WORDS))[:BITS]
+    return tuple(dict.fromkeys(w for w in words(text) if w not in _stop_words(language)))[:BITS]
+
+
+@lru_cache(maxsize=16)
+def _stop_words(language: Language) -> frozenset[str]:
+    return frozenset(language.words.stop)
 
 
 Kind = Literal["heading", "prose", "head", "row"]
@@ -59,19 +85,15 @@ _OPENING = "\"'“«([ \u00a0\u202f"
 _ENUMERATED = re.compile(r"\([a-z]{1,4}\)\s")
 _WORD = re.compile(r"[^\W\d_]+")
 _LOOK_BACK = 16  # characters: longer than any abbreviation
+# Abbreviations that end no sentence, and those that seldom do; a single capital is an initial.
 _NEVER_LAST = re.compile(
-    r"(?:^|[\s\"'“«(\[-])(?:Mr|Mrs|Ms|Dr|Prof|St|Ste|Mme|Mlle|MM|Rev|Gen|Col|Capt|Lt|Sgt|Gov|Sen|Rep|Hon|Messrs|vs|cf|ca|c"
-    r"|approx|env|e\.g|i\.e|p\.\s?ex)\.\s+$"
+    rf"(?:^|[\s\"'“«(\[-])(?:{any_of(LANGUAGES.sentences.never_last)})\.\s+$".replace(r"\ ", r"\s")
 )
 _SELDOM_LAST = re.compile(
-    r"(?:(?:^|[\s\"'“«(\[.])(?:[Nn]os?|[Aa]rt|[Ss]ect|[Ff]ig|[Vv]ol|[Cc]h|pp?|al|av|etc|Inc|Ltd|Co|Corp|Jr|Sr|[ap]\.m)"
+    rf"(?:(?:^|[\s\"'“«(\[.])(?:{any_of(LANGUAGES.sentences.seldom_last)})"
     r"|(?:^|[\W\d_])[^\W\d_a-z])\.[\"'”»)\]]*\s+$"
 )
-_STARTERS = frozenset(  # words that begin a sentence and hardly ever a name: after a doubtful full stop they settle it
-    """The This That These Those It Its He She They His Her Their We You In On At By If When While Where However But And
-    For As To From With Although Though There Thus After Before During Since Because Some Many Most Each All Both No Not
-    Le La Les Il Elle Ils Elles Ce Cet Cette Ces Un Une En Si Dans Pour Mais Toutefois Sont Est""".split()  # noqa: SIM905
-)
+_STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
 _RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
@@ -114,9 +136,9 @@ def pieces(text: str) -> list[Piece]:
       >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
       Piece(text='Storm; £400', kind='row', cells=('Storm', '£400'), heads=('Peril', 'Excess'))
     """
-    lines = _EMPHASIS.sub(r"\2", text).splitlines()
+    lines = _EMPHASIS.sub(r"\2", text).splitlines()  # `**not** covered` is one sentence with its emphasis or without
     found: list[Piece] = []
-    block: list[str] = []
+    block: list[str] = []  # lines of the paragraph or list item at hand
     heads: tuple[str, ...] = ()
     if _is_title(lines):
         found.append(Piece(_MARK.sub("", lines[0]).strip(), "heading"))
@@ -134,11 +156,11 @@ def pieces(text: str) -> list[Piece]:
                 cells = _cells(bare)
                 shown = "; ".join(cell for cell in cells if cell)
                 found += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
-            elif found and found[-1].kind == "row" and not heads:
+            elif found and found[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
                 heads = found[-1].cells
                 found[-1] = found[-1]._replace(kind="head")
             continue
-        heads = ()
+        heads = ()  # the table has ended
         if bare.startswith("#") and _MARK.match(line):
             close()
             found += [Piece(part, "heading") for part in [_MARK.sub("", line).strip()] if part]
@@ -206,28 +228,11 @@ _TERM = re.compile(
     r"|(?P<grouped>(?<![\w.,])\d{1,3}(?P<mark>[,'’ \u00a0\u2009\u202f])\d{3}(?:(?P=mark)\d{3})*(?:[.,]\d{1,2})?(?!\d))"
     r"|(?P<number>\d+(?:[.,]\d+)*)"
 )
-_ORDINAL = ("st", "nd", "rd", "th", "er", "re", "e", "eme")
-_NUMBERS = {  # not un and une, which are articles
-    0: "zero", 1: "one", 2: "two deux", 3: "three trois", 4: "four quatre", 5: "five cinq", 6: "six", 7: "seven sept",
-    8: "eight huit", 9: "nine neuf", 10: "ten dix", 11: "eleven onze", 12: "twelve douze", 13: "thirteen treize",
-    14: "fourteen quatorze", 15: "fifteen quinze", 16: "sixteen seize", 17: "seventeen", 18: "eighteen", 19: "nineteen",
-    20: "twenty vingt", 30: "thirty trente", 40: "forty quarante", 50: "fifty cinquante", 60: "sixty soixante",
-    70: "seventy", 80: "eighty", 90: "ninety", 100: "hundred cent", 1000: "thousand mille",
-}  # fmt: skip
-_NAMED = {name: str(number) for number, names in _NUMBERS.items() for name in names.split()}
-
-
-def folded(text: str) -> str:
-    """Text without case and accents.
-
-    Example:
-      >>> folded("Élément")
-      'element'
-    """
-    apart = unicodedata.normalize("NFKD", text.casefold())
-    return "".join(c for c in apart if not unicodedata.combining(c)) if not apart.isascii() else apart
-
-
+_NUMERALS = tables()
+_ENDINGS = frozenset(map(folded, _NUMERALS.endings))
+_NAMED = {  # single words alone: hundred and thousand too, which are numbers by themselves
+    folded(word): str(value) for word, value in (*_NUMERALS.numbers.items(), *_NUMERALS.scales.items()) if value <= 1000
+}
 _IDLE = frozenset(map(folded, STOP_WORDS))
 
 
@@ -287,28 +292,18 @@ def content_terms(text: str) -> tuple[str, ...]:
       ('excedent', '1200.5', '1', 'mars', '10', 'days')
     """
     found: list[str] = []
-    figure_end = -1
-    for match in _TERM.finditer(folded(text)):
+    figure_end = -1  # where the last number in digits ended: what is written to it may belong to it
+    for match in _TERM.finditer(folded(unpointed(text))):
         term = match[0]
+        glued = match.start() == figure_end
         if match.lastgroup != "word":
-            found.append(_number(term, grouped=match.lastgroup == "grouped"))
+            found.append(plain_number(term) or term)
             figure_end = match.end()
-        elif match.start() == figure_end and term == "k" and found[-1].isdigit():
-            found[-1] += "000"
-        elif not (term in _IDLE or (match.start() == figure_end and term in _ORDINAL)):
+        elif glued and term in _NUMERALS.suffixes and found[-1].isdigit():
+            found[-1] = str(int(found[-1]) * _NUMERALS.suffixes[term])
+        elif not (term in _IDLE or (glued and term in _ENDINGS)):
             found.append(_NAMED.get(term, term))
     return tuple(found)
-
-
-def _number(digits: str, *, grouped: bool) -> str:
-    """One spelling of a number: no marks of thousands, a point before the decimals, no noughts after them."""
-    if grouped and not digits.startswith("0"):
-        digits = re.sub(r"[^\d.,]|,(?=\d{3})", "", digits)
-    elif digits.count(".") + digits.count(",") != 1:
-        return digits
-    whole, point, part = digits.replace(",", ".").partition(".")
-    part = part.rstrip("0")
-    return f"{whole}{point}{part}" if part else whole
 
 
 def _f1(found: Sequence[str], wanted: Sequence[str]) -> float:

@@ -216,17 +216,21 @@ def compress(
     cuts = [cut(passage.text) for passage in passages]
     ranked = sorted(_lines(question, cuts, meaning), key=lambda one: (not one.carries, -one.score, one.passage, one.at))
     kept: list[set[int]] = [set() for _ in passages]
+    # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
     spent = [count(one.text) if place in keep and not one.pieces else 0 for place, one in enumerate(cuts)]
 
     def take(line: _Line, limit: float) -> None:
+        """Keep a line with what it would mislead without, if the passage as it then stands fits."""
         more = kept[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
         cost = count(put_together(cuts[line.passage], more))
         if sum(spent) - spent[line.passage] + cost <= limit:
             kept[line.passage], spent[line.passage] = more, cost
 
+    # What must stay comes first, whatever it costs: the best line of each passage to keep, else the best of all.
     best = {one.passage: one for one in reversed(ranked)}
     for line in [best[place] for place in sorted(keep) if place in best] if keep else ranked[:1]:
         take(line, float("inf"))
+    # Then by rank while there is room; a passage that shares nothing was chosen for its meaning, so all of it counts.
     alone = set(range(len(passages))) - {one.passage for one in ranked if one.carries}
     for line in ranked:
         if line.carries or line.passage in alone:

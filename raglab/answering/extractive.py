@@ -4,73 +4,55 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from math import exp, log, nan
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from raglab.calibration import apply, fit
+from raglab.languages import LANGUAGES, expression
+from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.text import Piece, content_terms, folded, pieces
 from raglab.values import Chunk, Generation
 
 Kind = Literal["date", "money", "number", "name"]
 
-_MONTH = (
-    r"(?:january|february|march|april|may|june|july|august|september|october|november|december"
-    r"|janvier|fevrier|mars|avril|mai|juin|juillet|aout|septembre|octobre|novembre|decembre)"
-)
-_COUNT = (
-    r"(?:one|two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|thirteen|fourteen|fifteen|sixteen|seventeen"
-    r"|eighteen|nineteen|twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety|hundred|thousand|million|billion|dozen"
-    r"|half|deux|trois|quatre|cinq|sept|huit|neuf|dix|onze|douze|quinze|vingt|trente|quarante|cinquante|soixante|cent"
-    r"|mille)"
-)
-_MEASURED = (
-    r"(?:amount|price|cost|fee|rate|percentage|share|number|population|height|length|area|age|temperature|speed|distance"
-    r"|budget|maximum|minimum|cap|total|sum|limit|excess|deductible|premium|weight|size|width|depth|mass|ratio|period)"
-)
-_MESURE = (
-    r"(?:montant|prix|cout|taux|pourcentage|part|nombre|plafond|franchise|prime|delai|duree|taille|poids|total|somme)s?"
-)
+_ASKS = LANGUAGES.answers
 _ASKED: dict[Kind, re.Pattern[str]] = {  # of a folded question; the first that matches
-    "date": re.compile(
-        r"^(?:and |since |until |by |from |till )?when\b|\bquand\b"
-        r"|\b(?:what|which) (?:calendar )?(?:year|date|day|month|decade|century|time)\b"
-        r"|\bquel(?:le)? (?:date|annee|jour|mois|siecle|heure)\b"
-    ),
-    "money": re.compile(
-        r"\bhow much (?:money|does|do|did|is|was|will|would|per|can|extra|of)\b|\bcombien (?:coute|paie|paye|verse)"
-    ),
-    "number": re.compile(
-        r"\bhow (?:much|many|long|old|far|often|large|big|tall|high|fast|wide|deep|heavy|soon|quickly|late)\b"
-        r"|\bcombien\b"
-        rf"|\b(?:what|which) (?:(?:is|was|are|were) )?(?:(?:the|an?) )?(?:\w+ ){{0,3}}{_MEASURED}\b"
-        rf"|\bquel(?:le)?s? (?:(?:est|sont|etait) )?(?:(?:le |la |les |l'))?(?:\w+ ){{0,2}}{_MESURE}\b"
-    ),
-    "name": re.compile(
-        r"^(?:and |to |by |with |for |from )?(?:who(?:m|se)?|where)\b|\bwho(?:m|se)?\?*$"
-        r"|^(?:a |par |pour |avec |chez )?qui\b"
-        r"|\b(?:what|which) (?:country|city|state|town|river|continent|region|province|island|county)\b"
-        r"|\bou (?:est|sont|se|faut|dois|puis|peut|envoyer)\b"
-    ),
+    kind: re.compile(expression(_ASKS.asked.get(kind, ["(?!)"]), _ASKS.words)) for kind in get_args(Kind)
 }
+_NUMERALS = tables()
+
+
+def _any_folded(words: Iterable[str]) -> str:
+    return f"(?:{any_of(dict.fromkeys(map(folded, words)))})"
+
+
+# Whole names of months alone: `mar` and `dec` stand for other words where no number is beside them.
+_MONTH = _any_folded(word for words in LANGUAGES.months for word in words)
+_ENDINGS = _any_folded(_NUMERALS.endings)  # 1st, 1er
+_OF = f"(?:{'|'.join(LANGUAGES.quantities.of_dates) or '(?!)'})"
+_COUNT = _any_folded([*_NUMERALS.numbers, *_NUMERALS.scales, *LANGUAGES.numerals.counts])
+_SCALE = _any_folded(word for word, scale in _NUMERALS.scales.items() if scale > 1000)
+_SUFFIX = _any_folded([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
+_OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or '(?!)'})"  # deux millions d'euros
+_CODE = _any_folded(CURRENCY_CODES)
+_UNIT = _any_folded([*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent])
 _FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]*\d|\d)"
-_UNIT = r"(?:gbp|eur|usd|chf|euros?|pounds?|dollars?|per cent|percent|pour cent)"
 _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the text as it stands
     "date": re.compile(
-        rf"\b\d{{1,2}}(?:st|nd|rd|th|er)? (?:of )?{_MONTH}\b(?:,? \d{{4}}\b)?"
-        rf"|\b{_MONTH}\b(?: \d{{1,2}}(?:st|nd|rd|th)?\b(?! ?%))?(?:,? \d{{4}}\b)?"
-        r"|\b(?:early-?|mid-?|late-?)?(?:1\d{3}|20\d\d)s?\b|\b\d{1,4} (?:ad|bc|bce|ce)\b|(?<=\b[ie]n )\d{3}\b"
-        r"|\b\d{1,2}(?:st|nd|rd|th) centur(?:y|ies)\b|\b[ivx]+e siecle\b"
+        rf"\b\d{{1,2}}{_ENDINGS}? {_OF}?{_MONTH}\b(?:,? \d{{4}}\b)?"
+        rf"|\b{_MONTH}\b(?: \d{{1,2}}{_ENDINGS}?\b(?! ?%))?(?:,? \d{{4}}\b)?"
+        rf"|{expression(_ASKS.dates)}"
     ),
     "money": re.compile(
-        rf"(?:[£$€¥]|\b(?:gbp|eur|usd|chf)) ?{_FIGURE}(?: (?:million|billion)\b|[km]\b)?"
-        rf"|{_FIGURE}\s?(?:[£$€¥%]|(?:(?:million|billion) )?{_UNIT}\b)"
+        rf"(?:[£$€¥]|\b{_CODE}) ?{_FIGURE}(?: {_SCALE}\b|{_SUFFIX}\b)?"
+        rf"|{_FIGURE}\s?(?:[£$€¥%]|(?:{_SCALE} {_OF_MONEY}?)?{_UNIT}\b)"
     ),
     "number": re.compile(rf"{_FIGURE}|\b{_COUNT}\b"),
     "name": re.compile(

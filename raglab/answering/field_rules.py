@@ -10,19 +10,10 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from raglab.languages import LANGUAGES
+from raglab.numerals import any_of, dates_in
 from raglab.text import Piece
 
-_MONTHS = (
-    ("jan", "janv"), ("feb", "févr", "fevr"), ("mar", "mars"), ("apr", "avr"), ("may", "mai"), ("jun", "juin"),
-    ("jul", "juil"), ("aug", "août", "aout"), ("sep", "sept"), ("oct",), ("nov",), ("dec", "déc"),
-)  # fmt: skip
-_MONTH_NUMBER = {name: n for n, names in enumerate(_MONTHS, 1) for name in names}
-_WRITTEN_DATE = re.compile(
-    r"(?:\b(?P<day>\d{1,2})(?:er|st|nd|rd|th)?\s)?"
-    rf"\b(?P<month>{'|'.join(sorted(_MONTH_NUMBER, key=len, reverse=True))})"
-    r"[a-zéûô]*\.?\s(?P<year>(?:19|20)\d\d)\b",
-    re.IGNORECASE,
-)
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _STARTS = re.compile(
     r"\b(?:before|from|on or after|à partir du|à compter du|depuis le|avant le)\s(?=(?:\d|1er))", re.IGNORECASE
@@ -67,10 +58,8 @@ def _start(text: str) -> Date | None:
 
 
 def _date(text: str) -> Date | None:
-    match = _WRITTEN_DATE.search(text)
-    if match is None:
-        return None
-    return int(match["year"]), _MONTH_NUMBER[match["month"].lower()], int(match["day"] or 0)
+    """Year, month and day of the first date of a text; day 0 where only a month is written."""
+    return next(((date.year, date.month, date.day) for date in dates_in(text)), None)
 
 
 _NAMED = re.compile(r"^(?:name|firm|party|person|company|nom|personne|qui|société)\b", re.IGNORECASE)
@@ -196,10 +185,7 @@ _TRADE = "Assurances?|Insurances?|Mutual|Mutuelle|Specialty|Marine|Indemnity|Und
 _FIRM = (  # a name that says its trade, for sentences that say too little of it
     rf"{_CAP}(?:\s(?:{_CAP}|&|plc|of|de|des|du)){{0,5}}?\s(?:{_TRADE})(?:\s(?:plc|SA|SE|Ltd|Limited|Company|UK|Europe)){{0,3}}"
 )
-_MONTH = (
-    "(?:January|February|March|April|May|June|July|August|September|October|November|December"
-    "|janvier|février|mars|avril|mai|juin|juillet|août|septembre|octobre|novembre|décembre)"
-)
+_MONTH = f"(?i:{any_of([month for names in LANGUAGES.months for month in names])})"
 _DATE = rf"(?:\d{{1,2}}|1er) {_MONTH} \d{{4}}"
 _CLOCK = r"(?:\d\d:\d\d on |midnight on )?"
 _POLICY = r"[A-Z]{2,5}(?:[-/][A-Z\d]{1,12}){0,3}[-/]\d{1,12}(?:[-/][A-Z\d]{1,12}){0,3}"

@@ -8,7 +8,6 @@ signal `failure` of the learned defaults; nothing is guessed.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -26,7 +25,7 @@ from raglab.answering.field_rules import (
     role_value,
     total_value,
 )
-from raglab.text import STOP_WORDS, Piece, pieces, words
+from raglab.text import STOP_WORDS, Piece, pieces, unaccented, words
 from raglab.values import Chunk
 
 _DEDUCTIBLE = re.compile(r"\b(?:excess|deductible|franchise|retention)", re.IGNORECASE)
@@ -207,7 +206,7 @@ def _amount(cell: str) -> str:
 
 def _stems(text: str) -> frozenset[str]:
     """First letters of the words that say what a figure is of; capital letters alone (`Class C`) count as words."""
-    plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
+    plain = unaccented(text)
     letters = set(re.findall(r"(?<![\w'’])[A-Z](?![\w'’])", plain))
     kept = {word[:_STEM] for word in words(plain) if len(word) > 1 and word not in STOP_WORDS | _OWN}
     return frozenset(kept | letters)

@@ -8,87 +8,27 @@ from __future__ import annotations
 
 import html
 import re
-import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
+
+from raglab.languages import LANGUAGES, expression
+from raglab.text import composed
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 
-# How an answer says that it has none; capitals stand for the words below. Its subject is the speaker, the question, or
-# the context as such. Documents not called "provided" count only with words of saying: they also cover and require.
-_WORDS = {
-    "WITHIN": r"FROM(?: provided| given| above)?(?:\W*$|[,;(\[])",
-    "DANS": r"dans TEXTES(?:\W*$|[,;(\[])",
-    "FROM": r"(?:in|by|within|from|based on|with|using) TEXTS",
-    "TEXTS": r"(?:CONTEXT|THE PAPERS)",
-    "CONTEXT": r"(?:(?:THE )?(?:GIVEN )?(?:context|passages?|excerpts?|snippets?|search results?)"
-    r"(?: GIVEN)?|(?:THE )?GIVEN (?:\w+ )?PAPERS|THE PAPERS GIVEN)",
-    "GIVEN": r"(?:provided|given|available|retrieved|supplied|above|following|attached)",
-    "PAPERS": r"(?:documents?|documentation|information|sources?|texts?|materials?|content)",
-    "THE": r"(?:the|this|these|those|your|any)",
-    "NOT": r"(?:(?:do|does|did|could|can|is|are|was|were)(?: ?not|n't)|can't)(?: \w+ly)?",
-    "KNOW": r"(?:information|details?|data|context|answer|mention|reference|evidence)",
-    "FIND": r"(?:answer|determine|say|tell|verify|confirm|establish|find|conclude|provide|identify|respond|help)",
-    "SAY": r"(?:mention|specify|state|say|address|discuss|answer|indicate)",
-    "SAID": r"(?:\w+ly )?(?:LEARNT|provided|given|available|included|covered|discussed)",
-    "LEARNT": r"(?:determined|verified|found|established|confirmed|answered|stated|specified|mentioned|clear)",
-    "BUT": r"\b(?:if|when|unless|where|which|who|that|because|although|though|si|lorsque|quand|qui)\b",
-    "TEXTES": r"(?:le|la|les|ce|ces|vos) (?:contexte|documents?|extraits?|passages?|textes?|sources?|informations?)"
-    r"(?: (?:fourni|donné|disponible)\w*)?",
-    "SAVOIR": r"(?:répondre|déterminer|dire|savoir|vérifier|confirmer|conclure|trouver|préciser|fournir|donner)",
-}
-_OPENERS = (
-    r"(?:(?:i'm |i am |je suis )?(?:very |so )?(?:sorry|désolée?)|apologies|i apologi[sz]e)\W+(?:but |mais )?",
-    r"(?:unfortunately|regrettably|malheureusement|therefore|thus|so|hence|donc|(?:final )?answer:|réponse ?:)\W*",
-    r"(?:based on|according to|from|given|after|as an?|in|d'après|selon|dans) [^,]{1,90}, ",
-)
-_UNABLE = (
-    r"i (?:NOT|(?:am|was) (?:un|not )able to) (?:FIND|know|have|see)\b|i'm (?:un|not )able to FIND\b|i \w+ no KNOW\b",
-    r"TEXTS (?:NOT (?:contain|provide|include|have|offer|give)|lacks?)(?: the)? (?:enough|sufficient|necessary) KNOW\b",
-    r"TEXTS (?:(?:is|are) insufficient|NOT (?:sufficient|enough))\b",
-    r"there (?:(?:is|are) (?:not enough|insufficient)|isn't enough|is not sufficient) KNOW(?: to FIND\b| FROM|\W*$)",
-    r"(?:cannot|unable to|not able to) (?:be )?(?:answer|determine)(?:e?d)?(?: this(?: question)?)?(?:\W*$| FROM)",
-    r"(?:it is|it's) (?:unclear|not clear|unknown) FROM|unknown\W*$",
-    r"(?:insufficient|not enough)(?: KNOW)?(?: to FIND\b.*| FROM| provided)?\W*$",
-    r"(?:this|the|your|that) (?:question|request) (?:cannot|NOT) be (?:\w+ly )?answered\b",
-    r"(?:it is|it's) (?:not possible|impossible) to (?:answer\b|FIND\b.* FROM)",
-    r"(?:based on|from|given|with) TEXTS,? (?:it is|it's) (?:not possible|impossible) to FIND\b",
-    r"(?:it|(?:this|the) (?:answer|information)) (?:cannot be|is not|isn't)(?: (?:\w+ly )?LEARNT)? FROM",
-    r"je (?:ne (?:peux|puis)(?: \w+ment)? pas SAVOIR|ne suis pas en mesure|n'ai pas (?:trouvé|assez|suffisamment|d))",
-    r"je (?:ne dispose pas|suis dans l'impossibilité)\b|(?:il est )?impossible de répondre\b",
-    r"il n'y a pas (?:assez|suffisamment) d'informations? (?:pour SAVOIR|DANS)",
-    r"je ne (?:sais|trouve) pas\b|(?:on ne peut pas|il (?:n'est pas possible|est impossible) de) répondre\b",
-    r"TEXTES ne (?:permet(?:tent)? pas(?: de SAVOIR\b|\W*$)|suffi(?:t|sent) pas)|TEXTES (?:est|sont) insuffisant",
-)
-_SILENT = (
-    r"(?:none of TEXTS|(?:no|neither) (?:passage|document|excerpt|source)) (?:SAY|contain|provide|include)",
-    r"CONTEXT [^;]{1,150}? (?:and|but) NOT (?:SAY|contain|provide|include)\b",
-    r"CONTEXT NOT (?:SAY|contain|provide|include|give|describe|define|cover|explain|have)\b",
-    r"TEXTS NOT (?:SAY|(?:contain|provide|include|give|have) (?:\w+ ){0,3}KNOW)\b",
-    r"TEXTS (?:contains?|provides?|gives?|ha(?:s|ve)) no (?:\w+ )?KNOW\b",
-    r"(?:there is )?no (?:\w+ )?KNOW\b.{0,150}? (?:found\W*$|WITHIN)",
-    r"no KNOW(?: is| was)? (?:available|provided|given)\W*$",
-    r"(?:(?:information )?not|(?:(?!BUT)[^;])*? (?:(?:is|are|was|were)(?: not|n't)|cannot be)) SAID WITHIN",
-    r"(?:based on|from|given|with) TEXTS,? [^,;]{1,150} (?:cannot|NOT) be SAID\W*$",
-    r"TEXTES ne (?:mentionne|précise|indique|contien|fourni|donne|dit|disen)\w* (?:pas|aucun|rien)",
-    r"(?:(?!BUT)[^;])*?\b(?:n'est pas|ne sont pas|non) (?:mentionn|précis|indiqu|fourni|dispo)\w* DANS",
-    r"(?:cette information|la réponse|elle|cela) ne (?:se trouve|figure) pas DANS",
-    r"aucun (?:document|passage|extrait)s? ne (?:mentionne|précise|indique|contien|fourni|donne|dit)",
-    r"aucune? (?:information|mention|réponse)\b.{0,150} DANS",
-)
+_SAYS = LANGUAGES.no_answer  # how an answer says that it has none, by language
 
 
-def _spoken(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _opened_with(patterns: Sequence[str]) -> re.Pattern[str]:
     """One expression for what a sentence may open with and then say."""
-    said = f"(?:{'|'.join(_OPENERS)}){{0,3}}(?:{'|'.join(patterns)})"
-    for name, meaning in _WORDS.items():  # a meaning uses only words that follow
-        said = re.sub(rf"\b{name}\b", meaning.replace("\\", r"\\"), said)
-    return re.compile(said, re.IGNORECASE)
+    says = f"(?:{'|'.join(_SAYS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
+    return re.compile(expression([says], _SAYS.words), re.IGNORECASE)
 
 
-_IS_UNABLE, _IS_SILENT = _spoken(_UNABLE), _spoken(_SILENT)
-_CONCLUDES = re.compile(r"(?:therefore|thus|so|hence|donc)\b", re.IGNORECASE)
-_TURN = re.compile(r"(?:^|[,;:—–-] ?)(?:but|however|nevertheless|yet|mais|cependant|toutefois)\b", re.IGNORECASE)
-_PREAMBLE = re.compile(r"hello|bonjour|thank|merci|you ask|(?:your|the) question (?:asks|concerns)", re.IGNORECASE)
+_IS_UNABLE, _IS_SILENT = _opened_with(_SAYS.unable), _opened_with(_SAYS.silent)
+_CONCLUDES = re.compile(rf"(?:{'|'.join(_SAYS.concludes)})\b", re.IGNORECASE)
+_TURN = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_SAYS.turns)})\b", re.IGNORECASE)
+_PREAMBLE = re.compile("|".join(_SAYS.preambles), re.IGNORECASE)
 _END = re.compile(r"(?<=[.!?…])\s+|\n+")
 
 
@@ -104,7 +44,7 @@ def insufficiency(text: str) -> str | None:
       >>> insufficiency("The policy does not mention flood.") is None
       True
     """
-    head = unicodedata.normalize("NFC", text[: 4 * _REACH]).replace("’", "'")
+    head = composed(text[: 4 * _REACH]).replace("’", "'")
     parts = [part.strip(" \t-•>") for part in _END.split(re.sub(r"[*_\"“”«»]", "", head))]
     said = [part[:_REACH] for part in parts if part and not _PREAMBLE.match(part)]
     if not said:
@@ -140,7 +80,7 @@ _INFO = re.compile(r"\s*[\w+#-]*")
 
 _HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
 _UNDERLINE = re.compile(r"\s*={3,}\s*")
-_LABEL = re.compile(r"(?:final answer|answer|summary|context|question|r[ée]ponse|r[ée]sum[ée]|contexte)\s*[:\uff1a]")
+_LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
 _BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
@@ -303,7 +243,7 @@ def _kind(line: str) -> str | None:
         return None
     if _BULLET.fullmatch(line):
         return "empty bullet"
-    bare = unicodedata.normalize("NFC", line).casefold().translate(dict.fromkeys(map(ord, "*_>\"'`"))).strip()
+    bare = composed(line).casefold().translate(dict.fromkeys(map(ord, "*_>\"'`"))).strip()
     label = _LABEL.match(bare)
     if label and label.end() == len(bare):
         return "label line"

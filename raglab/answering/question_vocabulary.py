@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -26,7 +25,7 @@ from raglab.answering.question_terms import (
     SAME,
     Table,
 )
-from raglab.text import STOP_WORDS, Piece, pieces, words
+from raglab.text import STOP_WORDS, Piece, folded, pieces, words
 from raglab.values import Chunk
 
 STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `franchises` by `franchise`
@@ -40,8 +39,7 @@ def plain(text: str) -> str:
       >>> plain("L’assuré Été")
       "l'assure ete"
     """
-    letters = unicodedata.normalize("NFD", text.replace("’", "'").replace("\u2011", "-"))
-    return "".join(letter for letter in letters if not unicodedata.combining(letter)).casefold()
+    return folded(text.replace("’", "'").replace("\u2011", "-"))
 
 
 @lru_cache(maxsize=1024)

@@ -48,11 +48,11 @@ def read(body: bytes, max_tokens: int) -> Said:
         raise ServerError(msg) from None
     choice = _first(reply.get("choices") if isinstance(reply, dict) else None)
     message = choice.get("message")
-    said = message if isinstance(message, dict) else {}
+    said = message if isinstance(message, dict) else {}  # nothing of a reply is trusted to have its kind
     text, refusal, end = said.get("content"), said.get("refusal"), choice.get("finish_reason")
     if not choice:
         why = f"answered without a choice{message_of(reply)}"
-    elif end == "length":
+    elif end == "length":  # before the text is looked at: what is cut off may look whole
         why = f"cut its answer off at max_tokens {max_tokens}"
     elif end == "content_filter":
         why = "withheld its answer (content_filter)"
@@ -329,6 +329,7 @@ def _said(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> Sa
 
     url = urlsplit(asked.base_url)
     authorization, secrets = credentials(url, asked.key_env)
+    # Messages of the library may carry the request with its key: only what is written here is shown.
     try:
         said = read(_reply(asked, url, authorization, system, user), asked.max_tokens)
     except openai.APITimeoutError:
@@ -343,7 +344,7 @@ def _said(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> Sa
         why = f"could not be asked or read ({type(error).__name__})"
     else:
         text = masked(said.text, secrets)
-        if not carries(text, secrets):
+        if not carries(text, secrets):  # spelt with other marks between its letters, a key is not masked
             return said._replace(text=text)
         why = "answered with the key in it"
     reason = f"{_host(url)} {one_line(why, secrets)}"
@@ -381,6 +382,7 @@ def _transport(timeout: float, authorization: str | None, *, secure: bool) -> ht
 
     class Bounded(httpx2.HTTPTransport):
         def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+            # The client adds headers of its own, which would say what runs here; unpacked size could not be bounded.
             headers = {name: value for name, value in request.headers.items() if name in _SENT}
             headers |= {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
             start, body = time.monotonic(), bytearray()
@@ -389,6 +391,7 @@ def _transport(timeout: float, authorization: str | None, *, secure: bool) -> ht
                     request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
                 )
             )
+            # The client's timeout is for one read: a server that sends a byte at a time would never reach it.
             try:
                 for part in response.iter_raw():
                     body += part
@@ -400,6 +403,7 @@ def _transport(timeout: float, authorization: str | None, *, secure: bool) -> ht
                         raise ServerError(msg)
             finally:
                 response.close()
+            # No cookie, redirect or encoding of the server's is acted on.
             kept = {name: value for name, value in response.headers.items() if name == "content-type"}
             return httpx2.Response(response.status_code, headers=kept, content=bytes(body))
 

@@ -17,22 +17,17 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.claim_words import BREAK, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, words_of
+from raglab.answering.claim_words import BREAK, KEY, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, words_of
+from raglab.languages import LANGUAGES
 from raglab.models import Nli
 from raglab.text import pieces, sentences
 
 SUBSTANCE = frozenset({WORD, NAME, NUMBER, UNIT})
-# Keys of words that begin a clause.
-PARTING = frozenset(
-    ["and", "et", "but", "mais", "while", "where", "altho", "tandi", "alors"]
-)  # keys of words that begin a clause
-PARTING_NUMBERS = frozenset(["to", "à", "au", "until"])  # keys of words that do so after a number
-
+# Keys of words that begin a clause, and of those that do so after a number.
+PARTING = frozenset(word[:KEY] for word in LANGUAGES.words.parting)
+PARTING_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbers)
 # Keys of pronouns and auxiliaries: a clause that begins with one leaves what it is about to the clause before.
-LEANING = frozenset(
-    """it he she they can could may might must will would shall should is are was were do doe did has have had il elle
-    ils elles est sont peut doit""".split()  # noqa: SIM905
-)
+LEANING = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
 
 
 class Place(NamedTuple):
@@ -77,20 +72,21 @@ def evidence_of(texts: Sequence[str], keys: Collection[str] | None = None) -> Ev
     numbered: list[bool] = []
     for number, text in enumerate(texts):
         for words, clauses in _read(text):
-            sentence, first = len(passage), len(numbered)
+            sentence, first = len(passage), len(numbered)  # clauses are counted over all evidence
             passage.append(number)
             numbered += [False] * (clauses[-1] + 1 if clauses else 0)
-            led = begun = -1
+            led = begun = -1  # the clause of the last word of substance, and the one that was entered last
             leaning = False
             for at, (word, clause) in enumerate(zip(words, clauses, strict=True)):
                 key, kind, sign, negated = word
+                # The first word that is neither punctuation nor `and` says how its clause begins.
                 if clause != begun and kind != BREAK and key not in PARTING:
                     begun, leaning = clause, key in LEANING or kind == NEGATION
                 if keys is None or key in keys:
                     counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
                     place = Place(at, sign, negated, first + clause, leaning or led != clause, counts)
                     places.setdefault(key, {}).setdefault(sentence, []).append(place)
-                if kind in SUBSTANCE:
+                if kind in SUBSTANCE:  # after its own place is noted: a word does not lead itself
                     led = clause
                     if kind == NUMBER:
                         numbered[first + clause] = True
@@ -225,10 +221,11 @@ def _found(words: Sequence[Word], evidence: Evidence) -> dict[int, _Found]:
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
     found: dict[int, _Found] = {}
     used: set[tuple[int, int]] = set()
-    rank = 0
+    rank = 0  # words of substance before this one
     for at, word in enumerate(words):
         own = int(word.kind in SUBSTANCE)
         if word.key in evidence.places and (own or word.kind == NEGATION):
+            # Its neighbours of substance on either side; a negation has none of its own rank.
             company = substance[max(0, rank - SPAN) : rank] + substance[rank + own : rank + own + SPAN]
             mates = [
                 _Mate(
@@ -242,7 +239,7 @@ def _found(words: Sequence[Word], evidence: Evidence) -> dict[int, _Found]:
                 for i in company
             ]
             found[at] = _best(word, mates, evidence, used)
-            if word.kind == NUMBER:
+            if word.kind == NUMBER:  # said twice by the claim, it should be there twice
                 used.add(found[at].place)
         rank += own
     return found
@@ -255,13 +252,15 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
       used: places of numbers that an earlier word of the claim has taken.
     """
     whole = sum(mate.weight for mate in mates)
+    # The best place of all, and the share of the best place where the word is turned as in the claim.
     best, straight = _Found(-1.0, False, False, 0.0, (-1, -1)), 0.0
-    known = [
+    known = [  # company that the evidence has at all, looked up once for all places
         (mate, there, {evidence.passage[sentence] for sentence in there})
         for mate in mates
         if (there := evidence.places.get(mate.key))
     ]
     for sentence, places in evidence.places[word.key].items():
+        # Company outside the sentence counts the same for every place in it; `meant` where the place leads its clause.
         beside: list[tuple[_Mate, list[Place]]] = []
         elsewhere = meant = 0.0
         for mate, there, passages in known:
@@ -272,7 +271,7 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
                 meant += mate.weight * (MEANT if sentence - 1 in there else NEARBY)
         for place in places:
             got = meant if place.leads else elsewhere
-            for mate, others in beside:
+            for mate, others in beside:  # of several places of one word the one that counts most
                 got += mate.weight * max(
                     [
                         _worth(place, other, mate, word, evidence) * (1.0 if _pole(other) == mate.pole else OPPOSITE)
@@ -282,7 +281,7 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
-            alike = place.sign == word.sign or word.kind == NEGATION
+            alike = place.sign == word.sign or word.kind == NEGATION  # a negation turns others, and has no sign
             if alike:
                 straight = max(straight, share)
             if (share, alike) > (best.share, best.alike):

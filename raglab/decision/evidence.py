@@ -3,13 +3,12 @@
 Nothing here knows a threshold. Sets of entities, words and expected sources are bit masks (uint64),
 numbered within one query, so that the union over chosen hits is a bitwise or.
 
-The rules are those of the trade in English and French, not of a corpus. A question that no rule speaks to scores 0.
+The rules of intent stand in the files of the languages, by no corpus. A question that no rule speaks to scores 0.
 """
 
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, Literal, NamedTuple
@@ -17,7 +16,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.text import BITS
+from raglab.languages import LANGUAGES, Language, expression
+from raglab.text import BITS, unaccented
 
 
 def bit_masks(
@@ -144,176 +144,64 @@ class Intent(NamedTuple):
     reasons: Mapping[str, tuple[str, ...]]
 
 
-def _rule(flag: Flag, name: str, weight: float, *expressions: str, times: int = 1) -> Rule:
-    return Rule(flag, name, weight, re.compile("|".join(expressions), re.IGNORECASE), times)
-
-
-_PARTY = (
-    r"(?:client|customer|compan(?:y|ies)|firm|insurer|insured|bank|lender|broker|supplier|owner|person|partner|landlord|"
-    r"tenant|employer|employee|driver|societes?|entreprises?|assureur|assuree?|banque|preteur|courtier|proprietaire|"
-    r"personne|salarie|conducteur)s?"
-)
-_FIGURE = (
-    r"(?:(?:sub-?)?limits?|excess(?:es)?|deductibles?|retentions?|premiums?|sums? insured|rates?|fees?|prices?|costs?|"
-    r"charges?|commiss?ions?|ceilings?|allowances?|amounts?|percentages?|discounts?|aggregates?|thresholds?|"
-    r"plafonds?|franchises?|primes?|capita(?:l|ux)|taux|montants?|tarifs?|cotisations?|remises?|seuils?|indemnites?)"
-)
-
-RULES: tuple[Rule, ...] = (
+# Flag, name, weight and occurrences of each rule, and what it matches in every language; a language's own expressions
+# stand in its file under the name, or under flag and name where two flags have a rule of that name.
+_RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
     # Relations: who stands how to whom.
-    _rule(
-        "graph",
-        "role",
-        0.5,
-        r"\b(?:loss payees?|beneficiar(?:y|ies)|additional insureds?|policy ?holders?|named insureds?|"
-        r"insured part(?:y|ies)|lessors?|lessees?|lenders?|mortgagees?|guarantors?|trustees?|signator(?:y|ies)|"
-        r"certificate holders?|(?:parent|sister|holding|leasing) compan(?:y|ies)|subsidiar(?:y|ies)|shareholders?)\b",
-        r"\b(?:beneficiaires?|assuree?s? additionnel(?:le)?s?|souscript(?:eur|rice)s?|preneurs?|bailleurs?|preteurs?|"
-        r"cautions?|filiales?|societes? mere|actionnaires?|signataires?|mandataires?)\b",
-    ),
-    _rule(
-        "graph",
-        "standing",
-        0.6,
-        r"\b(?:in (?:what|which) (?:capacity|role)|role of|(?:their|its|his|her) (?:standing|role|interest)|"
-        r"acts? (?:as|for)|on behalf of|named as|noted as|is an? insured|are they insured)\b",
-        r"\b(?:en quelles? qualites?|a quel titre|role de|pour le compte de|agit pour)\b",
-    ),
-    _rule("graph", "who is", 0.5, r"\bwho(?:'s| is| are| was| were)\b", r"\b(?:c'est qui|qui (?:est|sont|etait))\b"),
-    _rule("graph", "who does", 0.4, r"(?:^|[,;.?!] )(?:who|qui)\b"),
-    _rule("graph", "whom", 0.4, r"\b(?:to whom|for whom|whose)\b", r"\b(?:a qui|pour qui|de qui|chez qui)\b"),
-    _rule(
-        "graph",
-        "right or duty",
-        0.4,
-        r"\b(?:entitled|allowed|authori[sz]ed|empowered|responsible|in charge|right to|escalate)\b",
-        r"\b(?:can|may|could) .{0,40}\bclaim\b",
-        r"\b(?:habilitee?|autorisee?|responsables?|en charge|a droit|a le droit|peut .{0,40}\breclamer)\b",
-    ),
-    _rule(
-        "graph",
-        "payment to a party",
-        0.4,
-        r"\b(?:paid|payable|made out|goes|go|released?|assigned) .{0,20}\bto\b",
-        r"\b(?:gets?|receives?) (?:paid|the money)\b",
-        r"\b(?:versee?s?|payee?s?|reglee?s?|cedee?s?) .{0,20}\b(?:a|au|aux)\b",
-    ),
-    _rule("graph", "which party", 0.4, rf"\b(?:which|what|quel(?:le)?s?) {_PARTY}\b"),
-    _rule(
-        "graph",
-        "relation",
-        0.6,
-        r"\b(?:relationship|relations?|connection|link) (?:between|to|with)\b",
-        r"\b(?:related|linked|connected|belongs?|owned|employed|leased|lent|mortgaged) (?:to|by|with)\b",
-        r"\b(?:in common|works? for|shared by)\b",
-        r"\b(?:lien|relation|rapport) (?:entre|avec)\b|\b(?:appartient|appartiennent|en commun|loue a|lie a)\b",
-    ),
-    _rule("graph", "a party by what it does", 0.6, rf"\b{_PARTY} (?:who|whose|that|which|dont|qui|to whom|a qui)\b"),
-    _rule("graph", "both", 0.4, r"\bboth\b", r"\b(?:tous|toutes) (?:les )?deux\b"),
-    _rule("graph", "interest of a party", 0.4, r"['’]s? (?:interest|share|claim|right|stake)\b", r"\binteret de\b"),
+    ("graph", "role", 0.5, 1, ""),
+    ("graph", "standing", 0.6, 1, ""),
+    ("graph", "who is", 0.5, 1, ""),
+    ("graph", "who does", 0.4, 1, ""),
+    ("graph", "whom", 0.4, 1, ""),
+    ("graph", "right or duty", 0.4, 1, ""),
+    ("graph", "payment to a party", 0.4, 1, ""),
+    ("graph", "which party", 0.4, 1, ""),
+    ("graph", "relation", 0.6, 1, ""),
+    ("graph", "a party by what it does", 0.6, 1, ""),
+    ("graph", "both", 0.4, 1, ""),
+    ("graph", "interest of a party", 0.4, 1, ""),
     # Tables: figures by row and column.
-    _rule("table", "how much", 0.5, r"\bhow (?:much|many)\b", r"\bcombien\b"),
-    _rule(
-        "table",
-        "how long",
-        0.3,
-        r"\bhow (?:long|soon|fast|often|old|young|late|early|far|high)\b",
-        r"\b(?:quel (?:age|delai)|quelle duree)\b",
-    ),
-    _rule("table", "figure", 0.5, rf"\b{_FIGURE}\b"),
-    _rule(
-        "table",
-        "comparison",
-        0.6,
-        r"\b(?:compared?|comparison|versus|vs|as against|differences?|gap between|by how much)\b",
-        r"\b(?:high|low|larg|small|bigg|cheap|dear|great|long|short|few)(?:er|est)\b|\b(?:more|less|fewer) than\b",
-        r"\b(?:compar(?:er|ez|e|aison)|differences?|ecarts?|par rapport a)\b",
-        r"\b(?:plus|moins) (?:eleve|bas|cher|grand|petit|important|long|court)e?s?\b",
-    ),
-    _rule(
-        "table",
-        "change",
-        0.5,
-        r"\b(?:move|rise|rose|grow|grew|fall|fell|drop|change|increase|decrease)d?\b.{0,40}\b(?:at|from|between|since|before)\b",
-        r"\b(?:augmente|baisse|passe|evolue|change)\w{0,4}\b.{0,40}\b(?:de|entre|depuis|au)\b",
-    ),
-    _rule(
-        "table",
-        "aggregate",
-        0.5,
-        r"\b(?:total|altogether|in all|average|mean|sum of|all .{0,20} together)\b",
-        r"\b(?:au total|totale?s?|totaux|en tout|moyennes?|somme)\b",
-    ),
-    _rule(
-        "table",
-        "most or least",
-        0.5,
-        r"\b(?:most|least|maximum|minimum|max|min|top)\b",
-        r"\b(?:le|la|les) (?:plus|moins)\b|\b(?:maximal|minimal)e?s?\b",
-    ),
-    _rule(
-        "table",
-        "table",
-        0.4,
-        r"\b(?:tables?|schedules?|rows?|columns?|lists?|listed|annex(?:es)?|appendi(?:x|ces))\b",
-        r"\b(?:tableaux?|conditions particulieres|baremes?|grilles?|lignes?|colonnes?|annexes?)\b",
-    ),
-    _rule(
-        "table",
-        "per unit",
-        0.3,
-        r"\b(?:per|each|any one|a (?:day|week|month|year))\b",
-        r"\b(?:par (?:an|jour|mois|sinistre|evenement|personne|objet|vehicule)|chaque)\b",
-    ),
-    _rule("table", "money or share", 0.2, r"[£$€%]|\b(?:gbp|eur|usd|euros?|pounds?|dollars?|per cent|pour ?cent)\b"),
+    ("table", "how much", 0.5, 1, ""),
+    ("table", "how long", 0.3, 1, ""),
+    ("table", "figure", 0.5, 1, ""),
+    ("table", "comparison", 0.6, 1, ""),
+    ("table", "change", 0.5, 1, ""),
+    ("table", "aggregate", 0.5, 1, ""),
+    ("table", "most or least", 0.5, 1, ""),
+    ("table", "table", 0.4, 1, ""),
+    ("table", "per unit", 0.3, 1, ""),
+    ("table", "money or share", 0.2, 1, r"[£$€%]|\b(?:gbp|eur|usd)\b"),
     # Complexity: several steps, conditions, things to hold beside one another.
-    _rule(
-        "complexity",
-        "comparison",
-        0.5,
-        r"\b(?:compare[ds]?|comparison|versus|vs|as against|differences? between|gap between|rather than)\b",
-        r"\b(?:compar(?:er|ez|aison)|differences? entre|ecarts?|par rapport a|plutot que)\b",
-    ),
-    _rule(
-        "complexity",
-        "condition",
-        0.3,
-        r"\b(?:if|unless|provided|in case|even though|although|once|as long as)\b",
-        r"\b(?:si|sauf|a condition|meme si|lorsque|des que|tant que)\b",
-    ),
-    _rule(
-        "complexity",
-        "time order",
-        0.3,
-        r"\b(?:before|after|since|until|during|between|from)\b.{0,40}\d",
-        r"\b(?:avant|apres|depuis|jusqu|pendant|entre)\b.{0,40}\d",
-    ),
-    _rule(
-        "complexity",
-        "why or how",
-        0.4,
-        r"\b(?:why|how come|explain|how (?:do|does|did|is|are|can|should|would))\b",
-        r"\b(?:pourquoi|comment|expliqu\w{1,4})\b",
-    ),
-    _rule(
-        "complexity",
-        "second question",
-        0.5,
-        r"\b(?:and|or) (?:how|what|who|whom|which|when|where|why|by when|on which|does|is)\b",
-        r"\b(?:et|ou) (?:combien|quel(?:le)?s?|qui|quand|ou|pourquoi|comment|depuis quand|jusqu)\b",
-    ),
-    _rule("complexity", "second sentence", 0.4, r"[.!?;] +\S"),
-    _rule(
-        "complexity",
-        "clauses",
-        0.4,
-        r"[,;:]| - |\b(?:and|but|while|because|which|who|that|whose)\b|\b(?:et|mais|car|qui|que|dont)\b",
-        times=3,
-    ),
-    _rule("complexity", "figures", 0.3, r"\d+(?:[.,/]\d+)*", times=2),
-    _rule("complexity", "length", 0.3, r"\w+", times=15),
-    _rule("complexity", "great length", 0.3, r"\w+", times=22),
+    ("complexity", "comparison", 0.5, 1, ""),
+    ("complexity", "condition", 0.3, 1, ""),
+    ("complexity", "time order", 0.3, 1, ""),
+    ("complexity", "why or how", 0.4, 1, ""),
+    ("complexity", "second question", 0.5, 1, ""),
+    ("complexity", "second sentence", 0.4, 1, r"[.!?;] +\S"),
+    ("complexity", "clauses", 0.4, 3, "[,;:]| - "),
+    ("complexity", "figures", 0.3, 2, r"\d+(?:[.,/]\d+)*"),
+    ("complexity", "length", 0.3, 15, r"\w+"),
+    ("complexity", "great length", 0.3, 22, r"\w+"),
 )
+
+
+def intent_rules(language: Language = LANGUAGES) -> tuple[Rule, ...]:
+    """Rules that read what a question asks for, with the expressions of a language.
+
+    Example:
+      >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search("Are both insured?")[0]
+      'both'
+    """
+    own = language.intent
+    rules = []
+    for flag, name, weight, times, everywhere in _RULES:
+        patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))
+        every = [*([everywhere] if everywhere else []), *patterns] or ["(?!)"]
+        rules.append(Rule(flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times))
+    return tuple(rules)
+
+
+RULES = intent_rules()
 
 
 def intent(question: str) -> Intent:
@@ -326,7 +214,7 @@ def intent(question: str) -> Intent:
       >>> asked.reasons["table"]
       ('figure', 'money or share')
     """
-    text = _plain(question)
+    text = unaccented(question.replace("’", "'"))  # as the patterns are written
     spoke = [rule for rule in RULES if _occurs(rule, text)]
     left = {flag: prod(1.0 - rule.weight for rule in spoke if rule.flag == flag) for flag in FLAGS}
     reasons: dict[str, tuple[str, ...]] = {
@@ -338,9 +226,3 @@ def intent(question: str) -> Intent:
 def _occurs(rule: Rule, text: str) -> bool:
     found = rule.pattern.finditer(text)
     return all(next(found, None) is not None for _ in range(rule.times))
-
-
-def _plain(text: str) -> str:
-    """A text without accents and with straight apostrophes, as patterns are written."""
-    letters = unicodedata.normalize("NFD", text.replace("’", "'"))
-    return "".join(letter for letter in letters if not unicodedata.combining(letter))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +23,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.strategies import Found, Rewriter, walk
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.loaders import Policy, hash_corpus, load_corpus, save_corpus
-from raglab.text import word_set
+from raglab.text import composed, word_set
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Chunk, Corpus, Hits
 
 if TYPE_CHECKING:
@@ -60,7 +59,7 @@ def normalised(question: str) -> str:
       >>> normalised("  What is   the excess? ")
       'What is the excess?'
     """
-    return " ".join(unicodedata.normalize("NFC", question).split())
+    return " ".join(composed(question).split())
 
 
 class Caches:

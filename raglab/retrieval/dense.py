@@ -98,16 +98,17 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     index: faiss.Index
     if kind == "flat":
         index = faiss.IndexFlatL2(dim)
-    elif kind == "hnsw":
+    elif kind == "hnsw":  # candidates are looked at both while the graph grows and when it is searched
         index = faiss.IndexHNSWFlat(dim, NEIGHBOURS)
         index.hnsw.efConstruction, index.hnsw.efSearch = LOOKED_AT["build"], LOOKED_AT["search"]
     elif kind == "ivf":
         index = faiss.IndexIVFFlat(faiss.IndexFlatL2(dim), dim, max(1, round(n**0.5)))
+        # A corpus of any size may be cut into cells: faiss would warn of fewer than 39 points a cell.
         index.nprobe, index.cp.seed, index.cp.min_points_per_centroid = CELLS_SEARCHED, SEED, 1
     else:
         msg = f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and fine up to 100,000."
         raise ValueError(msg)
-    with _one_thread():
+    with _one_thread():  # several would cluster and link in the order in which they happen to finish
         index.train(rows)
         index.add(rows)
     return DenseIndex(rows, index)
@@ -308,12 +309,13 @@ def embed(
     vectors = _cached(encoder.name, SENTENCE, distinct, cache)
     by_token = _cached(encoder.name, TOKENS, distinct, cache) if tokens else {}
     missing = [text for text in distinct if text not in vectors or (tokens and text not in by_token)]
-    missing.sort(key=lambda text: (len(text), text))
+    missing.sort(key=lambda text: (len(text), text))  # alike in length, so that little of a batch is padding
     with tqdm(total=len(missing), desc="embed", unit="text", disable=not progress) as bar:
         for some in _chunks(missing, CHUNK):
             new_vectors, new_tokens = _encoded(encoder, some, tokens=tokens)
             if cache is not None:
                 cache.put(_keyed(encoder.name, SENTENCE, new_vectors) | _keyed(encoder.name, TOKENS, new_tokens))
+            # What the cache held before stays: a text encoded anew for its tokens keeps its vector to the last bit.
             for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
                 known.update((text, array) for text, array in new.items() if text not in known)
             bar.update(len(some))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from raglab.languages import LANGUAGES
 from raglab.retrieval.rank_fusion import best_first
-from raglab.text import STOP_WORDS, sentences
+from raglab.text import STOP_WORDS, composed, sentences
 from raglab.values import Chunk
 
 STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them
@@ -22,10 +22,9 @@ LONGEST = 6  # words of the longest name; longer runs of capitals are headlines
 SHORTEST_NUMBER = 4  # digits that make an identifier of digits alone; fewer are clauses, ages and counts
 _HEAD = 3  # letters that a name is looked up by first, since most words begin none
 
-# Words that stand inside names of English and French, never at their ends.
-PARTICLES = frozenset("of the and for de du des d la le les l et en von van der".split())  # noqa: SIM905
-JOINING = frozenset({"and", "et"})  # what they join may be two names as well as one
-TITLES = frozenset("mr mrs ms miss dr prof sir m mm mme mmes mlle monsieur madame".split())  # noqa: SIM905
+PARTICLES = frozenset(LANGUAGES.words.particles)  # words that stand inside names, never at their ends
+JOINING = frozenset(LANGUAGES.words.joining)  # what they join may be two names as well as one
+TITLES = frozenset(LANGUAGES.words.titles)
 
 WORD = re.compile(r"[^\W_]+")
 _GROUPED = re.compile(r"(?<=\d)[.,\u00a0\u202f ](?=\d{3}(?!\d))")
@@ -78,7 +77,7 @@ def folded(text: str) -> list[str]:
       >>> folded("Mrs Whitcombe's No. 7714-0263: £7,500")
       ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
     """
-    plain = _GROUPED.sub("", unicodedata.normalize("NFC", text).casefold())
+    plain = _GROUPED.sub("", composed(text).casefold())
     return [word for word in WORD.findall(plain) if word != "s"]
 
 
@@ -190,7 +189,7 @@ def _is_calendar(parts: Sequence[str]) -> bool:
 
 
 def _placed(sentence: str) -> list[_Placed]:
-    text = unicodedata.normalize("NFC", sentence)
+    text = composed(sentence)
     words: list[_Placed] = []
     end = 0
     for match in WORD.finditer(text):
@@ -404,15 +403,18 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
     if not (0.0 <= damping < 1.0 and 0.0 < common <= 1.0):
         msg = f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both are shares."
         raise ValueError(msg)
+    # First what is named anywhere, then how often each chunk names it: a name found once is known everywhere.
     names = _names_of(chunks)
     known = lexicon(names)
     counted = [_counted(chunk, known) for chunk in chunks]
     numbers = np.array([number for counts in counted for number in counts], np.int64)
     columns = np.repeat(np.arange(len(chunks)), [len(counts) for counts in counted])
     times = np.array([count for counts in counted for count in counts.values()], np.float64)
+    # What no text names, or nearly every text, says nothing of where to look.
     n_naming = np.bincount(numbers, minlength=len(names))
     kept = np.flatnonzero((n_naming > 0) & (n_naming <= common * len(chunks)))
     entities = tuple(names[number] for number in kept.tolist())
+    # A mention weighs the logarithm of its count times the entity's rarity, as tf-idf has it.
     rarity = np.log((len(chunks) + 1.0) / n_naming[kept])
     heard = sparse.csr_array((1.0 + np.log(times), (numbers, columns)), shape=(len(names), len(chunks)))[kept]
     mentions = sparse.csr_array(sparse.diags_array(rarity) @ heard)

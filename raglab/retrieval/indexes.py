@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -17,6 +16,7 @@ from raglab.models import Tokens
 from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
 from raglab.retrieval.entity_graph import EntityGraph
 from raglab.retrieval.tables import TableIndex
+from raglab.text import composed
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
@@ -95,7 +95,7 @@ def words_of(text: str) -> list[str]:
       >>> words_of("L'assuré résilie")
       ['l', 'assuré', '^assur', 'résilie', '^résil']
     """
-    words = WORD.findall(unicodedata.normalize("NFC", text).lower())
+    words = WORD.findall(composed(text).lower())
     return [term for word in words for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))]
 
 
@@ -199,9 +199,11 @@ def build_indexes(
         if one.of_chunk.shape != (len(texts),):
             msg = f"{name}.of_chunk must have shape [{len(texts)}], got {list(one.of_chunk.shape)}; -1 marks none."
             raise ValueError(msg)
+    # Rows of tables stand behind the chunks: embedded with them, found by their own index alone.
     n_chunks = len(texts) - (0 if tables is None else len(tables.rows))
     bm25 = Bm25Index(texts[:n_chunks])
     whole = embed(encoder, texts, cache, tokens=tokens, progress=progress)
+    # The anchor of a short text is the text itself, whose embedding is there.
     long = [i for i, text in enumerate(texts) if len(text) > ANCHOR]
     anchors = whole.vectors.copy()
     anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache, progress=progress).vectors

@@ -5,80 +5,40 @@ from __future__ import annotations
 import datetime as dt
 import re
 from calendar import monthrange
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from math import inf, isfinite, nan
 from typing import Literal, NamedTuple
 
-# What a cell says that states nothing to count with; a zero; no bound.
-MISSING = (
-    "",
-    "-",
-    "–",
-    "—",
-    "−",
-    "n/a",
-    "na",
-    "not selected",
-    "not applicable",
-    "not insured",
-    "not covered",
-    "sans objet",
-    "non souscrit",
-    "non souscrite",
-    "non garanti",
-    "non garantie",
-    "non applicable",
+from raglab.languages import LANGUAGES, expression
+from raglab.numerals import (
+    BLANKS,
+    WrittenDate,
+    any_of,
+    before_bound,
+    currencies,
+    date_at,
+    dates_in,
+    plain_number,
+    tables,
 )
-NIL = ("nil", "free", "none", "zero", "gratuit", "gratuite", "néant", "aucun", "aucune", "zéro")
-UNLIMITED = ("unlimited", "no limit", "no aggregate", "sans limite", "illimité", "illimitée")
 
-CURRENCIES = {
-    "GBP": ("£", "gbp", "pound", "pounds", "livre", "livres"),
-    "EUR": ("€", "eur", "euro", "euros"),
-    "USD": ("$", "us$", "usd", "dollar", "dollars"),
-    "JPY": ("¥", "jpy", "yen"),
-    "CHF": ("chf",),
-    "CAD": ("cad",),
-    "AUD": ("aud",),
-}
-SCALES = {
-    1e3: ("k", "thousand"),
-    1e6: ("m", "mn", "million", "millions"),
-    1e9: ("bn", "md", "billion", "billions", "milliard", "milliards"),
-}
-UNITS = {
-    "%": ("%", "per cent", "percent", "pour cent"),
-    "working days": ("working day", "working days", "jour ouvré", "jours ouvrés"),
-    "days": ("day", "days", "jour", "jours"),
-    "nights": ("night", "nights", "nuit", "nuits"),
-    "weeks": ("week", "weeks", "semaine", "semaines"),
-    "months": ("month", "months", "mois"),
-    "years": ("year", "years", "an", "ans", "année", "années"),
-    "hours": ("hour", "hours", "heure", "heures"),
-    "minutes": ("minute", "minutes", "min"),
-    "km": ("km", "kilometre", "kilometres", "kilomètre", "kilomètres"),
-    "miles": ("mile", "miles"),
-    "m²": ("m²", "m2", "sq m"),
-    "t": ("t", "tonne", "tonnes"),
+_WORDS = LANGUAGES.quantities
+# What a cell says that states nothing to count with; a zero; no bound.
+MISSING = frozenset(("", "-", "–", "—", "−", *_WORDS.missing))
+NIL, UNLIMITED = frozenset(_WORDS.nil), frozenset(_WORDS.unlimited)
+_EVERYWHERE: Mapping[str, tuple[str, ...]] = {  # units that are written so in every language
+    "%": ("%",),
+    "km": ("km",),
+    "m²": ("m²", "m2"),
+    "t": ("t",),
     "kg": ("kg",),
     "cm": ("cm",),
-    "l": ("litre", "litres"),
     "kWh": ("kwh",),
 }
-MONTHS = (
-    ("january", "janvier", "janv", "jan"),
-    ("february", "février", "fevrier", "févr", "feb"),
-    ("march", "mars", "mar"),
-    ("april", "avril", "apr", "avr"),
-    ("may", "mai"),
-    ("june", "juin", "jun"),
-    ("july", "juillet", "juil", "jul"),
-    ("august", "août", "aout", "aug"),
-    ("september", "septembre", "sept", "sep"),
-    ("october", "octobre", "oct"),
-    ("november", "novembre", "nov"),
-    ("december", "décembre", "decembre", "déc", "dec"),
-)
+UNITS: Mapping[str, tuple[str, ...]] = {
+    unit: (*_EVERYWHERE.get(unit, ()), *(_WORDS.percent if unit == "%" else _WORDS.units.get(unit, ())))
+    for unit in dict.fromkeys((*_EVERYWHERE, *_WORDS.units))
+}
 
 
 Kind = Literal["money", "percent", "date", "number", "text", "missing"]
@@ -118,48 +78,31 @@ class Found(NamedTuple):
     end: int
 
 
-def _named(names: dict[str, tuple[str, ...]]) -> dict[str, str]:
-    return {word: name for name, words in names.items() for word in words}
-
-
-def _any_of(words: Iterable[str]) -> str:
-    return "|".join(re.escape(word) for word in sorted(words, key=lambda word: (-len(word), word)))
-
-
-_CURRENCY_OF, UNIT_OF = _named(CURRENCIES), _named(UNITS)
-_SCALE_OF = {word: scale for scale, words in SCALES.items() for word in words}
-_MONTH_OF = {name: number for number, names in enumerate(MONTHS, 1) for name in names}
-_BLANK = "[ \u00a0\u202f\u2009]"
-_SIGNS = _any_of(word for word in _CURRENCY_OF if not word.isalpha())
-_CODES = _any_of(word for word in _CURRENCY_OF if word.isalpha())
+CURRENCY_OF = currencies()
+CURRENCIES = frozenset(CURRENCY_OF.values())
+UNIT_OF = {word: unit for unit, words in UNITS.items() for word in words}
+_NUMERALS = tables()
+_SCALE_OF = {  # from a thousand on: a hundred stands inside a number
+    word: scale
+    for words in (_NUMERALS.scales, _NUMERALS.suffixes, _NUMERALS.money_suffixes)
+    for word, scale in words.items()
+    if scale >= 1000
+}
+_BLANK = f"[{BLANKS}]"
+_SIGNS = any_of([word for word in CURRENCY_OF if not word.isalpha()])
+_CODES = any_of([word for word in CURRENCY_OF if word.isalpha()])
+_SIGN = "[£€$¥]"
 _AMOUNT = re.compile(
     rf"(?<![\w.,])(?P<minus>[-−]{_BLANK}?)?(?:(?P<before>{_SIGNS}|(?:{_CODES})(?=\W|\d)){_BLANK}?)?(?P<inner>[-−])?"
     rf"(?P<number>\d{{1,3}}(?:(?P<joint>{_BLANK}|[,.'’])\d{{3}}(?:(?P=joint)\d{{3}})*)?(?:[.,]\d+)?(?![\d])|\d+(?:[.,]\d+)?)"
-    rf"(?:{_BLANK}?(?P<scale>(?:{_any_of(_SCALE_OF)})(?=[£€$¥]|\b)))?"
-    rf"(?:{_BLANK}?(?:d['’]|de{_BLANK})?(?P<after>[£€$¥]|(?:{_CODES})\b))?"
-    rf"(?:{_BLANK}?(?P<unit>%|(?:{_any_of(UNIT_OF)})(?!\w)))?",
+    rf"(?:{_BLANK}?(?P<scale>(?:{any_of(_SCALE_OF)})(?={_SIGN}|\b)))?"
+    rf"(?:{_BLANK}?(?:{'|'.join(_WORDS.of_money) or '(?!)'})?(?P<after>{_SIGN}|(?:{_CODES})\b))?"
+    rf"(?:{_BLANK}?(?P<unit>%|(?:{any_of(UNIT_OF)})(?!\w)))?",
     re.IGNORECASE,
 )
-_NAME = _any_of(_MONTH_OF)
-_DATE = re.compile(
-    r"(?<![\w/.-])(?:(?P<y1>\d{4})-(?P<m1>\d{2})-(?P<d1>\d{2})"
-    r"|(?P<d2>\d{1,2})[/.](?P<m2>\d{1,2})[/.](?P<y2>\d{4})"
-    rf"|(?:(?P<d3>\d{{1,2}})(?:st|nd|rd|th|er)?\s+(?:of\s+)?)?(?P<m3>{_NAME})\.?\s+(?P<y3>\d{{4}})"
-    rf"|(?P<m4>{_NAME})\.?\s+(?P<d4>\d{{1,2}})(?:st|nd|rd|th)?,?\s+(?P<y4>\d{{4}}))(?![\w/])",
-    re.IGNORECASE,
-)
-_BELOW = re.compile(
-    r"(?:up to|at most|under|below|less than|until|before|maximum|jusqu['’](?:à|au|en)|moins de|au plus|avant|<=?|≤)"
-    r"\s*(?:l[ea]\s)?\s*",
-    re.IGNORECASE,
-)
-_ABOVE = re.compile(
-    r"(?:above|over|more than|at least|from|since|after|as of|plus de|au-delà de|au moins|depuis|dès|après"
-    r"|à (?:partir|compter) d[ue]|>=?|≥)\s*(?:l[ea]\s)?\s*",
-    re.IGNORECASE,
-)
-_BETWEEN = re.compile(r"(?:between|from|entre|de|du)\s+", re.IGNORECASE)
-_JOINT = re.compile(r"\s*(?:to|and|à|et|au|-|–|—)\s*", re.IGNORECASE)
+_BELOW, _ABOVE = before_bound(_WORDS.below, "<=?|≤"), before_bound(_WORDS.above, ">=?|≥")
+_BETWEEN = re.compile(rf"{expression(_WORDS.between)}\s+", re.IGNORECASE)
+_JOINT = re.compile(rf"\s*(?:{'|'.join(_WORDS.joints)}|-|–|—)\s*", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d/])(?:19|20)\d{2}(?!\d)")
 
 
@@ -199,9 +142,9 @@ def period_of(head: str) -> Quantity | None:
       >>> period_of("Franchise 2024") == period_of("2024/25 (GBP)")
       True
     """
-    for match in _DATE.finditer(head[:LONGEST]):
-        days = _date(match)
-        before = head[: match.start()]
+    for date in dates_in(head[:LONGEST]):
+        days = _days_of(date)
+        before = head[: date.start]
         if days is not None and _ends(_BELOW, before):
             return days._replace(low=-inf)
         if days is not None:
@@ -239,11 +182,11 @@ def rewritten(value: float, like: str, unit: str) -> str:
 
 def _all_in(text: str) -> Iterator[Found]:
     rest = text
-    for match in _DATE.finditer(text):
-        days = _date(match)
+    for date in dates_in(text):
+        days = _days_of(date)
         if days is not None:
-            yield Found(days, *match.span())
-            rest = rest[: match.start()] + "\0" * (match.end() - match.start()) + rest[match.end() :]
+            yield Found(days, date.start, date.end)
+            rest = rest[: date.start] + "\0" * (date.end - date.start) + rest[date.end :]
     for match in _AMOUNT.finditer(rest):
         amount = _amount(match)
         if amount is not None and not rest[match.end() : match.end() + 1].isalnum():
@@ -284,52 +227,34 @@ def _noted(quantity: Quantity, rest: str) -> Quantity | None:
 
 
 def _at(text: str, start: int) -> Found | None:
-    for pattern, of in ((_DATE, _date), (_AMOUNT, _amount)):
-        match = pattern.match(text, start)
-        found = of(match) if match else None
-        if match and found:
-            return Found(found, match.start(), match.end())
-    return None
+    """The date or amount that begins at a place."""
+    date = date_at(text, start)
+    days = _days_of(date) if date else None
+    if date and days:
+        return Found(days, date.start, date.end)
+    match = _AMOUNT.match(text, start)
+    amount = _amount(match) if match else None
+    return Found(amount, match.start(), match.end()) if match and amount else None
 
 
 def _amount(match: re.Match[str]) -> Quantity | None:
-    number = _number(match["number"], money=bool(match["before"] or match["after"]), scaled=bool(match["scale"]))
-    sign = -1.0 if match["minus"] or match["inner"] else 1.0
-    if number is None or number * _SCALE_OF.get((match["scale"] or "").lower(), 1.0) > _LARGEST:
-        return None
-    value = sign * number * _SCALE_OF.get((match["scale"] or "").lower(), 1.0)
+    """The money, share or number of a match; None for what is no number, such as the number of a policy."""
     currency = match["before"] or match["after"]
+    digits = plain_number(match["number"], money=bool(currency), scaled=bool(match["scale"]))
+    if digits is None or (digits[0] == "0" and digits[1:2].isdigit()):
+        return None
+    size = float(digits) * _SCALE_OF.get((match["scale"] or "").lower(), 1.0)
+    if size > _LARGEST:
+        return None
+    value = -size if match["minus"] or match["inner"] else size
     if currency:
-        return Quantity("money", value, value, _CURRENCY_OF[currency.lower()], match["unit"] or "")
+        return Quantity("money", value, value, CURRENCY_OF[currency.lower()], match["unit"] or "")
     unit = UNIT_OF.get((match["unit"] or "").lower(), "")
     return Quantity("percent" if unit == "%" else "number", value, value, unit)
 
 
-def _number(text: str, *, money: bool, scaled: bool) -> float | None:
-    """Number as written in English or French.
-
-    A single comma or, in an unscaled sum of money, a single dot before three digits parts thousands; else either is a
-    decimal mark.
-    """
-    digits = re.sub(rf"{_BLANK}|['’]", "", text)
-    marks = [mark for mark in digits if mark in ",."]
-    whole = digits.replace(",", "").replace(".", "")
-    if len(whole) > 1 and whole[0] == "0" and digits[1] not in ",.":
-        return None
-    last = max(digits.rfind(","), digits.rfind("."))
-    thousands = len(digits) - last == _GROUP and digits[0] != "0" and len(set(marks)) == 1
-    if not marks:
-        return float(whole)
-    if thousands and (len(marks) > 1 or (digits[last] == "," and not scaled) or (money and not scaled)):
-        return float(whole)
-    return float(digits[:last].replace(",", "").replace(".", "") + "." + digits[last + 1 :])
-
-
-def _date(match: re.Match[str]) -> Quantity | None:
-    year = next(int(match[key]) for key in ("y1", "y2", "y3", "y4") if match[key])
-    month = next(match[key] for key in ("m1", "m2", "m3", "m4") if match[key])
-    day = next((int(match[key]) for key in ("d1", "d2", "d3", "d4") if match[key]), None)
-    return _days(year, _MONTH_OF.get(month.lower()) or int(month), day)
+def _days_of(date: WrittenDate) -> Quantity | None:
+    return _days(date.year, date.month, date.day or None)
 
 
 def _days(year: int, month: int | None, day: int | None) -> Quantity | None:

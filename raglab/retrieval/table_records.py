@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 import re
-import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 from math import inf, isnan, log
@@ -18,17 +17,19 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.languages import LANGUAGES, expression
+from raglab.numerals import CURRENCY_CODES, any_of
 from raglab.retrieval.quantities import (
     CURRENCIES,
+    CURRENCY_OF,
     UNIT_OF,
-    UNITS,
     Found,
     Quantity,
     period_of,
     quantities_in,
     quantity_of,
 )
-from raglab.text import STOP_WORDS, words
+from raglab.text import STOP_WORDS, unaccented, words
 from raglab.values import Chunk
 
 if TYPE_CHECKING:
@@ -41,16 +42,13 @@ _RULE = re.compile(r":?-+:?")
 _PROSE_ENDS = (".", "!", "?", "…", ":", ";", ",")
 _PATH_JOINT = " > "
 DASHES = "-–—−"
-_OLDER = re.compile(r"\b(?:old|previous|expiring|before|ancien\w*|avant)\b", re.IGNORECASE)
-_NEWER = re.compile(r"\b(?:new|renewal|renewed|after|nouve\w+|renouvel\w+|après)\b", re.IGNORECASE)
+_WORDS = LANGUAGES.quantities
+_OLDER = re.compile(rf"\b{expression(_WORDS.older)}\b", re.IGNORECASE)
+_NEWER = re.compile(rf"\b{expression(_WORDS.newer)}\b", re.IGNORECASE)
 _LETTERS = re.compile(r"[^\W\d_]{3,}")
-_WORDS = {word: unit for unit, words in (*CURRENCIES.items(), *UNITS.items()) for word in words}
+_UNITS = {**CURRENCY_OF, **UNIT_OF}
 _IN_BRACKETS = re.compile(r"\(([^()]{1,20})\)")
-_STATED = re.compile(
-    r"\b(?:amounts?|figures?|sums?|limits?|montants?|sommes?|plafonds?)\b[^.|]{0,60}?\b(?:in|en)\s+"
-    r"(pounds|gbp|£|euros?|eur|€|dollars?|usd|\$)",
-    re.IGNORECASE,
-)
+_STATED = re.compile(rf"\b{expression(_WORDS.stated)}\s+({any_of(CURRENCY_OF)})", re.IGNORECASE)
 
 
 class Cell(NamedTuple):
@@ -114,7 +112,7 @@ def _tables_in(chunk: Chunk, position: int) -> Iterator[Table]:
         return
     lines = chunk.text.splitlines()
     stated = _STATED.search(chunk.text)
-    common = _WORDS.get(stated[1].casefold(), "") if stated else ""
+    common = CURRENCY_OF[stated[1].casefold()] if stated else ""
     for start, end in _blocks(lines):
         grid = [_cells(line) for line in lines[start:end]]
         headed = len(grid) > 1 and _is_rule(grid[1])
@@ -181,7 +179,7 @@ def _with_unit(quantity: Quantity, unit: str) -> Quantity:
 def _unit_in(text: str) -> str:
     """Unit in brackets, or that is all of a head."""
     within = [match[1] for match in _IN_BRACKETS.finditer(text[:NAME_LENGTH])]
-    return next((_WORDS[word] for word in (part.strip().casefold() for part in (*within, text)) if word in _WORDS), "")
+    return next((_UNITS[word] for word in (part.strip().casefold() for part in (*within, text)) if word in _UNITS), "")
 
 
 def _label(rows: Sequence[Sequence[Cell]]) -> int:
@@ -219,77 +217,39 @@ Operation = Literal[
     "count",
 ]
 
-BOUNDS = ("at least", "at most", "above", "below")
+BOUNDS: tuple[Operation, ...] = ("at least", "at most", "above", "below")
 STEM = 5  # letters of a longer word that stand for its inflections, as in keyword search
 LONGEST = 1000  # characters of a question that are read
 TYPED = "#"  # begins a term that is no word
 CHANGE = f"{TYPED}change"  # the term of tables with columns for two times, and of questions for a change
 MOST_TERMS = 64  # distinct terms of a question that are looked up
 
-# Words of a question that name no matter: they ask, or place one thing before another.
-_ASKING = frozenset(
-    """much many any combien please tell us per get just only also still exactly before after between out off whats soon
-    est-ce chaque cela ca aussi encore svp avant apres entre etait""".split()  # noqa: SIM905
+_ASKS = LANGUAGES.tables
+_ASKING = frozenset(LANGUAGES.words.asking)  # words of a question that name no matter
+
+
+def _asks(patterns: Iterable[str]) -> re.Pattern[str]:
+    return re.compile(expression(patterns, _ASKS.words), re.IGNORECASE)
+
+
+# What each operation is asked with; the first that occurs is taken, so that what is most particular stands first.
+_ORDER: tuple[Operation, ...] = (
+    "average",
+    "difference",
+    "change",
+    *BOUNDS,
+    "highest",
+    "lowest",
+    "sum",
+    "total",
+    "count",
 )
-_WHICH = r"\b(?:which|what|who|list|quels?|quelles?|how many|combien)\b"
-_MOVED = (
-    r"(?:mov\w*|chang\w*|r[io]ses?|risen|f[ae]ll(?:en|s)?|gr[eo]wn?|increas\w*|decreas\w*|drop\w*"
-    r"|(?:go|gone|went) (?:up|down)|augment\w*|diminu\w*|évolu\w*|baiss\w*|hausse)"
-)
-_DEGREE = r"(?:more|less|fewer|higher|lower|longer|shorter|larger|dearer|cheaper)"
-_TALL = r"(?:élevée?s?|hauts?|hautes?|grande?s?|longs?|longues?|chère?s?|forte?s?)"
-_SMALL = r"(?:bas|basses?|faibles?|petite?s?|courte?s?)"
-_SUPERLATIVE = r"(?:highest|largest|biggest|greatest|longest|dearest|heaviest|most expensive)"
-_DIMINUTIVE = r"(?:lowest|smallest|least|shortest|cheapest|fewest)"
-# What each operation is asked with, in English and French; the first that occurs is taken.
-_PATTERNS: tuple[tuple[Operation, str], ...] = (
-    ("average", r"(?<!general )\baverage\b(?! adjuster)|\bmean (?:of|value)\b|\bmoyenne\b"),
-    (
-        "difference",
-        rf"\bdifference\b|\bhow (?:much|many) (?:\w+ )?{_DEGREE}\b|\bby how (?:much|many)\b.*\b(?:than|exceed)",
-    ),
-    (
-        "difference",
-        r"\bas against\b|\bcompared? (?:to|with)\b|\bversus\b|\bvs\b|\bécart\b|\bdifférence\b|\bpar rapport\b",
-    ),
-    ("difference", r"\bcombien de (?:plus|moins)\b"),
-    ("change", r"\bby how (?:much|many)\b|\bde combien\b|\bévolution\b"),
-    ("change", rf"\b(?:how|what|comment) (?:did|has|have|does|do|is|was|were|a|ont)\b.*\b{_MOVED}\b"),
-    ("at least", rf"{_WHICH}.*\b(?:at least|au moins)\s"),
-    ("at most", rf"{_WHICH}.*\b(?:at most|au plus|no more than|up to|jusqu['’]à)\s"),
-    ("above", rf"{_WHICH}.*\b(?:more than|over|above|exceed\w*|plus de|supérieure?s? à|au-dessus de|dépass\w+)\s"),
-    ("below", rf"{_WHICH}.*\b(?:less than|under|below|moins de|inférieure?s? à|au-dessous de)\s"),
-    ("highest", rf"\b{_SUPERLATIVE}\b|\b(?:costs?|pays?|(?:has|have|carr\w+|costs?|takes?) the) most\b"),
-    ("highest", rf"\bl(?:e|a|es) plus {_TALL}\b"),
-    ("lowest", rf"\b{_DIMINUTIVE}\b|\bl(?:e|a|es) (?:plus {_SMALL}|moins {_TALL})\b"),
-    ("sum", r"\b(?:sum of|add(?:ed|s|ing)? (?:up|together)|combined|altogether|somme des?|additionn\w+)\b"),
-    ("total", r"\b(?:totals?|in all|au total|en tout)\b"),
-    ("count", r"\b(?:how many|number of|combien (?:de (?!temps)|d['’]|y a)|nombre de)"),
-)
-_OPERATIONS = tuple((operation, re.compile(pattern, re.IGNORECASE)) for operation, pattern in _PATTERNS)
-# Words that ask for an operation and name no row of a table; `total` and `number` do.
-_OPERATING = re.compile(
-    rf"\b(?:average|mean|moyenne|difference|différence|écart|{_DEGREE}|{_SUPERLATIVE}|{_DIMINUTIVE}|{_MOVED}|most|exceeds?"
-    rf"|as against|compared?|versus|vs|par rapport|(?:de|l[ae]|les) (?:plus|moins)(?: {_TALL}| {_SMALL})?|supérieure?s?"
-    r"|inférieure?s?|sum of|add(?:ed|s|ing)? (?:up|together)|combined|altogether|somme des?|additionn\w+)\b",
-    re.IGNORECASE,
-)
-_LATER = re.compile(
-    r"\b(?:now|current\w*|new|newly|renew(?:al|ed)|latest|today|raised|actuel\w*|maintenant|désormais|nouve\w+"
-    r"|renouvel\w+|avenant|endorsement)\b",
-    re.IGNORECASE,
-)
-_EARLIER = re.compile(
-    r"\b(?:old|previous\w*|former\w*|expiring|used to|before the (?:renewal|change)|originally|ancien\w*|précédent\w*"
-    r"|auparavant|avant le (?:renouvellement|changement))\b",
-    re.IGNORECASE,
-)
-_UNIT_ASKED = re.compile(
-    r"\b(?:how many|combien (?:de |d['’])|number of|nombre de)\s*(?P<unit>working days|jours ouvrés|\w+)", re.IGNORECASE
-)
-_TIME_ASKED = re.compile(r"\bhow (?:long|soon|fast|quickly)\b|\bcombien de temps\b|\bquel délai\b", re.IGNORECASE)
-_SHARE_ASKED = re.compile(r"\b(?:what|which) (?:percentage|rate|share)\b|\bquel (?:taux|pourcentage)\b", re.IGNORECASE)
-_MONEY_ASKED = re.compile(r"\bhow much\b|\bc['’]est combien\b|\bquel(?:le)? (?:montant|somme|plafond)\b", re.IGNORECASE)
+_OPERATIONS = tuple((operation, _asks(_ASKS.operations.get(operation, ["(?!)"]))) for operation in _ORDER)
+_OPERATING = _asks([rf"\b{expression(_ASKS.operating)}\b"])  # ask for an operation and name no row of a table
+_LATER, _EARLIER = _asks([rf"\b{expression(_ASKS.later)}\b"]), _asks([rf"\b{expression(_ASKS.earlier)}\b"])
+_PHRASES = any_of([word for word in UNIT_OF if " " in word]) or "(?!)"
+_UNIT_ASKED = _asks([rf"\b{expression(_ASKS.unit)}\s*(?P<unit>{_PHRASES}|\w+)"])
+_TIME_ASKED, _SHARE_ASKED, _MONEY_ASKED = _asks(_ASKS.time), _asks(_ASKS.share), _asks(_ASKS.money)
 _TIMES = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
 
 
@@ -337,13 +297,8 @@ def terms_of(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...
       >>> terms_of("La résiliation du contrat")
       ('resiliation', '^resil', 'contrat', '^contr')
     """
-    kept = (folded(word) for word in words(text) if word not in STOP_WORDS)
+    kept = (unaccented(word) for word in words(text) if word not in STOP_WORDS)
     return tuple(dict.fromkeys(term for word in kept if word not in without for term in _with_beginning(word)))
-
-
-def folded(text: str) -> str:
-    """Text without accents."""
-    return "".join(mark for mark in unicodedata.normalize("NFD", text) if not unicodedata.combining(mark))
 
 
 def _with_beginning(word: str) -> tuple[str, ...]:
@@ -382,7 +337,7 @@ def _kinds(text: str) -> tuple[str, ...]:
         return _TIMES
     if _SHARE_ASKED.search(text):
         return ("%",)
-    return tuple(CURRENCIES) if _MONEY_ASKED.search(text) else ()
+    return CURRENCY_CODES if _MONEY_ASKED.search(text) else ()
 
 
 WHOLE = 100  # weight of a term in the field that counts most; whole numbers, so that no sum depends on its order

@@ -1,0 +1,371 @@
+"""What is particular to a language: its words, numerals, months, units, negations and turns of phrase, a file each.
+
+A language is one YAML file beside this module; every reader of text in raglab reads by all of them together, so that a
+third language is a file and no code. Where a function takes a `language`, another union may be given to it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from functools import reduce
+from importlib.resources import files
+from typing import Annotated, Any
+
+import yaml
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
+
+
+def _words(value: object) -> object:
+    """A text of words parted by blanks, or a list of phrases, as a tuple."""
+    if isinstance(value, str):
+        return tuple(value.split())
+    if isinstance(value, list | tuple) and all(isinstance(phrase, str) for phrase in value):
+        return tuple(value)
+    msg = f"words must be a text or a list of texts, got {value!r}; put `no` and `on` in quotes"
+    raise ValueError(msg)
+
+
+def _patterns(value: object) -> object:
+    """An expression or a list of them as a tuple; each must compile."""
+    found = _words([value] if isinstance(value, str) else value)
+    for pattern in found if isinstance(found, tuple) else ():
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            msg = f"an expression must be a regular one, got {pattern!r} ({error}); mend it"
+            raise ValueError(msg) from None
+    return found
+
+
+def _poles(value: object) -> object:
+    """`rise rises / fall falls` as the words of two poles."""
+    if isinstance(value, str) and value.count("/") == 1:
+        positive, negative = value.split("/")
+        return {"positive": positive, "negative": negative}
+    if isinstance(value, Poles):
+        return value
+    msg = f"opposites must be words on either side of one `/`, got {value!r}; part them so"
+    raise ValueError(msg)
+
+
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
+_Twelve = Annotated[tuple[Words, ...], Field(min_length=12, max_length=12)]
+_NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
+_STRICT = ConfigDict(extra="forbid", frozen=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FunctionWords:
+    """Words by what they do in a sentence, in small letters.
+
+    stop: say nothing about what a question is about. small: further ones that carry no fact of a claim. speaker: what
+    one says of oneself. parting, parting_numbers: begin a clause, the latter after a number. leaning: a clause that
+    begins with one leaves what it is about to the clause before. joining: join two names, or the words of one.
+    particles: stand inside names. titles: stand before names. asking: of a question about tables, name no matter.
+    adverbs: expressions for adverbs, whole words.
+    """
+
+    stop: Words = ()
+    small: Words = ()
+    speaker: Words = ()
+    parting: Words = ()
+    parting_numbers: Words = ()
+    leaning: Words = ()
+    joining: Words = ()
+    particles: Words = ()
+    titles: Words = ()
+    asking: Words = ()
+    adverbs: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sentences:
+    """Abbreviations without their last full stop, and words that begin a sentence, as they are capitalised.
+
+    never_last, seldom_last: abbreviations that end no sentence, or seldom one. starters: begin a sentence and are
+    hardly ever a name.
+    """
+
+    never_last: Words = ()
+    seldom_last: Words = ()
+    starters: Words = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numerals:
+    """Numbers in words, in small letters.
+
+    numbers, scales: words by value; a scale multiplies what stands before it. inside: words that count only after
+    another number word, as they are other words elsewhere. suffixes, money_suffixes: scales written behind figures, the
+    latter only behind money. joins_hundreds, joins_tens: `and` between a hundred and what follows, and between tens and
+    ones. endings: of ordinals and plurals, written to figures. counts: words for a number that none of the others are.
+    """
+
+    numbers: Mapping[int, Words] = field(default_factory=dict)
+    scales: Mapping[int, Words] = field(default_factory=dict)
+    inside: Mapping[int, Words] = field(default_factory=dict)
+    suffixes: Mapping[int, Words] = field(default_factory=dict)
+    money_suffixes: Mapping[int, Words] = field(default_factory=dict)
+    joins_hundreds: Words = ()
+    joins_tens: Words = ()
+    endings: Words = ()
+    counts: Words = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Quantities:
+    """Units, and what cells of tables and heads of columns say of figures.
+
+    currencies: words by ISO code. currencies_beside_figures: further ones that are other words elsewhere. percent:
+    phrases. units: phrases by the unit's name. missing, nil, unlimited: what a cell without a figure says. below,
+    above, between, joints: expressions before a bound and between two. articles: stand after those. of_dates: between
+    day and month. of_money: between a scale and its currency. older, newer: of a column's head. stated: what stands
+    before the unit of a whole table.
+    """
+
+    currencies: Mapping[str, Words] = field(default_factory=dict)
+    currencies_beside_figures: Mapping[str, Words] = field(default_factory=dict)
+    percent: Words = ()
+    units: Mapping[str, Words] = field(default_factory=dict)
+    missing: Words = ()
+    nil: Words = ()
+    unlimited: Words = ()
+    below: Patterns = ()
+    above: Patterns = ()
+    between: Patterns = ()
+    joints: Patterns = ()
+    articles: Patterns = ()
+    of_dates: Patterns = ()
+    of_money: Patterns = ()
+    older: Patterns = ()
+    newer: Patterns = ()
+    stated: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Negation:
+    """What turns the next word of substance into its opposite.
+
+    negators: words. with_particle: words that negate only after one of `particles`, which alone turn nothing.
+    not_before: by negator the words before which it turns nothing. numbering: negators that are short for `number`
+    before one. names: phrases that begin with a negator and are names. contracted: what is written to a verb for
+    `contracted_as`; irregular: verbs by what is left of them then.
+    """
+
+    negators: Words = ()
+    with_particle: Words = ()
+    particles: Words = ()
+    not_before: Mapping[str, Words] = field(default_factory=dict)
+    numbering: Words = ()
+    names: Words = ()
+    contracted: Words = ()
+    contracted_as: Words = ()
+    irregular: Mapping[str, str] = field(default_factory=dict)
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NoAnswer:
+    """How an answer says that it has none: expressions by where they stand in it.
+
+    words: expressions that stand for their names, in capitals, in all of the others.
+    """
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    openers: Patterns = ()
+    unable: Patterns = ()
+    silent: Patterns = ()
+    concludes: Patterns = ()
+    turns: Patterns = ()
+    preambles: Patterns = ()
+    labels: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """Expressions for questions by the kind of answer they ask for, and for dates that are no day.
+
+    words: expressions that stand for their names, in capitals, in the others.
+    """
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    asked: Mapping[str, Patterns] = field(default_factory=dict)
+    dates: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Intents:
+    """Expressions of the rules of `raglab.decision.evidence`, by the rule's name; `words` as in `Answers`."""
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    rules: Mapping[str, Patterns] = field(default_factory=dict)
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Tables:
+    """Expressions for what a question asks of tables; `words` as in `Answers`.
+
+    operations: by operation. operating: words that ask for one and name no row. later, earlier: of two columns. unit:
+    before the unit that is asked for. time, share, money: ask for such a unit.
+    """
+
+    words: Mapping[str, str] = field(default_factory=dict)
+    operations: Mapping[str, Patterns] = field(default_factory=dict)
+    operating: Patterns = ()
+    later: Patterns = ()
+    earlier: Patterns = ()
+    unit: Patterns = ()
+    time: Patterns = ()
+    share: Patterns = ()
+    money: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Poles:
+    """Words of the two poles of an idea; an ending of `-` stands for all words that begin so."""
+
+    positive: Words = ()
+    negative: Words = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Language:
+    """A language, or several of them taken together.
+
+    months, months_short: names of each of the twelve, and what they are shortened to. months_or_words: those that are
+    other words too, and months only beside a number. opposites: by idea; languages share the names of ideas.
+    """
+
+    name: str
+    words: FunctionWords = field(default_factory=FunctionWords)
+    sentences: Sentences = field(default_factory=Sentences)
+    months: _Twelve = ((),) * 12
+    months_short: _Twelve = ((),) * 12
+    months_or_words: Words = ()
+    numerals: Numerals = field(default_factory=Numerals)
+    quantities: Quantities = field(default_factory=Quantities)
+    negation: Negation = field(default_factory=Negation)
+    opposites: Mapping[str, Annotated[Poles, BeforeValidator(_poles)]] = field(default_factory=dict)
+    no_answer: NoAnswer = field(default_factory=NoAnswer)
+    answers: Answers = field(default_factory=Answers)
+    intent: Intents = field(default_factory=Intents)
+    tables: Tables = field(default_factory=Tables)
+
+    __pydantic_config__ = _STRICT
+
+
+_LANGUAGE = TypeAdapter(Language)
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
+
+
+def parse(text: str, where: str) -> Language:
+    """The language that a YAML text describes; what it leaves out is empty.
+
+    Args:
+      where: named in messages, such as the file.
+
+    Raises:
+      ValueError: an unknown key, a value of another kind, not twelve months, an expression that does not compile.
+
+    Example:
+      >>> parse("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
+      ('der', 'die', 'das')
+    """
+    try:
+        return _LANGUAGE.validate_python(yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
+    except (ValidationError, yaml.YAMLError) as error:
+        msg = f"{where}: {_reason(error)}"
+        raise ValueError(msg) from None
+
+
+def _reason(error: ValidationError | yaml.YAMLError) -> str:
+    """What is wrong with a file, each problem with its place and remedy."""
+    if not isinstance(error, ValidationError):
+        return f"a language must be YAML, got {' '.join(str(error).split())}; mend it."
+    lines = []
+    for problem in error.errors():
+        place, rule = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
+        if problem["type"] in {"unexpected_keyword_argument", "extra_forbidden"}:
+            lines.append(f"{place}: unknown key; write one of en.yaml's keys.")
+        else:
+            lines.append(f"{place}: {rule[0].lower()}{rule[1:]}; en.yaml shows the form.")
+    return " ".join(lines)
+
+
+def union(languages: Iterable[Language]) -> Language:
+    """Several languages as one that has the words, numerals and expressions of all, those of earlier ones first.
+
+    Example:
+      >>> union([parse("{name: A, words: {stop: a b}}", "a"), parse("{name: B, words: {stop: b c}}", "b")]).words.stop
+      ('a', 'b', 'c')
+    """
+    each = list(languages)
+    together: Language = reduce(_both, each[1:], each[0])
+    return replace(together, name=" and ".join(language.name for language in each))
+
+
+def _both(one: Any, other: Any, *, name: str = "") -> Any:  # noqa: ANN401 - any value of a language
+    """Two values of the same kind together."""
+    if is_dataclass(one) and not isinstance(one, type):
+        pairs = {f.name: _both(getattr(one, f.name), getattr(other, f.name), name=f.name) for f in fields(one)}
+        return type(one)(**pairs)
+    if isinstance(one, Mapping):
+        shared = {key: _both(value, other[key], name=name) if key in other else value for key, value in one.items()}
+        return {**shared, **{key: value for key, value in other.items() if key not in one}}
+    if name in {"months", "months_short"}:
+        return tuple(_both(mine, its) for mine, its in zip(one, other, strict=True))
+    if isinstance(one, tuple):
+        return tuple(dict.fromkeys((*one, *other)))
+    return f"(?:{one}|{other})" if name == "words" else one  # an expression that stands for a name in capitals
+
+
+def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) -> str:
+    r"""One expression for any of some patterns, tried in order; names in capitals give way to what they stand for.
+
+    Example:
+      >>> expression([r"\bTHE end\b", "fin"], {"THE": "(?:the|ONE)", "ONE": "a"})
+      '(?:\\bthe|a) end\\b|fin)'
+    """
+    joined = f"(?:{'|'.join(patterns)})"
+    left = dict(words or {})
+    standing = [name for name in left if _stands(name, joined)]
+    while standing:  # what a name stands for may hold other names, in any order
+        joined = re.sub(_NAME.format(standing[0]), left[standing[0]].replace("\\", r"\\"), joined)
+        standing = [name for name in left if _stands(name, joined)]
+    return joined
+
+
+def _stands(name: str, joined: str) -> bool:
+    return re.search(_NAME.format(name), joined) is not None
+
+
+def _bundled() -> Iterator[Language]:
+    """The languages beside this module, by the names of their files."""
+    for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
+        if path.name.endswith(".yaml"):
+            yield parse(path.read_text(encoding="utf-8"), path.name)
+
+
+LANGUAGES = union(_bundled())

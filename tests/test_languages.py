@@ -1,0 +1,131 @@
+"""Languages are data: what a file must be, the union, and a third language without a line of code."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import raglab
+from raglab.languages import LANGUAGES, Language, expression, parse, union
+from raglab.numerals import counted, dates_in, plain_number
+from raglab.text import content_words
+
+DATA = Path(__file__).parent / "data"
+GERMAN = parse((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
+EVERY = union([LANGUAGES, GERMAN])
+
+
+def test_a_union_has_the_words_of_all_those_of_earlier_ones_first() -> None:
+    """Months by their place, numerals by value, lists in order and each once."""
+    assert EVERY.months[0] == ("january", "janvier", "januar")
+    assert EVERY.months[4] == ("may", "mai")
+    assert EVERY.numerals.numbers[12] == ("twelve", "douze", "zwölf")
+    assert EVERY.words.stop[: len(LANGUAGES.words.stop)] == LANGUAGES.words.stop
+    assert EVERY.opposites["cover"].negative[-1] == "ausgeschlossen-"
+    assert EVERY.name == "English and French and German"
+
+
+def test_another_language_is_understood_where_it_is_given() -> None:
+    """Stop words, months and numerals of a language that is given; without it they are words like any."""
+    text = "Die Prämie ist am 3. März 2025 fällig"
+    assert content_words(text, EVERY) == ("prämie", "3", "märz", "2025", "fällig")
+    assert "ist" in content_words(text)
+    assert [date[:3] for date in dates_in(text, EVERY)] == [(2025, 3, 3)]
+    assert not list(dates_in(text))
+    assert counted(["zwei", "hundert", "tage"], 0, EVERY) == (200, 2)
+    assert counted(["zwei", "hundert", "tage"]) == (0, 0)
+    assert counted(["two", "hundred", "tage"], 0, EVERY) == (200, 2)
+
+
+def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
+    """The file beside the others is all: words, claims, tables, answers and intent then read the language."""
+    package = tmp_path / "raglab"
+    shutil.copytree(Path(raglab.__file__).parent, package, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(DATA / "de.yaml", package / "languages" / "de.yaml")
+    program = """
+import raglab.languages, sys
+from raglab.answering.claim_words import words_of
+from raglab.answering.extractive import expected
+from raglab.answering.hygiene import insufficiency
+from raglab.answering.support import support_scores
+from raglab.decision.evidence import intent
+from raglab.retrieval.quantities import period_of, quantity_of
+from raglab.text import content_terms, content_words, sentences
+
+assert raglab.languages.LANGUAGES.name == "German and English and French"
+assert content_words("Wie hoch ist die Prämie der Flotte?") == ("prämie", "flotte")
+assert content_terms("zwölf Tage") == ("12", "tage")
+assert sentences("Es gilt für Glas bzw. Spiegel. Sturm ist versichert.") == [
+    "Es gilt für Glas bzw. Spiegel.", "Sturm ist versichert."]
+assert [word.key for word in words_of("am 3 Dezember, zwei hundert")][1:] == ["3", "m12", "", "200"]
+assert quantity_of("14 Tage").unit == "days" and quantity_of("keine").high == 0.0
+assert period_of("bis zum 31. März 2025") == period_of("until 31 March 2025")
+assert expected("Wann beginnt der Schutz?") == "date"
+assert insufficiency("Das kann ich leider nicht beantworten.")
+assert intent("Wieviele Tage?").reasons["table"] == ("how much",)
+held, turned = support_scores(["Flut ist versichert."] * 2, [["Flut ist versichert."], ["Flut ist nicht versichert."]])
+assert held > 0.9 > 0.6 > turned
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{name: x, months: [a]}", "de.yaml: months: .* 12"),
+        ("{name: x, words: {stop: [no]}}", "words.stop: words must be a text .* quotes"),
+        ("{name: x, wrds: 1}", "wrds: unknown key; write one of en.yaml's keys"),
+        ("{name: x, tables: {wrds: 1}}", "tables.*wrds"),
+        ("{name: x, tables: {later: '('}}", "tables.later: an expression must be a regular one"),
+        ("{name: x, opposites: {a: b}}", "opposites.a: opposites must be words on either side of one `/`"),
+        ("{name: x, numerals: {numbers: {a: b}}}", "numerals.numbers"),
+        ("a: [", "de.yaml: a language must be YAML"),
+        ("[]", "de.yaml: "),
+    ],
+)
+def test_a_file_that_is_no_language_is_refused_by_its_place(text: str, message: str) -> None:
+    """With the rule, the value and what to do."""
+    with pytest.raises(ValueError, match=message):
+        parse(text, "de.yaml")
+
+
+def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
+    """Those of all languages together, also inside one another."""
+    assert expression(["A THE B", "c"], {"THE": "(?:the|ONE)", "ONE": r"\w"}) == r"(?:A (?:the|\w) B|c)"
+    languages = (parse(f"{{name: {n}, answers: {{words: {{X: {n}}}}}}}", n) for n in "ab")
+    assert union(languages).answers.words == {"X": "(?:a|b)"}
+
+
+def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> None:
+    """No name is left in capitals, and none stands for itself."""
+    for part in ("no_answer", "answers", "intent", "tables"):
+        words = getattr(LANGUAGES, part).words
+        for name in words:
+            whole = expression([name], words)
+            re.compile(whole)
+            assert not re.search(r"(?<![A-Z\\\[])[A-Z]{2,}(?![A-Z])", whole), whole
+
+
+def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten() -> None:
+    """A file that leaves them out would read less than it seems."""
+    assert all(LANGUAGES.months)
+    assert {*range(11)} <= LANGUAGES.numerals.numbers.keys()
+    assert isinstance(LANGUAGES, Language)
+
+
+def test_numbers_need_no_language() -> None:
+    """Marks of thousands and decimals are told apart by where they stand."""
+    assert {plain_number(text) for text in ("1,000", "1 000", "1'000", "1\u202f000,00", "1.000,00")} == {"1000"}
