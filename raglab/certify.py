@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
+from raglab.text import decimals
 from raglab.values import Floats, Ints
 
 
@@ -411,7 +412,8 @@ def _cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], 
 
 def _why_not(first: Promise, level: float, lowest: float, at: float) -> str:
     """Why nothing passes: the first level tested, and the lowest bound of all."""
+    bound, alpha = decimals(first.bound, first.alpha), decimals(first.alpha, first.bound)
     return (
-        f"the first level tried, {level:g}, has {first.k:g} wrong of {first.n}, upper bound {first.bound:.3g} above "
-        f"alpha {first.alpha:g}; the bound is lowest, {lowest:.3g}, at {at:g}"
+        f"the first level tried, {decimals(level)}, has {decimals(first.k)} wrong of {first.n}, upper bound {bound} "
+        f"above alpha {alpha}; the bound is lowest, {decimals(lowest, first.alpha)}, at {decimals(at)}"
     )

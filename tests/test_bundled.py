@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -8,12 +10,14 @@ import pytest
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.lab.search_space import Range, changed, full_space
 from raglab.live.trace_building import build_trace
-from raglab.replay import decide, steps, sweep, tally
+from raglab.policy import thresholds
+from raglab.replay import SWEPT, breakpoints, decide, measured, steps, sweep, tables_of, tally
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
-from raglab.values import Status
+from raglab.values import Status, each
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+NUDGE = 1e-5  # what another processor changes a measurement by, relative to it
 pytestmark = pytest.mark.slow
 
 
@@ -72,3 +76,73 @@ def test_the_published_cosine_refuses_most_answerable_questions(trace: Trace, st
     here = curve[(curve["low"] < 0.70) & (curve["high"] >= 0.70)].iloc[0]
     assert here["false_refusal_rate"] > 0.5
     assert here["false_refusal_rate"] == sweep(trace, [start])["false_refusal_rate"][0]
+
+
+def nudged(trace: Trace, seed: int) -> Trace:
+    """The trace as another processor might have measured it: every number off by up to `NUDGE` of itself.
+
+    What was equal stays equal, as the same text on the same machine does; hits stay in the order of their l2.
+    """
+    rng = np.random.default_rng(seed)
+
+    def off(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        if values.dtype.kind != "f":
+            return values
+        distinct, place = np.unique(values, return_inverse=True)
+        return (distinct * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, distinct.shape)))[place].reshape(values.shape)
+
+    hits = each(trace.hits, off)
+    order = np.lexsort((hits.chunk, hits.l2), axis=-1)
+    by_l2 = each(hits, lambda field: np.take_along_axis(field, order, -1) if field.ndim == order.ndim else field)
+    answers = trace.answers
+    if answers is not None:
+        answers = answers._replace(confidence=off(answers.confidence), support=off(answers.support))
+    return replace(trace, hits=by_l2, answers=answers)
+
+
+def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Cases of which some measurement lies so near to the threshold it meets that a nudge may carry it across, [Q]."""
+    found, limits = tables_of(trace, policy).evidence, thresholds([policy])
+    near = np.zeros(len(trace), dtype=bool)
+    for path, swept in SWEPT.items():
+        if swept.whole:
+            continue  # a count, which no nudge moves but through the cut that it counts by
+        # a gap or a lead is a difference of two numbers, and moves by what both move
+        moves = 2.0 * NUDGE * np.nanmax(found.l2) if "gap" in path else NUDGE
+        at = float(getattr(getattr(limits, swept.fields[0]), swept.fields[1])[0, 0])
+        for depth in range(found.l2.shape[0]):
+            values = measured(found, limits, path, depth)
+            near |= (np.abs(values - at) <= moves * np.maximum(1.0, np.abs(values))).any(axis=0)
+    return near
+
+
+def outcome(said: Decisions, row: int) -> tuple[object, ...]:
+    """What a decision says of a case, without its numbers."""
+    return int(said.status[row]), said.stage(row), int(said.outcome.depth[row]), set(said.chosen(row))
+
+
+def test_last_digits_change_no_decision_away_from_a_threshold(
+    trace: Trace, policies: list[Policy], start: Policy
+) -> None:
+    """Rule S0.7: with every measurement off by 1e-5 of itself, a case decided otherwise has one next to a threshold.
+
+    Besides the published and the random policies, some stand exactly on a measurement, where nudges do decide.
+    """
+    rng = np.random.default_rng(1)
+    lenient = start.replace("similarity.enabled", False)  # the published cosine refuses before the others are met
+    found, limits = tables_of(trace, lenient).evidence, thresholds([lenient])
+    pointed = []
+    for path in SWEPT:
+        values = breakpoints(found, limits, path)
+        known = values[~np.isnan(values)]
+        if len(known) and not SWEPT[path].whole:
+            base = start if path == "similarity.min_similarity" else lenient
+            pointed += [base.replace(path, float(value)) for value in rng.choice(known, 10)]
+    n_turned = 0
+    for other in (nudged(trace, seed) for seed in range(2)):
+        for policy in [start, *policies[:30], *pointed]:
+            here, there = decide(trace, policy), decide(other, policy)
+            turned = np.array([outcome(here, row) != outcome(there, row) for row in range(len(trace))])
+            assert not (turned & ~near_a_threshold(trace, policy)).any()
+            n_turned += int(turned.sum())
+    assert n_turned > 0, "policies on a measurement are turned by its last digits"

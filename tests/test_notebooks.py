@@ -1,20 +1,22 @@
-"""The notebooks: committed as executed, and still saying the same when they are executed afresh."""
+"""The notebooks: committed as executed, and saying the same, but for last digits, when they are executed afresh."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
+
+from saying import difference
 
 ROOT = Path(__file__).parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-STABLE = "stable"  # tag of cells whose text hangs on neither clock nor machine
+STABLE = "stable"  # tag of cells whose text hangs on neither clock nor machine, but for last digits
+IN_LINES = {"source", "text", "text/plain", "text/html"}
 MOST_CELLS = 39
 MOST_BYTES = 1_000_000
 SECONDS_A_CELL = 900
@@ -29,9 +31,20 @@ class Executed(NamedTuple):
     root: Path
 
 
+class Node(dict[str, Any]):
+    """Object of a notebook's JSON, its fields as attributes too."""
+
+    __getattr__ = dict.__getitem__
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> Node:
+        """Node whose texts, kept as lists of lines, are whole again."""
+        return cls({name: "".join(value) if name in IN_LINES else value for name, value in fields.items()})
+
+
 def read(path: Path) -> Any:
-    """Notebook of a file."""
-    return nbformat.read(path, as_version=4)
+    """Notebook of a file; by nbformat it would take two seconds of imports."""
+    return json.loads(path.read_text(encoding="utf-8"), object_hook=Node.of)
 
 
 def code_of(notebook: Any) -> list[Any]:
@@ -52,10 +65,13 @@ def streams_of(notebook: Any, name: str) -> list[str]:
 
 def executed_in(path: Path, root: Path) -> Any:
     """The notebook executed in a copy of the project that holds no trace, policy or run yet."""
+    import nbformat
+    from nbclient import NotebookClient
+
     shutil.copytree(ROOT / "datasets", root / "datasets")
     folder = root / "notebooks"
     folder.mkdir()
-    notebook = read(path)
+    notebook = nbformat.read(path, as_version=4)
     for cell in code_of(notebook):
         cell.outputs, cell.execution_count = [], None
     places = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -125,13 +141,17 @@ def test_a_notebook_names_no_machine(path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_fresh_execution_says_what_is_committed(fresh: tuple[Any, Executed]) -> None:
-    """Cells tagged stable print and show the same text again: tables of counts and rates, labels, decisions."""
+    """Cells tagged stable print and show the same text again: tables of counts and rates, labels, decisions.
+
+    Numbers may differ in their last digits, since encoders do from processor to processor (rule S0.7).
+    """
     committed, now = fresh
     before = [text_of(cell) for cell in code_of(committed) if STABLE in cell.metadata.get("tags", [])]
     after = [text_of(cell) for cell in code_of(now.notebook) if STABLE in cell.metadata.get("tags", [])]
     assert len(before) >= 8
     assert all(before)
-    assert after == before
+    assert len(after) == len(before)
+    assert [told for told in map(difference, before, after) if told] == []
 
 
 @pytest.mark.slow

@@ -104,7 +104,7 @@ class TestChoice:
             at.choose(f"r{number}", [False, True, False, False], KNOWN)
             at.update(f"r{number}", MEASURED)
         said = at.choose("r3", [False, True, False, False], KNOWN, {"iterative": "high complexity"})
-        assert said.reason == "selected iterative: high complexity, reward 0.60 over 3 pulls"
+        assert said.reason == "selected iterative: high complexity, reward 0.6 over 3 pulls"
 
     @pytest.mark.parametrize("policy", POLICIES)
     def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:

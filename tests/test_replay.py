@@ -151,7 +151,7 @@ def test_a_fallback_to_the_hybrid_score_warns() -> None:
 def test_few_keywords_warn_and_never_refuse() -> None:
     """Of "excess" and "fleet" the hit has one: 0.5 is enough, 0.6 is not, and both answer."""
     hits = [Hit(0.25, text="the excess", s_rerank=0.9, s_raw=1.0)]
-    for least, warnings in ((0.5, []), (0.6, ["keyword share 0.50 is below min_keyword_share 0.60"])):
+    for least, warnings in ((0.5, []), (0.6, ["keyword share 0.5 is below min_keyword_share 0.6"])):
         said = _decide(hits, ask("fleet excess"), sufficiency={"min_keyword_share": least})
         assert (said.status.tolist(), said.warnings(0)) == ([Status.ok], warnings)
 

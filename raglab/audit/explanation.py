@@ -40,6 +40,7 @@ from raglab.store.log_tables import (
     of_request,
     request_of,
 )
+from raglab.text import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -194,14 +195,21 @@ def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
     for check, margin in zip(checks, margins(checks, limits), strict=True):
         named = f"check {check.gate} ({check.rule})"
         if margin is not None and not _same(margin, check.margin):
-            found.append(f"{named}: margin {check.margin:.6g} is recorded, value and threshold give {margin:.6g}")
+            found.append(
+                f"{named}: margin {decimals(check.margin, margin)} is recorded, "
+                f"value and threshold give {decimals(margin, check.margin)}"
+            )
         if bool(check.passes) == bool(gates.fires((check.margin,))):
             verdict = "passes" if check.passes else "fails"
-            found.append(f"{named}: it is recorded that it {verdict}, margin {check.margin:.6g} says the opposite")
+            found.append(
+                f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
+            )
         stated = _stated(check, limits)
         if stated and not any(_same(check.threshold, value) for value in stated):
-            told = " or ".join(f"{value:g}" for value in stated)
-            found.append(f"{named}: threshold {check.threshold:g} is recorded, the policy has {told}")
+            told = " or ".join(decimals(value, check.threshold) for value in stated)
+            found.append(
+                f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the policy has {told}"
+            )
     return found
 
 
@@ -250,11 +258,11 @@ class DefaultThen(NamedTuple):
             verdict += (
                 f" (request {self.requests} of the row, every {self.every}th asks: {'yes' if self.asks else 'no'})"
             )
-        low, high = self.thresholds
+        sure, (low, high) = self.confidence, self.thresholds
         return (
             f"{self.used} {self.value or 'nothing'} for {self.target_field} on {self.doctype}{where}: "
-            f"row {self.row_id} version {self.version}, confidence {self.confidence:.4g} from {self.sample_size} "
-            f"(votes {votes}), gate {verdict} (asks below {low:g}, applies above {high:g})"
+            f"row {self.row_id} version {self.version}, confidence {decimals(self.confidence)} from {self.sample_size} "
+            f"(votes {votes}), gate {verdict} (asks below {decimals(low, sure)}, applies above {decimals(high, sure)})"
         )
 
 
@@ -637,12 +645,14 @@ def _unkept(question_hash: str) -> str:
 
 def _signal_words(signal: Mapping[str, Any]) -> str:
     corrected = f", corrected to {signal['corrected_to']}" if signal["corrected_to"] else ""
-    learned = f"version {signal['version']}, confidence {signal['confidence']:.4g}"
+    learned = f"version {signal['version']}, confidence {decimals(signal['confidence'])}"
     return f"{signal['signal']} for {signal['value']}{corrected}: {learned}"
 
 
 def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:
-    worth = "" if row["gain"] is None else f"; expected gain {row['gain']:.4g}, cost {row['cost'] or 0.0:.4g}"
+    worth = (
+        "" if row["gain"] is None else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
+    )
     proposed = f"; proposed {row['proposed']}" if row["proposed"] else ""
     told = [
         ("clarification", f"{row['kind']}: {row['question_to_user'] or 'text not kept'}"),
@@ -655,7 +665,7 @@ def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _decision(one: DecisionThen) -> list[tuple[str, str]]:
-    confidence = "" if one.confidence is None else f", confidence {one.confidence:.4g}"
+    confidence = "" if one.confidence is None else f", confidence {decimals(one.confidence)}"
     reason = f": {one.reason}" if one.reason else ""
     told = [("decision", f"{one.status}{confidence}{reason}")]
     if one.answer is not None:

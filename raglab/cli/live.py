@@ -10,6 +10,7 @@ import typer
 
 from raglab.arms import LIVE_ARMS
 from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, records, refusals, show
+from raglab.text import decimals
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
@@ -148,7 +149,9 @@ def support(
             typer.echo("the answer states nothing to check")
             return
         typer.echo(table.round(3).to_string(index=False))
-        typer.echo(f"\nleast support {said.score:.3f}; the published min_support is {least:g}")
+        typer.echo(
+            f"\nleast support {decimals(said.score, least)}; the published min_support is {decimals(least, said.score)}"
+        )
 
 
 def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
@@ -174,7 +177,7 @@ def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 
 
 
 def _confidence(said: Any) -> str:  # noqa: ANN401 - a response
-    return "" if said["confidence"] is None else f"confidence {said['confidence']:.1f}"
+    return "" if said["confidence"] is None else f"confidence {decimals(said['confidence'])}"
 
 
 def _explained(said: Any) -> None:  # noqa: ANN401 - a response

@@ -14,6 +14,7 @@ from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, places_of
 from raglab.policy import PolicyData, Thresholds
+from raglab.text import decimals
 from raglab.values import Floats, Status, TraceData
 
 if TYPE_CHECKING:
@@ -100,12 +101,14 @@ def _retrieval(said: Decisions, row: int) -> Iterator[Check]:
     bound = _n(getattr(limits.l2, name))
     text = _told("l2 of the nearest hit", best, name, bound, margin, limits.l2.on, upper=True)
     soft = _n(limits.l2.soft_max_l2)
-    both = "" if by_soft or np.isnan(soft) or not bool(gates.fires((margin,))) else f" and soft_max_l2 {soft:g}"
-    yield _check("l2", "S2.2", best, bound, margin, text + both)
+    if not (by_soft or np.isnan(soft)) and bool(gates.fires((margin,))):
+        text += f" and soft_max_l2 {decimals(soft, best)}"
+    yield _check("l2", "S2.2", best, bound, margin, text)
     cut = gates.l2_cut(best, limits.l2)
     count = int(_n(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
     least, margin = _n(limits.density.min_keep), gates.density_margins(count, limits.density).density
-    text = f"{_counted(count, 'relevant hit')} within l2 {_n(cut):g}, min_keep {least:g}{_off(limits.density.on)}"
+    text = f"{_counted(count, 'relevant hit')} within l2 {decimals(_n(cut))}, min_keep {decimals(least)}"
+    text += _off(limits.density.on)
     yield _check("density", "S2.3", count, least, margin, text)
     gap, agree = float(found.gap[depth, row]), bool(found.agree[depth, row])
     least, margin = _n(limits.gap.min_gap), gates.gap_margins(gap, count, agree, limits.gap).gap
@@ -131,15 +134,14 @@ def _rules(said: Decisions, row: int) -> Iterator[Check]:
     seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
     rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
     least = _n(rules.min_group_gap)
-    text = f"gap of the first two groups {float(seen.group_gap):.4g}, min_group_gap {_set(least)}"
+    text = _beside("gap of the first two groups", float(seen.group_gap), "min_group_gap", least)
     yield _check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
     for what, best, lead, least_best, least_lead in (
         ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
         ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
     ):
         name = f"{what}_similarity"
-        text = f"best {what} {float(best):.4g} (at least {_set(_n(least_best))})"
-        text += f", lead {float(lead):.4g} (at least {_set(_n(least_lead))})"
+        text = f"best {what} {_wanted(float(best), _n(least_best))}, lead {_wanted(float(lead), _n(least_lead))}"
         yield _check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 
@@ -216,28 +218,42 @@ def _fused(said: Decisions, row: int, depth: int) -> Check:
     if model is not None:
         parts = fusion.contributions(found.signals[:, depth, [row]], model)[:, 0]
         named = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
-        told = ", ".join(f"{part.signal} {share:+.2f}" for share, part in named)
-        text += f"; in logits: {told}, bias {model.bias:+.2f}"
+        told = ", ".join(f"{part.signal} {_signed(share)}" for share, part in named)
+        text += f"; in logits: {told}, bias {_signed(model.bias)}"
     return _check("fused", "S2.14", value, limits.min_fused, margin, text)
 
 
 def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]
     """Sentence of a check, its relation read from the margin."""
     if not _n(on):
-        return f"{what} {_digits(value, np.nan)}{_off(on)}"
+        return f"{what} {decimals(value)}{_off(on)}"
     if np.isnan(value):
-        return f"{what} is missing, {name} {_set(threshold)}"
+        return f"{what} is missing, {name} {_set(threshold, value)}"
     fails = bool(gates.fires((_n(margin),)))
     relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
-    return f"{what} {_digits(value, threshold)} is {relation} {name} {_set(threshold)}"
+    return f"{what} {decimals(value, threshold)} is {relation} {name} {_set(threshold, value)}"
 
 
 def _off(on: Any) -> str:  # noqa: ANN401 - bool or [1, 1]
     return "" if _n(on) else " (gate off)"
 
 
-def _set(threshold: float) -> str:
-    return f"{threshold:g}" if np.isfinite(threshold) else "not set"
+def _set(threshold: float, value: float) -> str:
+    return decimals(threshold, value) if np.isfinite(threshold) else "not set"
+
+
+def _beside(what: str, value: float, name: str, threshold: float) -> str:
+    """Value and threshold of a rule, without a verdict."""
+    told = "is missing" if np.isnan(value) else decimals(value, threshold)
+    return f"{what} {told}, {name} {_set(threshold, value)}"
+
+
+def _wanted(value: float, threshold: float) -> str:
+    return f"{decimals(value, threshold)} (at least {_set(threshold, value)})"
+
+
+def _signed(share: float) -> str:
+    return f"{'' if share < 0.0 else '+'}{decimals(share)}"
 
 
 def _counted(number: int, what: str) -> str:
@@ -246,15 +262,6 @@ def _counted(number: int, what: str) -> str:
 
 def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(np.squeeze(value))
-
-
-def _digits(value: float, threshold: float) -> str:
-    """Value with as many digits as it takes to tell it from the threshold."""
-    for digits in range(3, 17):
-        text = f"{value:.{digits}g}"
-        if float(text) != threshold or value == threshold:
-            return text
-    return repr(value)
 
 
 _GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)
@@ -434,9 +441,8 @@ class Decisions:
             share = float(found.share[depth, int(self.outcome.slot[row]), row])
             limit = self.limits.sufficiency
             if bool(np.squeeze(gates.fires(gates.sufficiency_margins(share, limit)))):
-                out.append(
-                    f"keyword share {share:.2f} is below min_keyword_share {_number(limit.min_keyword_share):.2f}"
-                )
+                least = _n(limit.min_keyword_share)
+                out.append(f"keyword share {decimals(share, least)} is below min_keyword_share {_set(least, share)}")
         gate_on = bool(np.squeeze(self.limits.confidence.on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
@@ -480,7 +486,3 @@ class Decisions:
                 }
             )
         return pd.DataFrame(rows)
-
-
-def _number(threshold: Any) -> float:  # noqa: ANN401 - scalar or [1, 1]
-    return float(np.squeeze(threshold))

@@ -24,6 +24,7 @@ from raglab.replay import SWEPT, breakpoints, tables_of, tally
 from raglab.store.files import MAX_LINE_BYTES, json_lines, write_lines
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
+from raglab.text import decimals
 from raglab.values import Case, TraceData
 
 if TYPE_CHECKING:
@@ -420,7 +421,9 @@ def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str
         together = ", together," if len(promises) > 1 else ""
         return f"{told}{together} with confidence {1.0 - delta:g}; {binding} binds"
     one = next(one for one in promises if one.name == binding)
-    seen = f"{one.k:g} of {one.n}, upper bound {one.bound:.3g}" if one.n else "nothing to be a share of"
+    seen = (
+        f"{one.k:g} of {one.n}, upper bound {decimals(one.bound, one.alpha)}" if one.n else "nothing to be a share of"
+    )
     which = "the first candidate tested fails" if method == "fixed_sequence" else "the likeliest of many fails"
     return f"not certified: {told}; {which} on {binding} ({seen})"
 

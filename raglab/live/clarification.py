@@ -55,6 +55,7 @@ from raglab.live.pipeline import answered
 from raglab.live.response import Response, Seen
 from raglab.live.system import normalised
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_of
+from raglab.text import decimals
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -405,9 +406,11 @@ def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[
     if not is_default:
         return "no default was learned for it yet"
     if verdict == "ask":
-        return f"confidence {row.confidence:.2f} is below ask_below {rule.ask_below:g}"
+        sure, least = row.confidence, rule.ask_below
+        return f"confidence {decimals(sure, least)} is below ask_below {decimals(least, sure)}"
+    sure, least = row.confidence, rule.apply_above
     schedule = f"and request {row.requests + 1} is one in {rule.every}"
-    return f"confidence {row.confidence:.2f} is not above apply_above {rule.apply_above:g}, {schedule}"
+    return f"confidence {decimals(sure, least)} is not above apply_above {decimals(least, sure)}, {schedule}"
 
 
 def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explained:

@@ -15,6 +15,7 @@ from raglab.answering.question_wording import SECTIONS_SAID, VALUES
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import scopes_of
+from raglab.text import decimals
 from raglab.values import Chunk
 
 COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)
@@ -294,7 +295,7 @@ def told_default(row: ClarificationDefault, value: str) -> str:
     """A default that was applied, as a warning says it."""
     under = ", ".join(f"{name} {one}" for name, one in row.sub_conditions.items())
     where = f"{row.doctype}{f' with {under}' if under else ''}"
-    learned = f"confidence {row.confidence:.2f} of {counted(row.sample_size, 'earlier request')}"
+    learned = f"confidence {decimals(row.confidence)} of {counted(row.sample_size, 'earlier request')}"
     return (
         f"{row.target_field}: {shown(value, 'en')} by the learned default for {where} ({learned}); reply to correct it"
     )

@@ -35,6 +35,7 @@ from raglab.store.log_tables import (
     events,
     rounds,
 )
+from raglab.text import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -189,7 +190,7 @@ def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> st
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
     seen = f"{pulls} pull{'' if pulls == 1 else 's'}"
-    mean = f"reward {float(now.total[arm]) / rewards:.2f} over {seen}" if rewards else f"no reward in {seen}"
+    mean = f"reward {decimals(float(now.total[arm]) / rewards)} over {seen}" if rewards else f"no reward in {seen}"
     mean = mean if pulls else "not pulled yet"
     return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
 

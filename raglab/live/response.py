@@ -24,6 +24,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, tables_of
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
+from raglab.text import decimals
 from raglab.values import Answers, Chunk, Generation
 
 KEYS = (
@@ -115,7 +116,7 @@ def _asked_shown(fields: Mapping[str, Any]) -> dict[str, Any]:
         told["options"] = "\n".join(f"{one['text']} ({one['value']})" for one in fields["options"])
     if default := fields.get("default_applied"):
         about = f"row {default['row_id']}, version {default['version']}, {default['gate']}"
-        confidence = f"confidence {default['confidence']:.2f}"
+        confidence = f"confidence {decimals(default['confidence'])}"
         told["default_applied"] = f"{default['field']} = {default['value']} ({confidence}; {about})"
     return told
 

@@ -16,6 +16,7 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS, Paired
 from raglab.policy import PolicyData
 from raglab.store.loaders import Policy
+from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData
 
 if TYPE_CHECKING:
@@ -320,7 +321,8 @@ def number(value: Any) -> str:  # noqa: ANN401 - cell of any frame
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
-        return DASH if np.isnan(value) else f"{value:.4g}"
+        # a table of many kinds of numbers: four digits, whatever their size
+        return DASH if np.isnan(value) else decimals(float(value)) if np.isinf(value) else f"{value:.4g}"
     return DASH if value is None else cut(str(value))
 
 
@@ -451,11 +453,19 @@ def paired_table(first: str, second: str, paired: Mapping[str, Paired]) -> Table
     return Table("McNemar's exact test, two-sided: the same cases decided by both.", head, rows)
 
 
+def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and switches
+    """Value of one policy, told apart from that of the other."""
+    return decimals(value, other) if isinstance(value, float) and isinstance(other, float) else number(value)
+
+
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
     one, two = incumbent.manifest, tuned.manifest
     rows = [
-        [Cell(path), Cell(number(one[path]), mark="number"), Cell(number(two[path]), mark="number")]
+        [
+            Cell(path),
+            *(Cell(_setting(*pair), mark="number") for pair in ((one[path], two[path]), (two[path], one[path]))),
+        ]
         for path in one
         if one[path] != two[path]
     ]

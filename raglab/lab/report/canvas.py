@@ -7,6 +7,7 @@ Colours are those of Okabe and Ito, told apart by colour-blind readers; lines di
 
 from __future__ import annotations
 
+import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -235,6 +236,7 @@ __all__ = ["Axes", "Figure"]
 
 
 MOST_ROWS = 20
+_ENDLESS = re.compile(r"-?\binf\b")
 _CELL = "padding: 0.15em 0.8em; white-space: nowrap"
 
 
@@ -248,7 +250,13 @@ class Display(Protocol):
 
 def text(display: Display) -> str:
     """Name of a display and the first and last rows of its table, for where no HTML is shown."""
-    return f"{type(display).__name__}\n{display.to_frame().round(4).to_string(max_rows=10)}"
+    table = display.to_frame().round(4).to_string(max_rows=10)
+    return f"{type(display).__name__}\n{_ENDLESS.sub(_endless, table)}"
+
+
+def _endless(match: re.Match[str]) -> str:
+    """An infinite number as wide as pandas writes it."""
+    return ("−∞" if match[0].startswith("-") else "∞").rjust(len(match[0]))
 
 
 def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], interval_is: str) -> str:
@@ -278,15 +286,10 @@ def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], inte
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    one = value if isinstance(value, Cell) else Cell(_plain(value), mark="" if isinstance(value, str) else "number")
+    one = value if isinstance(value, Cell) else Cell(number(value), mark="" if isinstance(value, str) else "number")
     side = "right" if one.mark == "number" else "left"
     small = f'<br><small style="opacity: 0.75">{escape(one.small)}</small>' if one.small else ""
     return f'<td style="{_CELL}; text-align: {side}">{escape(one.text)}{small}</td>'
-
-
-def _plain(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    endless = isinstance(value, float | np.floating) and np.isinf(value)
-    return ("∞" if value > 0 else "−∞") if endless else number(value)
 
 
 def said(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[Cell]:

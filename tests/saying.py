@@ -1,0 +1,56 @@
+"""Whether two texts say the same where numbers may differ in their last digits, as between two processors."""
+
+from __future__ import annotations
+
+import re
+from itertools import zip_longest
+
+RELATIVE = 1e-4  # measurements differ in the fifth digit (rule S0.7)
+NOISE = 1e-6  # what float32 leaves of a difference of two equal numbers
+LEAST_UNIT = 1e-4  # of a number shown to four decimals; more decimals are given no more than their own last one
+MOST_OF_A_VALUE = 0.005  # what one unit of the last shown decimal may make of the value, where that is coarser
+
+# A number with a point or an exponent that is no part of a name, a version or a date; counts have neither and are text.
+_NUMBER = re.compile(r"(?<![\w.])[-+−]?(?:\d[\d,]*\.\d+(?:[eE][-+]?\d+)?|\d+[eE][-+]\d+)(?!\w|\.\d)")
+_GAPS = re.compile(r"[ \t]+|(?<=-)-+")  # columns and rules are as wide as their longest number
+
+
+def difference(one: str, other: str) -> str:
+    """First place where two texts say something else, in words; '' where they say the same.
+
+    Numbers with decimals may differ by a ten-thousandth of themselves, and by one unit in the last decimal shown, so
+    that a value on the edge of two roundings is the same on either side: where that unit is at most 0.0001, or half
+    a percent of the value. All else must be equal but for the blanks between columns.
+    """
+    for here, there in zip_longest(one.splitlines(), other.splitlines(), fillvalue="(no line)"):
+        if not _alike(here.rstrip(), there.rstrip()):
+            return f"{here!r} is not {there!r}"
+    return ""
+
+
+def _alike(here: str, there: str) -> bool:
+    if here == there:
+        return True
+    frames = (_GAPS.sub(" ", _NUMBER.sub("#", line)).strip() for line in (here, there))
+    if len({*frames}) > 1:
+        return False
+    pairs = zip(_NUMBER.findall(here), _NUMBER.findall(there), strict=True)
+    return all(_near(first, second) for first, second in pairs)
+
+
+def _near(first: str, second: str) -> bool:
+    one, other = _value(first), _value(second)
+    size, unit = max(abs(one), abs(other)), max(_unit(first), _unit(second))
+    rounding = unit if unit <= max(LEAST_UNIT, MOST_OF_A_VALUE * size) else 0.0
+    # a hair more, since the difference of two decimals is not exact
+    return abs(one - other) <= 1.001 * max(RELATIVE * size, rounding, NOISE)
+
+
+def _value(number: str) -> float:
+    return float(number.replace(",", "").replace("−", "-"))
+
+
+def _unit(number: str) -> float:
+    """One unit in the last decimal shown."""
+    digits, _, exponent = number.lower().partition("e")
+    return float(10.0 ** (int(exponent or 0) - len(digits.partition(".")[2])))
