@@ -12,17 +12,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-SIGNALS = (
-    "confidence",
-    "top1_cosine",
-    "mean_cosine",
-    "gap",
-    "hybrid",
-    "rerank_margin",
-    "keyword_share",
-    "anchor_similarity",
-    "signature_similarity",
-)
+from raglab.signals import SIGNALS
+
 KNOTS = 33
 DIGITS = 10  # of a probability: the exponential's last bits differ between machines (rule S0.4)
 

@@ -1,4 +1,8 @@
-"""Every gate: thresholds, margins, verdict; fused gate.
+"""One table of gates: name, rule, measurement, thresholds, what firing means, order; and every gate's margins.
+
+`GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled kernel,
+explanation, steps, search space, certificates and report read it. One more gate is one row; it brings a margin
+function only where its verdict is more than one measurement against one threshold.
 
 A margin is >= 0 where the gate passes. The verdict of a sweep and the explanation of one case read
 the same margins, so they cannot disagree. Thresholds are scalars, or arrays that broadcast against
@@ -7,13 +11,15 @@ the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its m
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
-from typing import Any, NamedTuple, TypeAlias
+from collections import namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, reduce
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.signals import COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Unit
 from raglab.values import Bools, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
@@ -33,9 +39,15 @@ def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -
     return margin if np.all(on) else np.where(on, margin, np.inf)
 
 
+def reaches(margin: Any) -> Any:  # noqa: ANN401 - bool or array
+    """Whether a margin is 0 or more, bool [...]; a missing one is not."""
+    return np.greater_equal(margin, 0.0)
+
+
 def fires(margins: Margins) -> Bools:
     """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it."""
-    return np.logical_not(np.greater_equal(reduce(np.minimum, margins), 0.0))
+    fired: Bools = np.logical_not(reaches(reduce(np.minimum, margins)))
+    return fired
 
 
 def explain(margins: Margins) -> Verdict:
@@ -206,12 +218,13 @@ def intent_margins(graph: Floats, table: Floats, complexity: Floats, thresholds:
     )
 
 
-def reaches(margin: Any) -> Any:  # noqa: ANN401 - bool or array
-    """Whether a margin is 0 or more, bool [...]; a missing one is not."""
-    return np.greater_equal(margin, 0.0)
-
-
 AT_ONCE = 1 << 19  # comparisons of a distance and a cut made at once
+
+
+class SwitchThresholds(NamedTuple):
+    """Of a gate that compares with no number of the policy: whether it is on."""
+
+    on: Bools = True
 
 
 class DomainMargins(NamedTuple):
@@ -234,6 +247,12 @@ class L2Margins(NamedTuple):
     """Headroom of rule S2.2, squared L2: the better of the hard and the soft one."""
 
     l2: Floats
+
+
+class HygieneMargins(NamedTuple):
+    """Headroom of rule S2.13: 0, or -1 where an answer is not fit to leave."""
+
+    hygiene: Floats
 
 
 class DensityThresholds(NamedTuple):
@@ -414,3 +433,313 @@ def sufficiency_margins(share: Floats, thresholds: SufficiencyThresholds) -> Suf
     Source: ADR-004, gate 2 (rule S2.7).
     """
     return SufficiencyMargins(sufficiency=headroom(share, thresholds.min_keyword_share, thresholds.on))
+
+
+def hygiene_margins(unfit: Bools) -> HygieneMargins:
+    """Headroom of an answer that is fit to leave: 0, or -1 where it is not.
+
+    Source: rule S2.13.
+    """
+    return HygieneMargins(hygiene=np.negative(np.asarray(unfit, dtype=np.float64)))
+
+
+Judged = Literal["query", "hits", "chosen", "answer"]
+JUDGED: tuple[Judged, ...] = ("query", "hits", "chosen", "answer")
+Firing = Literal["refuse", "ask", "warn"]
+Side = Literal["floor", "ceiling"]
+Read: TypeAlias = Callable[[str], Any]  # measurement by its name, scalar or array
+
+
+class Threshold(NamedTuple):
+    """A number of the policy that a gate or a rule of the resolver compares with a measurement.
+
+    path: in a policy, `section.key`. side: `floor` passes at or above it, `ceiling` at or below. unit: with its range.
+    meets: the measurement it is compared with. where: measurement that says for which cases it replaces the gate's
+    first threshold. nullable: whether null is allowed, which asks for nothing. default: where `defaults.yaml` has
+    none. log: whether a study tries it on a logarithmic scale. step: of the source's manual loop (rule S6.4).
+    candidate: whether a certificate's candidates vary it unless others are named.
+    """
+
+    path: str
+    side: Side
+    unit: Unit
+    meets: str
+    where: str = ""
+    nullable: bool = False
+    default: float | None = None
+    log: bool = False
+    step: float | None = None
+    candidate: bool = False
+
+    @property
+    def section(self) -> str:
+        """Section of the policy."""
+        return self.path.partition(".")[0]
+
+    @property
+    def key(self) -> str:
+        """Name in its section."""
+        return self.path.partition(".")[2]
+
+    @property
+    def low(self) -> float:
+        """Least value a policy may take."""
+        return self.unit.low
+
+    @property
+    def high(self) -> float:
+        """Greatest value a policy may take."""
+        return self.unit.high
+
+    @property
+    def whole(self) -> bool:
+        """Whether it is an integer."""
+        return self.unit.whole
+
+
+class Gate(NamedTuple):
+    """One gate.
+
+    name: also its section of the policy. judges: `query`, all the `hits`, those `chosen` where retrieval would answer,
+    or the `answer`. firing: `refuse`, `ask` (it hands over to the resolver) or `warn`. label: of its measurement, in
+    an explanation. thresholds: the first is met unless another says where. reads: measurements, one a margin; what its
+    first threshold meets where not given. stages: what it is called where it decides, one a margin; its own name where
+    not given. margins: from measurements by name and its thresholds; not given where one measurement meets one
+    threshold. form: type of its thresholds, fields by their keys and `on`. switch: whether a policy can switch it off;
+    searched: whether a study tries that. moved: whether its thresholds are of the embedder's scale (`raglab.transfer`).
+    """
+
+    name: str
+    rule: str
+    judges: Judged
+    firing: Firing
+    label: str = ""
+    thresholds: tuple[Threshold, ...] = ()
+    reads: tuple[str, ...] = ()
+    stages: tuple[str, ...] = ()
+    margins: Callable[[Read, Any], Margins] | None = None
+    form: Any = None
+    switch: bool = True
+    searched: bool = False
+    moved: bool = True
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Names of what it decides, one a margin; none where it only warns."""
+        return self.stages or (() if self.firing == "warn" else (self.name,))
+
+    @property
+    def measurements(self) -> tuple[str, ...]:
+        """Names of what it measures, one a margin."""
+        return self.reads or (self.thresholds[0].meets,)
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it compares one measurement with one threshold."""
+        return self.margins is None
+
+
+GATES: tuple[Gate, ...] = (
+    Gate(
+        "domain",
+        "S2.1",
+        judges="query",
+        firing="refuse",
+        reads=("words", "denied", "allowed"),
+        stages=("empty_query", "deny", "allow"),
+        margins=lambda read, limits: domain_margins(
+            read("words"), read("denied"), read("allowed"), read("needs_allowed"), limits.on
+        ),
+        form=SwitchThresholds,
+    ),
+    Gate(
+        "l2",
+        "S2.2",
+        judges="hits",
+        firing="refuse",
+        label="l2 of the nearest hit",
+        thresholds=(
+            Threshold("l2.max_l2", "ceiling", SQUARED_L2, "l2", step=0.05),
+            Threshold("l2.soft_max_l2", "ceiling", SQUARED_L2, "l2", nullable=True, step=0.05),
+        ),
+        reads=("n_hits", "best_l2"),
+        stages=("no_hits", "l2"),
+        margins=lambda read, limits: (np.subtract(read("n_hits"), 1.0), *l2_margins(read("best_l2"), limits)),
+        form=L2Thresholds,
+    ),
+    Gate(
+        "density",
+        "S2.3",
+        judges="hits",
+        firing="refuse",
+        label="relevant hits",
+        thresholds=(Threshold("density.min_keep", "floor", COUNT, "n_relevant"),),
+        margins=lambda read, limits: density_margins(read("n_relevant"), limits),
+        form=DensityThresholds,
+    ),
+    Gate(
+        "gap",
+        "S2.4",
+        judges="hits",
+        firing="ask",
+        label="gap of the first two hits",
+        thresholds=(Threshold("gap.min_gap", "floor", SQUARED_L2, "gap", nullable=True, log=True),),
+        margins=lambda read, limits: gap_margins(read("gap"), read("n_relevant"), read("agree"), limits),
+        form=GapThresholds,
+    ),
+    Gate(
+        "coverage",
+        "S2.5",
+        judges="chosen",
+        firing="refuse",
+        reads=("missing",),
+        margins=lambda read, limits: coverage_margins(read("missing"), limits.on),
+        form=SwitchThresholds,
+        searched=True,
+    ),
+    Gate(
+        "similarity",
+        "S2.6",
+        judges="chosen",
+        firing="refuse",
+        label="top-1 similarity",
+        thresholds=(Threshold("similarity.min_similarity", "floor", COSINE, "top1_cosine", step=0.05, candidate=True),),
+        form=SimilarityThresholds,
+        searched=True,
+    ),
+    Gate(
+        "fused",
+        "S2.14",
+        judges="chosen",
+        firing="refuse",
+        label="fused probability",
+        thresholds=(Threshold("fused.min_fused", "floor", SHARE, "fused", candidate=True),),
+        form=FusedThresholds,
+        moved=False,
+    ),
+    Gate(
+        "sufficiency",
+        "S2.7",
+        judges="chosen",
+        firing="warn",
+        label="keyword share",
+        thresholds=(Threshold("sufficiency.min_keyword_share", "floor", SHARE, "share"),),
+        form=SufficiencyThresholds,
+    ),
+    Gate(
+        "confidence",
+        "S2.8",
+        judges="chosen",
+        firing="refuse",
+        label="confidence",
+        thresholds=(
+            Threshold("confidence.tau_default", "floor", POINTS, "confidence", step=5.0, candidate=True),
+            Threshold("confidence.tau_explicit", "floor", POINTS, "confidence", where="explicit", step=5.0),
+        ),
+        form=ConfidenceThresholds,
+        searched=True,
+    ),
+    Gate(
+        "generation",
+        "S2.10",
+        judges="answer",
+        firing="refuse",
+        label="generation confidence",
+        thresholds=(Threshold("generation.min_generation_confidence", "floor", SHARE, "generation"),),
+        form=GenerationThresholds,
+        moved=False,
+    ),
+    Gate(
+        "support",
+        "S2.11",
+        judges="answer",
+        firing="refuse",
+        label="support of the weakest claim",
+        thresholds=(Threshold("support.min_support", "floor", SHARE, "support"),),
+        form=SupportThresholds,
+        moved=False,
+    ),
+    Gate(
+        "hygiene",
+        "S2.13",
+        judges="answer",
+        firing="refuse",
+        reads=("unfit",),
+        margins=lambda read, _: hygiene_margins(read("unfit")),
+        form=SwitchThresholds,
+        switch=False,
+    ),
+)
+
+
+def judging(judges: Judged) -> tuple[Gate, ...]:
+    """Gates that judge a query, its hits, the chosen ones or an answer, in their order."""
+    return tuple(gate for gate in GATES if gate.judges == judges)
+
+
+def named(name: str) -> Gate:
+    """A gate by its name.
+
+    Raises:
+      KeyError: there is none of that name.
+    """
+    for gate in GATES:
+        if gate.name == name:
+            return gate
+    msg = f"gate must be one of {', '.join(gate.name for gate in GATES)}, got {name!r}."
+    raise KeyError(msg)
+
+
+def margins_of(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+    """Headroom of a gate, one margin a stage that it decides.
+
+    Args:
+      read: measurement by its name, scalar or [...]. limits: the gate's thresholds, broadcast against [...].
+    """
+    return scalar_margins(gate, read, limits) if gate.margins is None else gate.margins(read, limits)
+
+
+def scalar_margins(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN401 - thresholds of the gate
+    """Headroom of one measurement above or below the threshold that holds for the case.
+
+    Example:
+      >>> scalar_margins(named("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5))
+      (np.float64(0.25),)
+    """
+    first = gate.thresholds[0]
+    value, bound = read(first.meets), getattr(limits, first.key)
+    for other in gate.thresholds[1:]:
+        bound = np.where(read(other.where), getattr(limits, other.key), bound)
+    return (headroom(value, bound, limits.on) if first.side == "floor" else headroom(bound, value, limits.on),)
+
+
+def threshold_met(gate: Gate, read: Read) -> Threshold:
+    """Which of a gate's thresholds one case meets: the last that holds for it, else the first."""
+    return next((one for one in gate.thresholds[:0:-1] if one.where and read(one.where)), gate.thresholds[0])
+
+
+@cache
+def _form(name: str, keys: tuple[str, ...]) -> Any:  # noqa: ANN401 - a type of named tuples
+    return namedtuple(name, (*keys, "on"))  # noqa: PYI024 - the fields are the row's
+
+
+def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
+    """Thresholds of a gate in its form; a gate whose first threshold is null is off.
+
+    Args:
+      of: values of a path in the policies, [...]; NaN for null.
+    """
+    keys = tuple(one.key for one in gate.thresholds)
+    values = [of(one.path) for one in gate.thresholds]
+    on = of(f"{gate.name}.enabled") if gate.switch else np.True_
+    if gate.thresholds and gate.thresholds[0].nullable:
+        on &= ~np.isnan(values[0])
+    form = _form(f"{gate.name.title()}Thresholds", keys) if gate.form is None else gate.form
+    return form(*values, on)
+
+
+def swept() -> Iterator[Threshold]:
+    """Thresholds of the gates that change a decision, in their order; a warning changes none."""
+    for gate in GATES:
+        if gate.firing != "warn":
+            yield from gate.thresholds

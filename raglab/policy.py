@@ -12,41 +12,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, Typ
 
 import numpy as np
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, StrictStr, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictStr,
+    ValidationError,
+    create_model,
+    field_validator,
+    model_validator,
+)
 
+from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
-from raglab.fusion import SIGNALS, Model, Part
-from raglab.gates import (
-    ConfidenceThresholds,
-    DensityThresholds,
-    FusedThresholds,
-    GapThresholds,
-    GenerationThresholds,
-    IntentThresholds,
-    L2Thresholds,
-    RefineThresholds,
-    SimilarityThresholds,
-    SufficiencyThresholds,
-    SupportThresholds,
-)
+from raglab.fusion import Model, Part
+from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
+from raglab.signals import COSINE, COUNT, LEAD, POINTS, SHARE, SIGNALS, SQUARED_L2, Unit
 from raglab.values import Bools, Floats
 
 
 class Thresholds(NamedTuple):
-    """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them."""
+    """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them.
 
-    domain: Bools
-    l2: L2Thresholds
-    density: DensityThresholds
-    gap: GapThresholds
-    coverage: Bools
-    similarity: SimilarityThresholds
-    sufficiency: SufficiencyThresholds
-    confidence: ConfidenceThresholds
-    fused: FusedThresholds
+    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch.
+    """
+
+    gates: Mapping[str, Any]
     blend: Floats
     overview: Bools
     overview_entities_lift: Bools
@@ -54,8 +48,13 @@ class Thresholds(NamedTuple):
     require_full: Bools
     rules: RuleThresholds
     refine: RefineThresholds
-    generation: GenerationThresholds
-    support: SupportThresholds
+
+    def with_value(self, path: str, values: Floats) -> Thresholds:
+        """The same with the values at a path of a gate or rule replaced."""
+        section, _, key = path.partition(".")
+        if section == "resolver":
+            return self._replace(rules=self.rules._replace(**{key: values}))
+        return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
 
 
 def thresholds(policies: Sequence[PolicyData]) -> Thresholds:
@@ -69,19 +68,8 @@ def thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
         return np.where(of(on), of(path, -np.inf), np.nan)
 
-    min_gap = of("gap.min_gap")
     return Thresholds(
-        domain=of("domain.enabled"),
-        l2=L2Thresholds(of("l2.max_l2"), of("l2.soft_max_l2"), of("l2.enabled")),
-        density=DensityThresholds(of("density.min_keep"), of("density.enabled")),
-        gap=GapThresholds(min_gap, of("gap.enabled") & ~np.isnan(min_gap)),
-        coverage=of("coverage.enabled"),
-        similarity=SimilarityThresholds(of("similarity.min_similarity"), of("similarity.enabled")),
-        sufficiency=SufficiencyThresholds(of("sufficiency.min_keyword_share"), of("sufficiency.enabled")),
-        confidence=ConfidenceThresholds(
-            of("confidence.tau_default"), of("confidence.tau_explicit"), of("confidence.enabled")
-        ),
-        fused=FusedThresholds(of("fused.min_fused"), of("fused.enabled")),
+        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
         blend=of("confidence.blend"),
         overview=of("resolver.overview"),
         overview_entities_lift=of("resolver.overview_entities_lift"),
@@ -95,8 +83,6 @@ def thresholds(policies: Sequence[PolicyData]) -> Thresholds:
             rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
         ),
         refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
-        generation=GenerationThresholds(of("generation.min_generation_confidence"), of("generation.enabled")),
-        support=SupportThresholds(of("support.min_support"), of("support.enabled")),
     )
 
 
@@ -106,18 +92,21 @@ def intent_thresholds(policy: PolicyData) -> IntentThresholds:
     return IntentThresholds(rows.min_graph, rows.min_table, rows.min_complexity)
 
 
-SquaredL2 = Annotated[
-    float, Field(ge=0.0, le=4.0, allow_inf_nan=False, description="a squared L2 distance of unit vectors")
-]
-Cosine = Annotated[float, Field(ge=-1.0, le=1.0, description="a cosine, not a percentage")]
-Lead = Annotated[float, Field(ge=0.0, le=2.0, description="a difference of two cosines")]
-Points = Annotated[float, Field(ge=0.0, le=100.0, description="a confidence from 0 to 100")]
-Share = Annotated[float, Field(ge=0.0, le=1.0, description="a share")]
+def _in(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
+    """Range of a unit, and what a message says of it."""
+    return Field(ge=unit.low, le=unit.high, allow_inf_nan=None if unit.whole else False, description=unit.described)
+
+
+SquaredL2 = Annotated[float, _in(SQUARED_L2)]
+Cosine = Annotated[float, _in(COSINE)]
+Lead = Annotated[float, _in(LEAD)]
+Points = Annotated[float, _in(POINTS)]
+Share = Annotated[float, _in(SHARE)]
+Count = Annotated[int, _in(COUNT)]
 if TYPE_CHECKING:
     ArmName: TypeAlias = str
 else:  # pydantic checks against the table's names and lists them where none of them came
     ArmName = Literal[(*ARMS, *CHOOSERS)]
-Count = Annotated[int, Field(ge=1, le=1_000, description="a count")]
 
 Scale = Annotated[float, Field(gt=0.0, le=1_000.0, description="a count that brings others near [0, 1]")]
 
@@ -135,55 +124,24 @@ class Chosen(_Section):
     order: Literal["rank", "l2"]
 
 
-class Switch(_Section):
-    """A gate without a threshold (rules S2.1, S2.5)."""
-
-    enabled: bool
-
-
-class L2(_Section):
-    """Rule S2.2."""
-
-    enabled: bool
-    max_l2: SquaredL2
-    soft_max_l2: SquaredL2 | None
+def _section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
+    """Section of a gate: its switch, and a number a threshold within the range of its unit."""
+    fields: dict[str, Any] = {"enabled": (bool, ...)}
+    for one in gate.thresholds:
+        kind: Any = Annotated[int if one.whole else float, _in(one.unit)]
+        fields[one.key] = (kind | None if one.nullable else kind, ...)
+    return create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
 
 
-class Density(_Section):
-    """Rule S2.3."""
-
-    enabled: bool
-    min_keep: Count
-
-
-class Gap(_Section):
+class Gap(_section_of(gates.named("gap"))):  # type: ignore[misc]
     """Rule S2.4."""
 
-    enabled: bool
-    min_gap: SquaredL2 | None
     near_pages: Annotated[int, Field(ge=0, le=1_000)]
 
 
-class Similarity(_Section):
-    """Rule S2.6."""
-
-    enabled: bool
-    min_similarity: Cosine
-
-
-class Sufficiency(_Section):
-    """Rule S2.7."""
-
-    enabled: bool
-    min_keyword_share: Share
-
-
-class Confidence(_Section):
+class Confidence(_section_of(gates.named("confidence"))):  # type: ignore[misc]
     """Rule S2.8."""
 
-    enabled: bool
-    tau_default: Points
-    tau_explicit: Points
     blend: Share
     min_texts: Count
 
@@ -207,11 +165,9 @@ class Polyline(_Section):
         return self
 
 
-class Fused(_Section):
+class Fused(_section_of(gates.named("fused"))):  # type: ignore[misc]
     """Rule S2.14."""
 
-    enabled: bool
-    min_fused: Share
     bias: Annotated[float, Field(allow_inf_nan=False)]
     fitted_on: StrictStr | None
     parts: dict[StrictStr, Polyline]
@@ -260,19 +216,10 @@ class Strategy(_Section):
     entities_scale: Scale
 
 
-class Generation(_Section):
+class Generation(_section_of(gates.named("generation"))):  # type: ignore[misc]
     """Rule S2.10."""
 
-    enabled: bool
-    min_generation_confidence: Share
     calibration: Calibration | None
-
-
-class Support(_Section):
-    """Rule S2.11."""
-
-    enabled: bool
-    min_support: Share
 
 
 class Resolver(_Section):
@@ -347,25 +294,54 @@ class Structure(NamedTuple):
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
 
 
-class PolicyData(BaseModel):
-    """All thresholds, switches and patterns together; frozen, changed by `replace`."""
+@cache
+def _published() -> Mapping[str, Any]:
+    """Published values: those of `defaults.yaml`; of a gate that has none there, off and as its row says."""
+    rows = dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
+    for gate in gates.GATES:
+        if gate.switch and gate.name not in rows:
+            rows[gate.name] = {"enabled": False} | {one.key: one.default for one in gate.thresholds}
+    return rows
+
+
+# Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
+# a key changes the id of no policy (rule S0.8). A key never leaves this list.
+ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "strategy.entities_scale")
+
+
+def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
+    """Sections of a policy without the added keys that stand at their default."""
+    published = _published()
+    for path in ADDED:
+        section, _, key = path.partition(".")
+        if rows[section][key] == published[section][key]:
+            del rows[section][key]
+    return rows
+
+
+_MORE = {
+    "gap": Gap,
+    "confidence": Confidence,
+    "fused": Fused,
+    "generation": Generation,
+}  # gates with keys that are no thresholds
+_SECTIONS = {gate.name: _MORE.get(gate.name) or _section_of(gate) for gate in gates.GATES if gate.switch}
+# Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below or by the gates.
+_fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published()}
+_Sections = create_model("_Sections", **_fields)
+
+
+class PolicyData(_Sections):  # type: ignore[misc, valid-type]
+    """All thresholds, switches and patterns together; frozen, changed by `replace`.
+
+    Beside what is stated here it has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     chosen: Chosen
-    domain: Switch
-    l2: L2
-    density: Density
-    gap: Gap
-    coverage: Switch
-    similarity: Similarity
-    sufficiency: Sufficiency
-    confidence: Confidence
-    fused: Fused
     strategy: Strategy
     refine: Refine
-    generation: Generation
-    support: Support
     resolver: Resolver
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
@@ -479,26 +455,6 @@ class PolicyData(BaseModel):
                 else [(section, content)]
             )
         }
-
-
-# Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
-# a key changes the id of no policy (rule S0.8). A key never leaves this list.
-ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "strategy.entities_scale")
-
-
-def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
-    """Sections of a policy without the added keys that stand at their default."""
-    published = _published()
-    for path in ADDED:
-        section, _, key = path.partition(".")
-        if rows[section][key] == published[section][key]:
-            del rows[section][key]
-    return rows
-
-
-@cache
-def _published() -> Mapping[str, Any]:
-    return dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
 
 
 def _merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
+from raglab import gates, metrics
 from raglab._numba import kernel_of
 from raglab.bandit.simulation import Run, log, run
 from raglab.bandit.worlds import Bernoulli, Table
@@ -19,8 +19,11 @@ from raglab.decision.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed,
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, tables
 from raglab.decision.recorded_answers import of_cases
+from raglab.gates import Threshold
+from raglab.metrics import CELLS
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.resolver import RULES, Contest
 from raglab.values import PatternHits, Status, TraceData, each
 
 if TYPE_CHECKING:
@@ -52,9 +55,6 @@ def contributed() -> NDArray[np.int64]:
     return _contributions(tuple(metrics.RATE_TABLE.values()))
 
 
-CODES_A_STAGE = len(Status) * 2  # expected label, and whether the expected sources were found
-
-
 def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     """Number of (what decided, label, expected sources found), [P, Q]."""
     if found.right.shape[0] == 1:
@@ -62,7 +62,7 @@ def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     else:
         depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
         right = found.right[depth, slot, np.arange(slot.shape[1])]
-    return said.stage.astype(np.int64) * CODES_A_STAGE + found.label * 2 + right
+    return said.stage.astype(np.int64) * CELLS + found.label * 2 + right
 
 
 def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -72,7 +72,7 @@ def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    width = len(STAGES) * CODES_A_STAGE
+    width = len(STAGES) * CELLS
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrowed(found, limits)
     for cases in _spans(len(found.label), CASES):
@@ -82,7 +82,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
             some = _rows(limits, rows)
             codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), CODES_A_STAGE).sum(axis=2)
+    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
 
 
 def _spans(n: int, size: int) -> Iterator[slice]:
@@ -101,49 +101,18 @@ def _cases(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a par
     return type(found)(*map(part, found))
 
 
-def _rows(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - a tuple of thresholds
-    return type(limits)(*(_rows(field, rows) if isinstance(field, tuple) else field[rows] for field in limits))
+def _rows(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+    if isinstance(limits, dict):
+        return {name: _rows(field, rows) for name, field in limits.items()}
+    return type(limits)(*map(partial(_rows, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
 
 
-class Swept(NamedTuple):
-    """A threshold that can be swept: its fields in `Thresholds`, its side, its range.
-
-    side: `floor` passes at or above it, `ceiling` at or below it. low, high: values a policy
-    may take. whole: integers only.
-    """
-
-    fields: tuple[str, ...]
-    side: Literal["floor", "ceiling"]
-    low: float
-    high: float
-    whole: bool = False
-
-
-SWEPT: dict[str, Swept] = {
-    "l2.max_l2": Swept(("l2", "max_l2"), "ceiling", 0.0, 4.0),
-    "l2.soft_max_l2": Swept(("l2", "soft_max_l2"), "ceiling", 0.0, 4.0),
-    "density.min_keep": Swept(("density", "min_keep"), "floor", 1.0, 1_000.0, whole=True),
-    "gap.min_gap": Swept(("gap", "min_gap"), "floor", 0.0, 4.0),
-    "similarity.min_similarity": Swept(("similarity", "min_similarity"), "floor", -1.0, 1.0),
-    "confidence.tau_default": Swept(("confidence", "tau_default"), "floor", 0.0, 100.0),
-    "confidence.tau_explicit": Swept(("confidence", "tau_explicit"), "floor", 0.0, 100.0),
-    "fused.min_fused": Swept(("fused", "min_fused"), "floor", 0.0, 1.0),
-    "generation.min_generation_confidence": Swept(("generation", "min_generation_confidence"), "floor", 0.0, 1.0),
-    "support.min_support": Swept(("support", "min_support"), "floor", 0.0, 1.0),
-    "resolver.min_group_gap": Swept(("rules", "min_group_gap"), "floor", 0.0, 4.0),
-    "resolver.min_sig_sim": Swept(("rules", "min_sig_sim"), "floor", -1.0, 1.0),
-    "resolver.min_sig_sim_gap": Swept(("rules", "min_sig_sim_gap"), "floor", 0.0, 2.0),
-    "resolver.min_anchor_sim": Swept(("rules", "min_anchor_sim"), "floor", -1.0, 1.0),
-    "resolver.min_anchor_sim_gap": Swept(("rules", "min_anchor_sim_gap"), "floor", 0.0, 2.0),
+# Thresholds that can be swept, by path: those of gates that decide, in their order, then those of the resolver's rules.
+SWEPT: dict[str, Threshold] = {
+    one.path: one for one in (*gates.swept(), *(one for rule in RULES for one in rule.thresholds))
 }
 
 CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
-
-
-def put(limits: Thresholds, path: str, values: NDArray[np.float64]) -> Thresholds:
-    """Thresholds with the values at a path replaced."""
-    section, name = SWEPT[path].fields
-    return limits._replace(**{section: getattr(limits, section)._replace(**{name: values})})
 
 
 def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
@@ -157,30 +126,19 @@ def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.fl
 
 def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
-    if path in {"l2.max_l2", "l2.soft_max_l2"}:
+    meets = SWEPT[path].meets
+    if meets == "l2":  # of every hit, since the bound also says which are relevant
         return found.l2[depth]
-    if path == "density.min_keep":
+    if meets == "n_relevant":
         counts = np.arange(1.0, found.l2.shape[1] + 1.0)
         return np.broadcast_to(counts[:, None], found.l2.shape[1:])
-    if path in {"generation.min_generation_confidence", "support.min_support"}:
-        return _distinct(getattr(found, SWEPT[path].fields[0])[depth])
-    single: dict[str, Any] = {
-        "gap.min_gap": lambda: found.gap[depth],
-        "similarity.min_similarity": lambda: found.top1[depth],
-        "fused.min_fused": lambda: found.fused[depth],
-        "confidence.tau_default": lambda: chain.confidence_of(found, limits, depth)[0],
-        "confidence.tau_explicit": lambda: chain.confidence_of(found, limits, depth)[0],
-    }
-    if path in single:
-        return np.asarray(single[path]())[None]
-    name = {
-        "resolver.min_group_gap": "group_gap",
-        "resolver.min_sig_sim": "best_signature",
-        "resolver.min_sig_sim_gap": "gap_signature",
-        "resolver.min_anchor_sim": "best_anchor",
-        "resolver.min_anchor_sim_gap": "gap_anchor",
-    }[path]
-    return np.stack([getattr(found.all, name)[depth], getattr(found.tied, name)[depth]])
+    if meets in Contest._fields:  # of all groups, or of those that tie on entities
+        return np.stack([getattr(found.all, meets)[depth], getattr(found.tied, meets)[depth]])
+    if meets in chain.BY_SLOT:
+        return _distinct(chain.measurement(found, meets)[depth])
+    computed = {"confidence": chain.confidence_of(found, limits, depth)[0]} if meets == "confidence" else {}
+    one: NDArray[np.float64] = np.asarray(chain.Reading(found, depth, computed=computed)(meets), dtype=np.float64)[None]
+    return one
 
 
 def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -211,7 +169,7 @@ def codes_by_piece(
         )
     else:
         trial = np.concatenate([np.where(np.isnan(values), high, values), high])
-    return values, codes_of(put(limits, path, trial), (len(trial), size))
+    return values, codes_of(limits.with_value(path, trial), (len(trial), size))
 
 
 class Steps(NamedTuple):
@@ -222,7 +180,7 @@ class Steps(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def summed(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Swept) -> Steps:
+def summed(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Threshold) -> Steps:
     """Step function over all cases, from what each case adds on each of its pieces.
 
     Args:
@@ -325,7 +283,7 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     labels = _labels(trace)
     counts = np.zeros((len(policies), len(metrics.COUNTS)), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    compiled = kernel_of(engine, _kernel)
+    compiled = _compiled(engine)
     for places in by_structure(policies):
         group = [policies[place] for place in places]
         found = tables_of(trace, group[0], arm).evidence
@@ -344,10 +302,21 @@ def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
 
-def _kernel() -> Any:  # noqa: ANN401 - a function
+def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
+    """Compiled tally of an engine; None where NumPy is to do the work, or knows a gate that the kernel does not."""
+    kernel = kernel_of(engine, _kernel)
+    if kernel is None or kernel.complete():
+        return None if kernel is None else kernel.tallied
+    if engine == "numba":
+        msg = "engine numba must know every gate of the table, got one with margins of its own; use engine='auto'."
+        raise ValueError(msg)
+    return None
+
+
+def _kernel() -> Any:  # noqa: ANN401 - a module
     from raglab.decision import kernel
 
-    return kernel.tallied
+    return kernel
 
 
 def sweep(
@@ -428,7 +397,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
             continue
         points, codes = codes_by_piece(found, limits, path, _codes_of(found))
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
-        tried = _nearest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CODES_A_STAGE], int(current), swept)
+        tried = _nearest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), swept)
         if tried is not None:
             at, becomes = tried
             change = at - float(value)
@@ -438,7 +407,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
 
 
 def _nearest_flip(
-    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Swept
+    value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
 ) -> tuple[float, int] | None:
     """Nearest value of a threshold at which the status is another, and that status."""
     points = points[~np.isnan(points)]

@@ -12,7 +12,51 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.values import TAG_KEYS, Bools, Floats
+from raglab.gates import Threshold
+from raglab.signals import COSINE, LEAD, SQUARED_L2
+from raglab.values import TAG_KEYS, Bools, Floats, Status
+
+
+class Rule(NamedTuple):
+    """One rule of the resolver: what it decides where it does, and the thresholds that it must reach, all of them.
+
+    thresholds: each meets a field of `Contest`.
+    """
+
+    name: str
+    status: Status
+    thresholds: tuple[Threshold, ...] = ()
+
+
+def _threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
+    unit = SQUARED_L2 if key == "min_group_gap" else LEAD if lead else COSINE
+    return Threshold(f"resolver.{key}", "floor", unit, meets, nullable=True, log=lead)
+
+
+RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule S3.3)
+    Rule("single_group", Status.ok),
+    Rule("overview", Status.ambiguous),
+    Rule("entities", Status.ok),
+    Rule("group_gap", Status.ok, (_threshold("min_group_gap", meets="group_gap", lead=True),)),
+    Rule(
+        "signature_similarity",
+        Status.ok,
+        (
+            _threshold("min_sig_sim", meets="best_signature"),
+            _threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
+        ),
+    ),
+    Rule(
+        "anchor_similarity",
+        Status.ok,
+        (
+            _threshold("min_anchor_sim", meets="best_anchor"),
+            _threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
+        ),
+    ),
+    Rule("options", Status.ambiguous),
+)
+ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 
 
 def first_k(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int) -> NDArray[np.int64]:

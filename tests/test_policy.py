@@ -45,8 +45,8 @@ def test_null_unsets_an_optional_threshold() -> None:
     """min_gap null: the gate asks nothing."""
     policy = PolicyData.from_mapping(yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}"))
     assert policy.gap.min_gap is None
-    assert not thresholds([policy]).gap.on[0, 0]
-    assert np.isnan(thresholds([policy]).l2.soft_max_l2[0, 0])
+    assert not thresholds([policy]).gates["gap"].on[0, 0]
+    assert np.isnan(thresholds([policy]).gates["l2"].soft_max_l2[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,8 @@ def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
 
 
 def _flat(limits: Any) -> list[np.ndarray]:
-    return [leaf for field in limits for leaf in (_flat(field) if isinstance(field, tuple) else [field])]
+    fields = limits.values() if isinstance(limits, dict) else limits
+    return [leaf for field in fields for leaf in (_flat(field) if isinstance(field, tuple | dict) else [field])]
 
 
 @LAWFUL

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from html import escape
@@ -26,6 +26,7 @@ from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.resolver import RULES
 from raglab.store.database import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -80,24 +81,21 @@ class Anew:
         return found, []
 
 
-WARNS = frozenset({"sufficiency", "gap", "resolver"})  # gates that refuse nothing by themselves
-_FIELDS = {
-    "l2": ("max_l2", "soft_max_l2"),
-    "density": ("min_keep",),
-    "gap": ("min_gap",),
-    "similarity": ("min_similarity",),
-    "sufficiency": ("min_keyword_share",),
-    "fused": ("min_fused",),
-    "confidence": ("tau_default", "tau_explicit"),
-    "generation": ("min_generation_confidence",),
-    "support": ("min_support",),
+# Gates that refuse nothing by themselves: those that warn or ask, and the rules they hand over to.
+WARNS = frozenset({"resolver", *(one.name for one in gates.GATES if one.firing != "refuse")})
+_GATES = {one.name: one for one in gates.GATES}
+# Of a gate of several measurements a check records one; the others are taken as ones that let it decide alone.
+_OTHERS: Mapping[str, Any] = {
+    "words": 1.0,
+    "denied": 0.0,
+    "allowed": 1.0,
+    "needs_allowed": True,
+    "n_hits": 1.0,
+    "best_l2": 0.0,
+    "n_relevant": 2.0,
+    "agree": False,
 }
-_RULES = {
-    "S3.3 group_gap": "min_group_gap",
-    "S3.3 signature_similarity": "min_sig_sim",
-    "S3.3 anchor_similarity": "min_anchor_sim",
-}
-_TWO_BOUNDS = frozenset({"S3.3 signature_similarity", "S3.3 anchor_similarity"})  # and a lead, which is not recorded
+_RULES = {f"S3.3 {rule.name}": rule.thresholds for rule in RULES if rule.thresholds}
 
 
 class Decided(NamedTuple):
@@ -139,54 +137,30 @@ def margins(checks: Sequence[Check], limits: Thresholds) -> list[float | None]:
 
 
 def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float | None:
-    rank = sum(one.gate == check.gate for one in before)
-    if check.gate == "domain":  # words of the query, then deny patterns, then allow patterns
-        counts: list[Any] = [1.0, 0.0, 1.0]
-        counts[min(rank, 2)] = check.value
-        n_words, denied, allowed = counts
-        return _n(gates.domain_margins(n_words, denied, allowed, True, limits.domain)[min(rank, 2)])
     if check.gate == "resolver":
-        return None if check.rule in _TWO_BOUNDS else check.value - check.threshold
-    if (check.gate == "gap" and math.isinf(check.margin)) or check.gate not in _MARGINS:
+        return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
+    judged = _GATES.get(check.gate)
+    if judged is None or (check.gate == "gap" and math.isinf(check.margin)):
         return None
-    if check.gate == "l2" and not rank:
-        return check.value - 1.0  # hits, of which there must be one
-    return _n(_MARGINS[check.gate](check, limits))
-
-
-def _count(check: Check) -> Any:  # noqa: ANN401 - a whole number, as a float
-    return check.value
-
-
-_MARGINS: Mapping[str, Callable[[Check, Thresholds], Any]] = {
-    "l2": lambda check, limits: gates.l2_margins(check.value, limits.l2).l2,
-    "density": lambda check, limits: gates.density_margins(_count(check), limits.density).density,
-    "gap": lambda check, limits: gates.gap_margins(check.value, 2, False, limits.gap).gap,
-    "coverage": lambda check, limits: gates.coverage_margins(_count(check), limits.coverage).coverage,
-    "similarity": lambda check, limits: gates.similarity_margins(check.value, limits.similarity).similarity,
-    "sufficiency": lambda check, limits: gates.sufficiency_margins(check.value, limits.sufficiency).sufficiency,
-    "fused": lambda check, limits: gates.fused_margins(check.value, limits.fused).fused,
-    "confidence": lambda check, limits: (
-        gates.confidence_margins(
-            check.value, check.threshold == _n(limits.confidence.tau_explicit), limits.confidence
-        ).confidence
-    ),
-    "generation": lambda check, limits: gates.generation_margins(check.value, limits.generation).generation,
-    "support": lambda check, limits: gates.support_margins(check.value, limits.support).support,
-    "hygiene": lambda check, _: -check.value,
-}
+    rank = min(sum(one.gate == check.gate for one in before), len(judged.measurements) - 1)
+    bounds = limits.gates.get(judged.name)
+    known = {**_OTHERS, judged.measurements[rank]: check.value}
+    for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
+        known[threshold.where] = check.threshold == _n(getattr(bounds, threshold.key))
+    try:
+        return _n(gates.margins_of(judged, known.__getitem__, bounds)[rank])
+    except KeyError:  # it reads more than is known here
+        return None
 
 
 def _stated(check: Check, limits: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
-        name = _RULES.get(check.rule)
-        return [] if name is None else [_n(getattr(limits.rules, name))]
+        return [_n(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
     if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
         return [1.0]
-    if check.gate not in _FIELDS:
-        return []
-    return [_n(getattr(getattr(limits, check.gate), name)) for name in _FIELDS[check.gate]]
+    judged = _GATES.get(check.gate)
+    return [] if judged is None else [_n(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
 
 
 def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:

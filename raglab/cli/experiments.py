@@ -436,9 +436,9 @@ def certify(
 
 def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
     """Print what each signal could carry, on cases that the certificate does not need."""
-    from raglab.fusion import SIGNALS
     from raglab.lab.certification import diagnosis
     from raglab.lab.gate_fitting import signals_of
+    from raglab.signals import SIGNALS
 
     pilot = any(case.split == "tune" for case in trace.cases)
     seen = signals_of(trace.split("tune") if pilot else trace, policy, arm)

@@ -1,7 +1,13 @@
-"""Order of the gates."""
+"""The chain: what each policy decides for each case, gate after gate in the order of the table.
+
+The first gate that fires decides. Outcomes are numbered so that this is arithmetic: refusals come first and in the
+order of `gates.GATES`, so that of all gates that fire the one with the least number is the first.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,44 +17,55 @@ from raglab import gates, resolver
 from raglab.decision import evidence as measure
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.policy import Thresholds
+from raglab.signals import SIGNALS
 from raglab.values import Status
 
-# What decided, in the order of the chain. The first word is the gate, the second the resolver's rule.
-STAGES: tuple[tuple[str, Status], ...] = (
-    ("empty_query", Status.refuse),
-    ("deny", Status.refuse),
-    ("allow", Status.refuse),
-    ("no_hits", Status.refuse),
-    ("l2", Status.refuse),
-    ("density", Status.refuse),
-    ("coverage", Status.refuse),
-    ("similarity", Status.refuse),
-    ("fused", Status.refuse),
-    ("confidence", Status.refuse),
-    ("generation", Status.refuse),
-    ("support", Status.refuse),
-    ("hygiene", Status.refuse),
-    ("overview", Status.ambiguous),
-    ("options", Status.ambiguous),
-    ("gap", Status.ok),
-    ("single_group", Status.ok),
-    ("entities", Status.ok),
-    ("group_gap", Status.ok),
-    ("signature_similarity", Status.ok),
-    ("anchor_similarity", Status.ok),
-    ("single_option", Status.ok),
-)
+
+def _numbered() -> tuple[tuple[str, Status], ...]:
+    """Outcomes in the order of their numbers: refusals by gate, what is asked back, then what is answered."""
+    order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
+    if order != sorted(order):
+        told = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
+        msg = f"gates must stand in the order {', '.join(gates.JUDGED)} of what they judge, got {told}; move the row."
+        raise ValueError(msg)
+    refusals = [name for gate in gates.GATES if gate.firing == "refuse" for name in gate.decides]
+    confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
+    rules = [(rule.name, rule.status) for rule in resolver.RULES]
+    return (
+        *((name, Status.refuse) for name in refusals),
+        *((name, status) for name, status in rules if status == Status.ambiguous),
+        *((name, Status.ok) for name in confident),
+        *((name, status) for name, status in rules if status == Status.ok),
+        (resolver.ONE_OPTION, Status.ok),
+    )
+
+
+STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a rule of the resolver
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
-FIRST_OK = STAGE["gap"]
-ON_ANSWER = ("generation", "support", "hygiene")  # they judge the answer, not the hits
+ON_ANSWER = tuple(name for gate in gates.judging("answer") for name in gate.decides)  # they judge the answer
+NONE = 127  # number where no gate fires: greater than every other, and all bits of an int8 but the sign
+GAP = gates.named("gap")
+FIRST_OK = STAGE[GAP.name]
+
+RULE = {rule.name: place for place, rule in enumerate(resolver.RULES)}
+
+
+def _stage_of_rule() -> NDArray[np.int8]:
+    """Stage by (whether one option is left, rule that decided): asking where one option is left is answering."""
+    table = np.array([[STAGE[rule.name] for rule in resolver.RULES]] * 2, dtype=np.int8)
+    table[1, [rule.status == Status.ambiguous for rule in resolver.RULES]] = STAGE[resolver.ONE_OPTION]
+    return table
 
 
 def _slot_table() -> NDArray[np.int16]:
-    """Slot of what the resolver picked, after those of relevant hits, by (whether rule `entities` speaks, stage)."""
+    """Slot of what the resolver picked, after those of relevant hits, by (whether rule `entities` speaks, stage).
+
+    Where it speaks, the rules after it choose among the groups that tie on entities, so each stage has two winners.
+    """
     table = np.zeros((2, len(STAGES)), dtype=np.int16)
     for tied, group in enumerate(("all", "tied")):
-        named = {
+        winners = {
             "single_group": "first_of_all",
             "entities": "entities",
             "group_gap": f"first_of_{group}",
@@ -58,12 +75,14 @@ def _slot_table() -> NDArray[np.int16]:
             "options": f"options_of_{group}",
             "single_option": f"options_of_{group}",
         }
-        for stage, winner in named.items():
+        for stage, winner in winners.items():
             table[tied, STAGE[stage]] = WINNERS.index(winner)
     return table
 
 
+STAGE_OF_RULE = _stage_of_rule()
 SLOT_TABLE = _slot_table()
+BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit"})  # measured of the chosen hits
 
 
 class Outcome(NamedTuple):
@@ -96,35 +115,93 @@ def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]
         near = np.asarray(bound, dtype=np.float32)
         return np.where(near > bound, np.nextafter(near, np.float32(-np.inf)), near)
 
-    bounds = limits.l2._replace(max_l2=down(limits.l2.max_l2), soft_max_l2=down(limits.l2.soft_max_l2))
-    return found._replace(l2=l2, best_l2=best), limits._replace(l2=bounds)
+    for path in ("l2.max_l2", "l2.soft_max_l2"):
+        section, _, key = path.partition(".")
+        limits = limits.with_value(path, down(getattr(limits.gates[section], key)))
+    return found._replace(l2=l2, best_l2=best), limits
 
 
 def n_judged(found: Evidence, limits: Thresholds) -> int:
     """How many of the nearest hits a count must look at: in L2 order no more than are chosen or must be kept."""
     if found.rank_order:
         return int(found.l2.shape[1])
-    return int(max(found.final_k, 2, np.max(limits.density.min_keep)))
+    return int(max(found.final_k, 2, np.max(limits.gates["density"].min_keep)))
 
 
-def domain(found: Evidence, limits: Thresholds) -> gates.DomainMargins:
-    """Margins of the domain gate."""
-    return gates.domain_margins(found.words, found.denied, found.allowed, found.needs_allowed, limits.domain)
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the gates read at one depth, each measurement by its name: [Q], [1, Q] or [P, Q].
+
+    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: measurements that hang on thresholds.
+    """
+
+    found: Evidence
+    depth: int | NDArray[np.int8] = 0
+    slot: Any = None
+    computed: Mapping[str, Any] = field(default_factory=dict)
+
+    def __call__(self, name: str) -> Any:  # noqa: ANN401 - an array or a bool
+        """Measurement by its name: computed, a field of `Evidence` or a signal."""
+        if name in self.computed:
+            return self.computed[name]
+        table = measurement(self.found, name)
+        if np.ndim(table) < 2:  # of the question, whatever the depth
+            return table
+        by_slot = name in BY_SLOT
+        if isinstance(self.depth, int):
+            return at_slot(table[self.depth], self.slot) if by_slot else table[self.depth]
+        every = np.arange(table.shape[-1])
+        return table[self.depth, self.slot, every] if by_slot else table[self.depth, every]
 
 
-def _if(switch: Any, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:  # noqa: ANN401 - bool or array
+def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
+    """Measurement that hangs on no threshold, by its name: [Q], [D, Q], or by slot [D, S, Q]."""
+    return getattr(found, name) if name in Evidence._fields else found.signals[SIGNALS.index(name)]
+
+
+def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array
+    """Lower the number of what decided to this one, except where it passes.
+
+    Passing makes the number `NONE` by its bits, which is never the least: 40 times as fast as a masked copy.
+    """
+    code = np.multiply(np.asarray(passes).view(np.int8), np.int8(NONE))
+    np.minimum(first, code | np.int8(number), out=first)
+
+
+def first_refusal(
+    judging: Iterable[gates.Gate], read: gates.Read, limits: Thresholds, shape: tuple[int, ...]
+) -> NDArray[np.int8]:
+    """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q]."""
+    first = np.full(shape, NONE, dtype=np.int8)
+    for gate in judging:
+        bounds: Any = limits.gates.get(gate.name)
+        if gate.firing != "refuse" or (gate.scalar and not np.any(bounds.on)):
+            continue
+        for stage, margin in zip(gate.decides, gates.margins_of(gate, read, bounds), strict=True):
+            _lower(first, STAGE[stage], gates.reaches(margin))
+    return first
+
+
+def refused_query(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
+    """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
+    return first_refusal(gates.judging("query"), Reading(found), limits, shape)
+
+
+def _where(switch: Any, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:  # noqa: ANN401 - bool or array
     """A mask where a switch is on; on bytes, since NumPy broadcasts bools four times as slowly."""
     return np.bitwise_and(np.asarray(switch).view(np.uint8), mask.view(np.uint8)).view(np.bool_)
 
 
 def is_overview(found: Evidence, limits: Thresholds) -> Any:  # noqa: ANN401 - bool or array
     """Whether rule `overview` ends the resolver."""
-    return _if(limits.overview, found.overview) & ~_if(limits.overview_entities_lift, found.names_entity)
+    return _where(limits.overview, found.overview) & ~_where(limits.overview_entities_lift, found.names_entity)
 
 
 def uses_tied(found: Evidence, limits: Thresholds, depth: int) -> Any:  # noqa: ANN401 - bool or array
     """Whether rule `entities` speaks: it is on, some group has a hit, and full coverage where it is asked for."""
-    return _if(limits.entities, ~found.skips_entities[depth]) & ~_if(limits.require_full, ~found.full_entities[depth])
+    return _where(limits.entities, ~found.skips_entities[depth]) & ~_where(
+        limits.require_full, ~found.full_entities[depth]
+    )
 
 
 def confidence_of(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
@@ -137,30 +214,37 @@ def confidence_of(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np
     return np.atleast_2d(measure.confidence(rerank, hybrid, found.degenerate[depth], blend))
 
 
-def _put(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
-    """Write a value where a mask holds, in arithmetic: four times as fast as a masked copy."""
-    np.add(into, where * (value - into), out=into)
-
-
 def _resolved(
     found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
-    """Stage and slot if the case goes to the resolver, [P, Q]."""
+    """Stage and slot if the case goes to the resolver, [P, Q]: the first rule that decides wins."""
     single, overview = found.n_groups[depth] == 1, is_overview(found, limits)
+    # Where rule `entities` speaks, it leaves the groups that tie on entities, and the rules after it choose among them.
     tied = uses_tied(found, limits, depth) & ~(single | overview)
-    one_option = (tied & (found.n_options_tied[depth] == 1)) | (~tied & (found.n_options_all[depth] == 1))
     wins_all = resolver.rule_margins(_at(found.all, depth), limits.rules)
     wins_tied = resolver.rule_margins(_at(found.tied, depth), limits.rules)
-    stage = np.full(shape, STAGE["options"], dtype=np.int8)
-    for rule in ("anchor_similarity", "signature_similarity", "group_gap"):
+    first = np.full(shape, RULE["options"], dtype=np.int8)  # the last rule decides where no other does
+    for rule in wins_all._fields:
         of_all, of_tied = resolver.decides(getattr(wins_all, rule)), resolver.decides(getattr(wins_tied, rule))
-        _put(stage, STAGE[rule], (tied & of_tied) | (~tied & of_all))
-    _put(stage, STAGE["entities"], tied & found.has_winner[depth])
-    _put(stage, STAGE["overview"], overview)
-    _put(stage, STAGE["single_option"], one_option & (stage <= STAGE["options"]))
-    _put(stage, STAGE["single_group"], single)
+        _lower(first, RULE[rule], ~((tied & of_tied) | (~tied & of_all)))
+    _lower(first, RULE["entities"], ~(tied & found.has_winner[depth]))
+    _lower(first, RULE["overview"], ~overview)
+    _lower(first, RULE["single_group"], ~single)
+    # Two look-ups in flat tables: (one option left, rule) gives the stage, (tied, stage) the slot of the picked hits.
+    one_option = (tied & (found.n_options_tied[depth] == 1)) | (~tied & (found.n_options_all[depth] == 1))
+    stage = STAGE_OF_RULE.take(np.multiply(one_option, len(RULE), dtype=np.int8) + first)
     picked = np.multiply(tied, len(STAGES), dtype=np.int8) + stage
     return stage, SLOT_TABLE.take(picked) + np.int16(found.n_slots_relevant)
+
+
+def _put(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
+    """Write a value where a mask holds, in arithmetic: far faster than a masked copy of small integers."""
+    np.add(into, where * (value - into), out=into)
+
+
+def _lower_where(stage: NDArray[np.int8], refusal: NDArray[np.int8], where: NDArray[np.bool_]) -> None:
+    """Lower the stage to that of a refusal, where a mask holds; elsewhere the refusal becomes `NONE`, by its bits."""
+    np.minimum(stage, refusal | np.multiply(~where, NONE, dtype=np.int8), out=stage)
 
 
 def _at(contest: resolver.Contest, depth: int) -> resolver.Contest:
@@ -176,27 +260,21 @@ def at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
 
 def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
-    cut = np.broadcast_to(gates.l2_cut(found.best_l2[depth], limits.l2), shape)
+    # How many hits are relevant, and whether the two nearest part well enough to answer without the resolver.
+    cut = np.broadcast_to(gates.l2_cut(found.best_l2[depth], limits.gates["l2"]), shape)
     count = gates.n_relevant(found.l2[depth][: n_judged(found, limits)], cut)
-    gap = gates.gap_margins(found.gap[depth], count, found.agree[depth], limits.gap)
-    stage, slot = _resolved(found, limits, depth, shape)
-    confident = ~gates.fires(gap)
-    _put(stage, STAGE["gap"], confident)
-    _put(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
     confidence = confidence_of(found, limits, depth)
-    answered = stage >= FIRST_OK
-    missing = gates.coverage_margins(at_slot(found.missing[depth], slot), limits.coverage)
-    checks = (
-        ("confidence", gates.confidence_margins(confidence, found.explicit, limits.confidence)),
-        ("fused", gates.fused_margins(found.fused[depth], limits.fused)),
-        ("similarity", gates.similarity_margins(found.top1[depth], limits.similarity)),
-        ("coverage", missing),
-    )
-    for name, margins in checks:
-        _put(stage, STAGE[name], gates.fires(margins) & answered)
-    _put(stage, STAGE["density"], gates.fires(gates.density_margins(count, limits.density)))
-    _put(stage, STAGE["l2"], np.isneginf(cut))
-    _put(stage, STAGE["no_hits"], found.n_hits[depth] == 0)
+    read = Reading(found, depth, computed={"n_relevant": count, "confidence": confidence})
+    confident = ~gates.fires(gates.margins_of(GAP, read, limits.gates["gap"]))
+    # What retrieval would answer from: the relevant hits where it is confident, else what the resolver picks or asks.
+    stage, slot = _resolved(found, limits, depth, shape)
+    _put(stage, FIRST_OK, confident)
+    _put(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
+    # Gates on the chosen hits judge only what would be answered; those on all hits judge also what would be asked.
+    on_hits = first_refusal(gates.judging("hits"), read, limits, shape)
+    on_chosen = first_refusal(gates.judging("chosen"), replace(read, slot=slot), limits, shape)
+    _lower_where(stage, on_chosen, stage >= FIRST_OK)
+    np.minimum(stage, on_hits, out=stage)
     return Pass(stage, slot, confidence)
 
 
@@ -235,25 +313,8 @@ def goes_on(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
     shape = (np.size(limits.refine.max_depth), len(found.label))
     _, going = looped(found, limits, shape)
-    on: NDArray[np.bool_] = going & np.logical_not(gates.fires(domain(found, limits)))
+    on: NDArray[np.bool_] = going & (refused_query(found, limits, shape) == NONE)
     return on
-
-
-def _generated(found: Evidence, limits: Thresholds, said: Outcome) -> None:
-    """Put in what the gates on the answer say, where retrieval answers and answers were recorded (S2.10 to S2.13)."""
-    ready = said.stage >= FIRST_OK
-
-    def of(table: NDArray[Any]) -> NDArray[Any]:
-        if len(table) == 1:
-            return at_slot(table[0], said.slot)
-        every: NDArray[Any] = table[said.depth, said.slot.astype(np.intp), np.arange(table.shape[2])]
-        return every
-
-    generation = gates.generation_margins(of(found.generation), limits.generation)
-    support = gates.support_margins(of(found.support), limits.support)
-    _put(said.stage, STAGE["hygiene"], of(found.unfit) & ready)
-    _put(said.stage, STAGE["support"], gates.fires(support) & ready)
-    _put(said.stage, STAGE["generation"], gates.fires(generation) & ready)
 
 
 def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
@@ -264,13 +325,16 @@ def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outc
 
     Source: rules S2.9, S2.12.
     """
-    said, _ = looped(found, limits, shape)
-    if found.answered:
-        _generated(found, limits, said)
-    text = domain(found, limits)
-    for name, margin in (("allow", text.allow), ("deny", text.deny), ("empty_query", text.query)):
-        fired = gates.fires((margin,))
-        _put(said.stage, STAGE[name], fired)
-        _put(said.slot, 0, fired)
-        _put(said.depth, 0, fired)
-    return said
+    decided, _ = looped(found, limits, shape)
+    stage, slot, depth = decided
+    if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
+        at = 0 if found.l2.shape[0] == 1 else depth
+        refusal = first_refusal(gates.judging("answer"), Reading(found, at, slot), limits, shape)
+        _lower_where(stage, refusal, stage >= FIRST_OK)
+    # A refused query rests on no hits: its slot and depth are 0.
+    refusal = refused_query(found, limits, shape)
+    np.minimum(stage, refusal, out=stage)
+    asked = refusal == NONE
+    np.multiply(slot, asked, out=slot)
+    np.multiply(depth, asked, out=depth)
+    return decided

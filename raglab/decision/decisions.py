@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,16 +35,24 @@ class Check(NamedTuple):
 
 def checks(said: Decisions, row: int) -> list[Check]:
     """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
-    found = [*_domain(said, row)]
-    stage = said.stage(row)
-    if stage in {"empty_query", "deny", "allow"}:
+    read = _reading(said, row)
+    found = [*_of_gates(said, row, read, "query")]
+    ended = said.gate(row)
+    if ended is not None and ended.judges == "query":
         return found
-    found += _retrieval(said, row)
-    if stage in {"no_hits", "l2", "density"}:
+    found += _of_gates(said, row, read, "hits")
+    if ended is not None and ended.judges == "hits" and ended.firing == "refuse":
         return found
-    if not found[-1].passes:
+    if any(check.gate == chain.GAP.name and not check.passes for check in found):  # it hands over to the resolver
         found += _rules(said, row)
-    return found if said.status[row] == Status.ambiguous else [*found, *_chosen(said, row)]
+    if said.status[row] == Status.ambiguous:
+        return found
+    found += _of_gates(said, row, read, "chosen")
+    if said.tables.evidence.answered and said.generated(row):
+        answer = said.answer(row)
+        told = ("", "no answer was recorded for these hits") if answer is None else (answer.claim, answer.refused)
+        found += answer_checks(read("generation"), read("support"), *told, said.limits)
+    return found
 
 
 def reason(said: Decisions, row: int) -> str:
@@ -77,47 +85,87 @@ def _check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Float
     return Check(gate, rule, _n(value), _n(threshold), headroom, not bool(gates.fires((headroom,))), text)
 
 
-def _domain(said: Decisions, row: int) -> Iterator[Check]:
-    found, limits = said.tables.evidence, said.limits
-    words, denied, allowed = (int(counts[row]) for counts in (found.words, found.denied, found.allowed))
-    margins = gates.domain_margins(words, denied, allowed, found.needs_allowed, limits.domain)
-    off = "" if _n(limits.domain) else " (gate off)"
-    yield _check("domain", "S2.1", words, 1, margins.query, f"{_counted(words, 'word')} in the query")
-    yield _check("domain", "S2.1", denied, 0, margins.deny, f"{_counted(denied, 'deny pattern')} matched{off}")
-    if found.needs_allowed:
-        yield _check("domain", "S2.1", allowed, 1, margins.allow, f"{_counted(allowed, 'allow pattern')} matched{off}")
+def _reading(said: Decisions, row: int) -> gates.Read:
+    """Measurements of one case by their names, at the depth that decided and of the hits that it chose."""
+    found, depth, slot = said.tables.evidence, int(said.outcome.depth[row]), int(said.outcome.slot[row])
+    cut = gates.l2_cut(float(found.best_l2[depth, row]), said.limits.gates["l2"])
+    computed = {
+        "n_relevant": int(_n(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
+        "confidence": float(said.confidence()[row]),
+    }
+
+    def read(name: str) -> Any:  # noqa: ANN401 - a number or bool
+        if name in computed:
+            return computed[name]
+        table = chain.measurement(found, name)
+        if np.ndim(table) < 2:
+            return table if np.ndim(table) == 0 else table[row]
+        return table[depth, slot, row] if name in chain.BY_SLOT else table[depth, row]
+
+    return read
 
 
-def _retrieval(said: Decisions, row: int) -> Iterator[Check]:
-    found, limits = said.tables.evidence, said.limits
-    depth = int(said.outcome.depth[row])
-    hits = int(found.n_hits[depth, row])
-    yield _check("l2", "S2.2", hits, 1, hits - 1.0, f"{_counted(hits, 'hit')} retrieved")
-    best = float(found.best_l2[depth, row])
-    margin = gates.l2_margins(best, limits.l2).l2
-    hard = gates.l2_margins(best, limits.l2._replace(soft_max_l2=np.nan)).l2
-    by_soft = bool(gates.fires((hard,))) and not bool(gates.fires((margin,)))
+def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.Judged) -> Iterator[Check]:
+    """Checks of the gates that judge a query, its hits or the chosen ones, in the order of the table."""
+    for gate in gates.judging(judges):
+        if gate.name in _EXPLAINED:
+            yield from _EXPLAINED[gate.name](said, row, read)
+        else:
+            yield _scalar(gate, read, said.limits)
+
+
+def _scalar(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str = "") -> Check:
+    """Check of a gate that compares one measurement with one threshold."""
+    bounds, met = limits.gates[gate.name], gates.threshold_met(gate, read)
+    value, bound = float(read(met.meets)), _n(getattr(bounds, met.key))
+    (margin,) = gates.margins_of(gate, read, bounds)
+    text = _told(gate.label, value, met.key, bound, margin, bounds.on, upper=met.side == "ceiling")
+    return _check(gate.name, gate.rule, value, bound, margin, text + more)
+
+
+def _domain(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, limits = gates.named("domain"), said.limits.gates["domain"]
+    words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
+    text, deny, allow = gates.margins_of(gate, read, limits)
+    off = _off(limits.on)
+    yield _check(gate.name, gate.rule, words, 1, text, f"{_counted(words, 'word')} in the query")
+    yield _check(gate.name, gate.rule, denied, 0, deny, f"{_counted(denied, 'deny pattern')} matched{off}")
+    if read("needs_allowed"):
+        yield _check(gate.name, gate.rule, allowed, 1, allow, f"{_counted(allowed, 'allow pattern')} matched{off}")
+
+
+def _l2(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, limits = gates.named("l2"), said.limits.gates["l2"]
+    hits, best = int(read("n_hits")), float(read("best_l2"))
+    any_hit, margin = gates.margins_of(gate, read, limits)
+    yield _check(gate.name, gate.rule, hits, 1, any_hit, f"{_counted(hits, 'hit')} retrieved")
+    # The bound that is told is the hard one, unless only the soft one lets the hit pass.
+    hard = gates.l2_margins(best, limits._replace(soft_max_l2=np.nan)).l2
+    fails = bool(gates.fires((margin,)))
+    by_soft = bool(gates.fires((hard,))) and not fails
     name = "soft_max_l2" if by_soft else "max_l2"
-    bound = _n(getattr(limits.l2, name))
-    text = _told("l2 of the nearest hit", best, name, bound, margin, limits.l2.on, upper=True)
-    soft = _n(limits.l2.soft_max_l2)
-    if not (by_soft or np.isnan(soft)) and bool(gates.fires((margin,))):
-        text += f" and soft_max_l2 {decimals(soft, best)}"
-    yield _check("l2", "S2.2", best, bound, margin, text)
-    cut = gates.l2_cut(best, limits.l2)
-    count = int(_n(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1)))))
-    least, margin = _n(limits.density.min_keep), gates.density_margins(count, limits.density).density
-    text = f"{_counted(count, 'relevant hit')} within l2 {decimals(_n(cut))}, min_keep {decimals(least)}"
-    text += _off(limits.density.on)
-    yield _check("density", "S2.3", count, least, margin, text)
-    gap, agree = float(found.gap[depth, row]), bool(found.agree[depth, row])
-    least, margin = _n(limits.gap.min_gap), gates.gap_margins(gap, count, agree, limits.gap).gap
-    text = _told("gap of the first two hits", gap, "min_gap", least, margin, limits.gap.on)
-    if count <= 1:
-        text = "no second relevant hit to be apart from"
-    elif agree:
-        text = "the first two hits agree: one document, near pages, or one signature"
-    yield _check("gap", "S2.4", gap, least, margin, text)
+    bound, soft = _n(getattr(limits, name)), _n(limits.soft_max_l2)
+    text = _told(gate.label, best, name, bound, margin, limits.on, upper=True)
+    both = f" and soft_max_l2 {decimals(soft, best)}" if fails and not np.isnan(soft) else ""
+    yield _check(gate.name, gate.rule, best, bound, margin, text + both)
+
+
+def _density(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, limits = gates.named("density"), said.limits.gates["density"]
+    count, least = read("n_relevant"), _n(limits.min_keep)
+    (margin,) = gates.margins_of(gate, read, limits)
+    cut = _n(gates.l2_cut(float(read("best_l2")), said.limits.gates["l2"]))
+    text = f"{_counted(count, 'relevant hit')} within l2 {decimals(cut)}, min_keep {decimals(least)}{_off(limits.on)}"
+    yield _check(gate.name, gate.rule, count, least, margin, text)
+
+
+def _gap(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    check = _scalar(gates.named("gap"), read, said.limits)
+    if read("n_relevant") <= 1:
+        check = check._replace(text="no second relevant hit to be apart from")
+    elif read("agree"):
+        check = check._replace(text="the first two hits agree: one document, near pages, or one signature")
+    yield check
 
 
 def _rules(said: Decisions, row: int) -> Iterator[Check]:
@@ -149,44 +197,36 @@ def _rule(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a ver
     return _check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
 
 
-def _chosen(said: Decisions, row: int) -> Iterator[Check]:
-    found, limits = said.tables.evidence, said.limits
-    depth, slot = int(said.outcome.depth[row]), int(said.outcome.slot[row])
-    missing = int(found.missing[depth, slot, row])
-    margin = gates.coverage_margins(missing, limits.coverage).coverage
-    text = (
-        "missing document coverage for: " + ", ".join(said.lacking(row))
-        if missing
-        else "every entity that must be covered is"
-    )
-    yield _check("coverage", "S2.5", missing, 0, margin, text + _off(limits.coverage))
-    top1, least = float(found.top1[depth, row]), limits.similarity.min_similarity
-    margin = gates.similarity_margins(top1, limits.similarity).similarity
-    text = _told("top-1 similarity", top1, "min_similarity", _n(least), margin, limits.similarity.on)
-    yield _check("similarity", "S2.6", top1, least, margin, text)
-    share, least = float(found.share[depth, slot, row]), limits.sufficiency.min_keyword_share
-    margin = gates.sufficiency_margins(share, limits.sufficiency).sufficiency
-    text = _told("keyword share", share, "min_keyword_share", _n(least), margin, limits.sufficiency.on)
-    yield _check("sufficiency", "S2.7", share, least, margin, text)
-    if said.policy.fused_model is not None:
-        yield _fused(said, row, depth)
-    value, explicit = float(said.confidence()[row]), bool(found.explicit[row])
-    name = "tau_explicit" if explicit else "tau_default"
-    least = getattr(limits.confidence, name)
-    margin = gates.confidence_margins(value, explicit, limits.confidence).confidence
-    text = _told("confidence", value, name, _n(least), margin, limits.confidence.on)
-    yield _check("confidence", "S2.8", value, least, margin, text)
-    if found.answered and said.generated(row):
-        yield from _answered(said, row, depth, slot)
+def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
+    gate, limits = gates.named("coverage"), said.limits.gates["coverage"]
+    missing = int(read("missing"))
+    (margin,) = gates.margins_of(gate, read, limits)
+    text = "every entity that must be covered is"
+    if missing:
+        text = "missing document coverage for: " + ", ".join(said.lacking(row))
+    yield _check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
 
 
-def _answered(said: Decisions, row: int, depth: int, slot: int) -> Iterator[Check]:
-    """Checks of the answer recorded for the chosen hits."""
-    found, answer = said.tables.evidence, said.answer(row)
-    value, support = float(found.generation[depth, slot, row]), float(found.support[depth, slot, row])
-    if answer is None:
-        return answer_checks(value, support, "", "no answer was recorded for these hits", said.limits)
-    return answer_checks(value, support, answer.claim, answer.refused, said.limits)
+def _fused(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
+    """Check of the fused gate with each signal's part, of a policy that has one."""
+    model, depth = said.policy.fused_model, int(said.outcome.depth[row])
+    if model is None:
+        return
+    parts = fusion.contributions(said.tables.evidence.signals[:, depth, [row]], model)[:, 0]
+    largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
+    told = ", ".join(f"{part.signal} {_signed(share)}" for share, part in largest)
+    yield _scalar(gates.named("fused"), read, said.limits, f"; in logits: {told}, bias {_signed(model.bias)}")
+
+
+# Gates whose check is more than their label, measurement and threshold.
+_EXPLAINED: Mapping[str, Callable[[Decisions, int, gates.Read], Iterator[Check]]] = {
+    "domain": _domain,
+    "l2": _l2,
+    "density": _density,
+    "gap": _gap,
+    "coverage": _coverage,
+    "fused": _fused,
+}
 
 
 def answer_checks(confidence: float, support: float, claim: str, refused: str, limits: Thresholds) -> Iterator[Check]:
@@ -197,30 +237,16 @@ def answer_checks(confidence: float, support: float, claim: str, refused: str, l
 
     Source: rules S2.10 to S2.13.
     """
+    measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
     why = f"; {refused}" if refused else ""
-    least, margin = limits.generation.min_generation_confidence, gates.generation_margins(confidence, limits.generation)
-    on, name = limits.generation.on, "min_generation_confidence"
-    text = _told("generation confidence", confidence, name, _n(least), margin.generation, on)
-    missing = why if np.isnan(confidence) else ""
-    yield _check("generation", "S2.10", confidence, least, margin.generation, text + missing)
-    least, bound = limits.support.min_support, gates.support_margins(support, limits.support)
-    text = _told("support of the weakest claim", support, "min_support", _n(least), bound.support, limits.support.on)
-    yield _check("support", "S2.11", support, least, bound.support, f"{text}: {claim!r}" if claim else text + why)
-    held = float(bool(refused))
-    yield _check("hygiene", "S2.13", held, 0, -held, refused or "the answer is fit to leave")
-
-
-def _fused(said: Decisions, row: int, depth: int) -> Check:
-    found, limits, model = said.tables.evidence, said.limits.fused, said.policy.fused_model
-    value = float(found.fused[depth, row])
-    margin = gates.fused_margins(value, limits).fused
-    text = _told("fused probability", value, "min_fused", _n(limits.min_fused), margin, limits.on)
-    if model is not None:
-        parts = fusion.contributions(found.signals[:, depth, [row]], model)[:, 0]
-        named = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
-        told = ", ".join(f"{part.signal} {_signed(share)}" for share, part in named)
-        text += f"; in logits: {told}, bias {_signed(model.bias)}"
-    return _check("fused", "S2.14", value, limits.min_fused, margin, text)
+    more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
+    for gate in gates.judging("answer"):
+        if gate.scalar:
+            yield _scalar(gate, measured.__getitem__, limits, more.get(gate.name, ""))
+        else:  # hygiene, which no policy switches off
+            (margin,) = gates.margins_of(gate, measured.__getitem__, None)
+            text = refused or "the answer is fit to leave"
+            yield _check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
 
 
 def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]
@@ -265,20 +291,8 @@ def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
 
 
 _GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)
-GATE_OF = {
-    "empty_query": "domain",
-    "deny": "domain",
-    "allow": "domain",
-    "no_hits": "l2",
-    "overview": "resolver",
-    "options": "resolver",
-    "single_group": "resolver",
-    "entities": "resolver",
-    "group_gap": "resolver",
-    "signature_similarity": "resolver",
-    "anchor_similarity": "resolver",
-    "single_option": "resolver",
-}
+GATE_OF = {name: gate.name for gate in gates.GATES for name in gate.decides}
+GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
 
 
 class OptionShown(NamedTuple):
@@ -343,6 +357,11 @@ class Decisions:
         """Name of what decided a case, one of `chain.STAGES`."""
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
+    def gate(self, row: int) -> gates.Gate | None:
+        """The gate that decided a case, None where a rule of the resolver did."""
+        name = GATE_OF[self.stage(row)]
+        return None if name == "resolver" else gates.named(name)
+
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
         if self.status[row] != Status.ok:
@@ -406,8 +425,8 @@ class Decisions:
         """
         if self.generated(row):
             return "synthesize"
-        refused = self.status[row] == Status.refuse and GATE_OF.get(self.stage(row)) != "domain"
-        return "refine" if refused else None
+        gate = self.gate(row)
+        return "refine" if gate is not None and gate.judges != "query" else None
 
     def answer(self, row: int) -> Answer | None:
         """Answer recorded for the hits that a case's retrieval chose, None where there is none."""
@@ -438,12 +457,14 @@ class Decisions:
         """Warnings attached to an answer (rules S2.7, S2.8)."""
         found, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
-            share = float(found.share[depth, int(self.outcome.slot[row]), row])
-            limit = self.limits.sufficiency
-            if bool(np.squeeze(gates.fires(gates.sufficiency_margins(share, limit)))):
-                least = _n(limit.min_keyword_share)
-                out.append(f"keyword share {decimals(share, least)} is below min_keyword_share {_set(least, share)}")
-        gate_on = bool(np.squeeze(self.limits.confidence.on))
+            read = _reading(self, row)
+            for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
+                check, met = _scalar(gate, read, self.limits), gates.threshold_met(gate, read)
+                if not check.passes:
+                    side = "below" if met.side == "floor" else "above"
+                    value, bound = check.value, check.threshold
+                    out.append(f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_set(bound, value)}")
+        gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
         return out
@@ -471,7 +492,7 @@ class Decisions:
                     "query": case.query,
                     "expect_status": case.expect_status,
                     "status": Status(int(self.status[row])).name,
-                    "gate": GATE_OF.get(stage, stage),
+                    "gate": GATE_OF[stage],
                     "stage": stage,
                     "reason": self.reason(row),
                     "confidence": float(confidence[row]),

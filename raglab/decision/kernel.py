@@ -1,39 +1,69 @@
-"""Numba twin of the chain.
+"""Compiled kernel of the chain, by numba.
 
 A twin of `chain.one_depth` for traces without refinement that stops at the first gate that decides.
 Margins are formed as in `gates` and `resolver`, a difference against zero, so that NaN never passes.
-Cases and policies come as records: what one decision reads lies together.
+Cases and policies come as records: what one decision reads lies together. Numbers of outcomes, which hold the order of
+the gates, come in as arguments: compiled code is kept on disk and must not hold those of another table.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import metrics
+from raglab import gates, metrics
 from raglab._numba import compiled
 from raglab.decision import evidence as measure
-from raglab.decision.chain import SLOT_TABLE, STAGE, STAGES, STATUS_OF
+from raglab.decision.chain import BY_SLOT, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, Reading
 from raglab.decision.measurement import Evidence
+from raglab.metrics import CELLS
 from raglab.policy import Thresholds
 
-EMPTY_QUERY, DENY, ALLOW, NO_HITS = (STAGE[name] for name in ("empty_query", "deny", "allow", "no_hits"))
-L2, DENSITY, COVERAGE, SIMILARITY, CONFIDENCE, FUSED = (
-    STAGE[name] for name in ("l2", "density", "coverage", "similarity", "confidence", "fused")
-)
-OVERVIEW, OPTIONS, GAP, SINGLE_GROUP, ENTITIES = (
-    STAGE[name] for name in ("overview", "options", "gap", "single_group", "entities")
-)
-GROUP_GAP, SIGNATURE, ANCHOR = (STAGE[name] for name in ("group_gap", "signature_similarity", "anchor_similarity"))
-SINGLE_OPTION = STAGE["single_option"]
-N_CODES = len(STAGES) * 6
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
+COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", "confidence"})  # each with code of its own here
+
+
+class Numbers(NamedTuple):
+    """Numbers of the outcomes that the compiled code decides by name, as in `chain.STAGE`."""
+
+    empty_query: int
+    deny: int
+    allow: int
+    no_hits: int
+    l2: int
+    density: int
+    coverage: int
+    confidence: int
+    overview: int
+    options: int
+    gap: int
+    single_group: int
+    entities: int
+    group_gap: int
+    signature_similarity: int
+    anchor_similarity: int
+    single_option: int
+
+
+NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields))
+
+
+def complete() -> bool:
+    """Whether the compiled code knows every gate that decides before an answer is there."""
+    before = [gate for gate in gates.GATES if gate.firing != "warn" and gate.judges != "answer"]
+    return all(gate.name in COMPILED or gate in _scalars() for gate in before)
+
+
+def _scalars() -> tuple[gates.Gate, ...]:
+    """Gates on the chosen hits that compare one measurement of the case, which hangs on no policy."""
+    chosen = [gate for gate in gates.judging("chosen") if gate.firing == "refuse" and gate.name not in COMPILED]
+    return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in {*BY_SLOT, "confidence"})
 
 
 @compiled(inline="always")
-def _rule(case: Any, policy: Any, tied: int) -> int:  # noqa: ANN401 - records
+def _rule(case: Any, policy: Any, tied: int, number: Any) -> int:  # noqa: ANN401 - records
     """First of the rules with a threshold that picks a group, else `options`; all three without a branch."""
     near = case.group_gap[tied] - policy.rules_min_group_gap >= 0.0
     signature = (case.best_signature[tied] - policy.rules_min_sig_sim >= 0.0) & (
@@ -42,20 +72,21 @@ def _rule(case: Any, policy: Any, tied: int) -> int:  # noqa: ANN401 - records
     anchor = (case.best_anchor[tied] - policy.rules_min_anchor_sim >= 0.0) & (
         case.gap_anchor[tied] - policy.rules_min_anchor_sim_gap >= 0.0
     )
-    last = SINGLE_OPTION if case.n_options[tied] == 1 else OPTIONS
-    return GROUP_GAP if near else SIGNATURE if signature else ANCHOR if anchor else last
+    last = number.single_option if case.n_options[tied] == 1 else number.options
+    by_text = number.signature_similarity if signature else number.anchor_similarity if anchor else last
+    return number.group_gap if near else by_text
 
 
 @compiled(inline="always")
-def _resolved(case: Any, policy: Any) -> tuple[int, int]:  # noqa: ANN401 - records
+def _resolved(case: Any, policy: Any, number: Any) -> tuple[int, int]:  # noqa: ANN401 - records
     """Stage of the resolver, and whether rule `entities` speaks."""
     if case.n_groups == 1:
-        return SINGLE_GROUP, 0
+        return number.single_group, 0
     if policy.overview and case.overview and not (policy.overview_entities_lift and case.names_entity):
-        return SINGLE_OPTION if case.n_options[0] == 1 else OVERVIEW, 0
+        return number.single_option if case.n_options[0] == 1 else number.overview, 0
     if policy.entities and not case.skips_entities and (case.full_entities or not policy.require_full):
-        return ENTITIES if case.has_winner else _rule(case, policy, 1), 1
-    return _rule(case, policy, 0), 0
+        return number.entities if case.has_winner else _rule(case, policy, 1, number), 1
+    return _rule(case, policy, 0, number), 0
 
 
 @compiled(inline="always")
@@ -105,16 +136,25 @@ def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
 
 
 @compiled(inline="always")
-def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> tuple[int, int]:  # noqa: ANN401, C901, PLR0911, PLR0912
+def _decided(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
+    case: Any,  # noqa: ANN401
+    policy: Any,  # noqa: ANN401
+    l2: Any,  # noqa: ANN401
+    rerank: Any,  # noqa: ANN401
+    hybrid: Any,  # noqa: ANN401
+    missing: Any,  # noqa: ANN401
+    number: Any,  # noqa: ANN401
+) -> tuple[int, int]:
     """Stage and slot of one case under one policy; the slot is 0 where nothing was chosen."""
     if case.words < 1:
-        return EMPTY_QUERY, 0
-    if policy.domain and case.denied > 0:
-        return DENY, 0
-    if policy.domain and case.needs_allowed and case.allowed < 1:
-        return ALLOW, 0
+        return number.empty_query, 0
+    if policy.domain_on and case.denied > 0:
+        return number.deny, 0
+    if policy.domain_on and case.needs_allowed and case.allowed < 1:
+        return number.allow, 0
     if case.n_hits == 0:
-        return NO_HITS, 0
+        return number.no_hits, 0
+    # How far a hit may lie to be relevant: without a bound that the nearest meets, nothing is.
     cut = np.inf
     if policy.l2_on:
         if policy.l2_max_l2 - case.best_l2 >= 0.0:
@@ -122,52 +162,68 @@ def _decided(case: Any, policy: Any, l2: Any, rerank: Any, hybrid: Any, missing:
         elif policy.l2_soft_max_l2 - case.best_l2 >= 0.0:
             cut = policy.l2_soft_max_l2
         else:
-            return L2, 0
+            return number.l2, 0
     if policy.density_on and not (policy.density_min_keep <= len(l2) and l2[policy.density_min_keep - 1] <= cut):
-        return DENSITY, 0
+        return number.density, 0
+    # What would be answered from: the relevant hits where the two nearest part, else what the resolver picks.
     single = len(l2) == 1 or not l2[1] <= cut
     if single | case.agree | (not policy.gap_on) | (case.gap - policy.gap_min_gap >= 0.0):
-        stage, slot = GAP, min(_count(l2, cut), case.most_slots)
+        stage, slot = number.gap, min(_count(l2, cut), case.most_slots)
     else:
-        stage, tied = _resolved(case, policy)
-        slot = len(l2) + 1 + SLOT_TABLE[tied, stage]
-    if stage < GAP:
+        stage, tied = _resolved(case, policy, number)
+        slot = len(l2) + 1 + policy.slots[tied, stage]
+    if stage < number.gap:
         return stage, slot
-    if policy.coverage and missing[slot] > 0:
-        return COVERAGE, slot
-    if policy.similarity_on and not case.top1 - policy.similarity_min_similarity >= 0.0:
-        return SIMILARITY, slot
-    if policy.fused_on and not case.fused - policy.fused_min_fused >= 0.0:
-        return FUSED, slot
-    tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
-    unsure = policy.confidence_on & (not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0)
-    return CONFIDENCE if unsure else stage, slot
+    # Of the gates on the chosen hits that fire, the one with the least number is the first; the confidence, which
+    # costs the most, is formed only where it could still be the first.
+    first = stage
+    if policy.coverage_on and missing[slot] > 0:
+        first = number.coverage
+    for g in range(len(case.scalar)):
+        if not case.scalar[g] - policy.scalar_bound[g, case.met[g]] >= 0.0:
+            first = min(first, policy.scalar_stage[g])
+    if policy.confidence_on and number.confidence < first:
+        tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
+        if not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
+            first = number.confidence
+    return first, slot
+
+
+class Hits(NamedTuple):
+    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, and by slot [Q, S]."""
+
+    l2: NDArray[np.float64]
+    rerank: NDArray[np.float64]
+    hybrid: NDArray[np.float64]
+    missing: NDArray[np.uint8]
 
 
 @compiled()
-def _seen(right: Any, policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
+def _seen(right: Any, policies: Any, cases: Any, hits: Any, number: Any, codes: int) -> Any:  # noqa: ANN401
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
-    seen = np.zeros((len(policies), N_CODES), dtype=np.int64)
+    seen = np.zeros((len(policies), codes), dtype=np.int64)
+    l2, rerank, hybrid, missing = hits
     for first in range(0, len(policies), TILE):
         for q in range(len(cases)):
             for p in range(first, min(first + TILE, len(policies))):
-                stage, slot = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q])
-                seen[p, stage * 6 + cases[q].label * 2 + right[q, slot]] += 1
+                stage, slot = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+                seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
     return seen
 
 
 @compiled()
-def _stages(policies: Any, cases: Any, l2: Any, rerank: Any, hybrid: Any, missing: Any) -> Any:  # noqa: ANN401
+def _stages(policies: Any, cases: Any, hits: Any, number: Any) -> Any:  # noqa: ANN401
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
+    l2, rerank, hybrid, missing = hits
     for q in range(len(cases)):
         for p in range(len(policies)):
-            stage[p, q], slot[p, q] = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q])
+            stage[p, q], slot[p, q] = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
     return stage, slot
 
 
 def _records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
-    """Columns of n numbers, or [n, m], as n records."""
+    """Columns of n numbers, or [n, ...], as n records."""
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     kinds = [(name, array.dtype, array.shape[1:]) for name, array in arrays.items()]
     out = np.empty(n, dtype=np.dtype(kinds, align=True))
@@ -176,29 +232,56 @@ def _records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
     return out
 
 
-def _fields(values: Any) -> Any:  # noqa: ANN401 - a named tuple
-    return values._asdict().items()
-
-
 def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
-    """A record a policy; a threshold of a gate is named `<gate>_<threshold>`."""
-    least = np.asarray(limits.density.min_keep).astype(np.int64)
-    limits = limits._replace(density=limits.density._replace(min_keep=least))
-    columns: dict[str, Any] = {}
-    for name, value in _fields(limits):
-        parts = {name: value} if not isinstance(value, tuple) else {f"{name}_{part}": of for part, of in _fields(value)}
-        columns |= {part: np.broadcast_to(column, (n, 1))[:, 0] for part, column in parts.items()}
+    """A record a policy; a threshold of a gate is named `<gate>_<threshold>`, of a rule `rules_<threshold>`.
+
+    scalar_stage, scalar_bound: of the scalar gates on the chosen hits, [gates] and [gates, thresholds of one].
+    """
+    columns: dict[str, Any] = {
+        f"{name}_{key}": value for name, form in limits.gates.items() for key, value in form._asdict().items()
+    }
+    columns |= {f"rules_{key}": value for key, value in limits.rules._asdict().items()}
+    columns |= {name: value for name, value in limits._asdict().items() if not isinstance(value, tuple | dict)}
+    columns = {name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}
+    columns["density_min_keep"] = columns["density_min_keep"].astype(np.int64)
+    # The table of slots and the scalar gates' numbers are the same for all policies; one that is off never decides.
+    columns["slots"] = np.broadcast_to(SLOT_TABLE.astype(np.int8), (n, *SLOT_TABLE.shape))
+    scalars = _scalars()
+    columns["scalar_stage"] = np.stack(
+        [np.where(columns[f"{gate.name}_on"], STAGE[gate.name], NONE) for gate in scalars], axis=1
+    )
+    columns["scalar_bound"] = np.zeros((n, len(scalars), max(len(gate.thresholds) for gate in scalars)))
+    for g, gate in enumerate(scalars):
+        for t, threshold in enumerate(gate.thresholds):
+            columns["scalar_bound"][:, g, t] = _sign(gate) * columns[f"{gate.name}_{threshold.key}"]
     return _records(columns, n)
 
 
-def _inputs(found: Evidence) -> tuple[NDArray[Any], ...]:
-    """Records of the cases; of each l2 [Q, K], NaN last, its first hits' scores [Q, k] twice, and missing [Q, S]."""
+def _sign(gate: gates.Gate) -> float:
+    return 1.0 if gate.thresholds[0].side == "floor" else -1.0
+
+
+def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
+    """Of the scalar gates on the chosen hits, [Q, gates]: their measurement, and which of its thresholds a case meets.
+
+    An upper threshold and what it meets have their signs changed.
+    """
+    read, scalars = Reading(found), _scalars()
+    value, met = np.empty((n, len(scalars))), np.zeros((n, len(scalars)), dtype=np.int64)
+    for g, gate in enumerate(scalars):
+        value[:, g] = _sign(gate) * read(gate.measurements[0])
+        for t, threshold in enumerate(gate.thresholds[1:], 1):
+            met[:, g] = np.where(read(threshold.where), t, met[:, g])
+    return {"scalar": value, "met": met}
+
+
+def _inputs(found: Evidence) -> tuple[NDArray[np.void], Hits]:
+    """Records of the cases, and their hits."""
     n = len(found.label)
-    single = (
+    of_question = ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
+    of_hits = (
         "n_hits",
         "best_l2",
-        "top1",
-        "fused",
         "gap",
         "agree",
         "degenerate",
@@ -207,11 +290,8 @@ def _inputs(found: Evidence) -> tuple[NDArray[Any], ...]:
         "skips_entities",
         "full_entities",
     )
-    columns: dict[str, Any] = {
-        name: getattr(found, name)
-        for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
-    }
-    columns |= {name: getattr(found, name)[0] for name in single}
+    columns: dict[str, Any] = {name: getattr(found, name) for name in of_question}
+    columns |= {name: getattr(found, name)[0] for name in of_hits}
     for name in ("group_gap", "best_signature", "gap_signature", "best_anchor", "gap_anchor"):
         columns[name] = np.stack([getattr(found.all, name)[0], getattr(found.tied, name)[0]], axis=1)
     columns["n_options"] = np.stack([found.n_options_all[0], found.n_options_tied[0]], axis=1)
@@ -220,13 +300,8 @@ def _inputs(found: Evidence) -> tuple[NDArray[Any], ...]:
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = measure.confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _to_front(rerank, hybrid)
-    return (
-        _records(columns, n),
-        np.sort(found.l2[0].T, axis=1),
-        rerank,
-        hybrid,
-        np.ascontiguousarray(found.missing[0].T),
-    )
+    hits = Hits(np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T))
+    return _records(columns | _scalars_of(found, n), n), hits
 
 
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -235,15 +310,16 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
     Args:
       found: measurements of one depth. limits: thresholds, [P, 1].
     """
-    policies = _policies(limits, n_policies)
+    policies, codes = _policies(limits, n_policies), len(STAGES) * CELLS
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
-    seen = np.empty((n_policies, N_CODES), dtype=np.int64)
-    seen[order] = _seen(np.ascontiguousarray(found.right[0].T), policies[order], *_inputs(found))
+    seen = np.empty((n_policies, codes), dtype=np.int64)
+    right = np.ascontiguousarray(found.right[0].T)
+    seen[order] = _seen(right, policies[order], *_inputs(found), NUMBERS, codes)
     counts = seen @ metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
-    return counts, seen.reshape(n_policies, len(STAGES), 6).sum(axis=2)
+    return counts, seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
 
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
-    stage, slot = _stages(_policies(limits, n_policies), *_inputs(found))
+    stage, slot = _stages(_policies(limits, n_policies), *_inputs(found), NUMBERS)
     return stage, slot

@@ -333,7 +333,7 @@ class Evidence(NamedTuple):
 
     Scores of the first k hits in the arm's order, in [0, 1]:
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
-      order of `fusion.SIGNALS`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
+      order of `signals.SIGNALS`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
       no model.
 
     Resolver, [D, Q]:

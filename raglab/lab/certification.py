@@ -30,7 +30,7 @@ from raglab.values import Case, TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
-PATHS = ("similarity.min_similarity", "confidence.tau_default", "fused.min_fused")
+PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MOST = 2_000  # candidates on the grid of a policy
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 

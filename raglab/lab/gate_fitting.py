@@ -10,13 +10,15 @@ from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import fit_confidence
-from raglab.fusion import SIGNALS, Model, Part
+from raglab.fusion import Model, Part
+from raglab.gates import GATES
 from raglab.lab.certification import queries_hash
 from raglab.lab.search_space import always_answer, published
 from raglab.metrics import Difference
 from raglab.policy import thresholds
 from raglab.replay import SWEPT, decide, measured, tables_of
 from raglab.robustness import quantile_map
+from raglab.signals import SIGNALS
 from raglab.store.loaders import Policy, hash_cases
 from raglab.store.traces import Trace
 from raglab.values import Case, Status, TraceData
@@ -31,7 +33,7 @@ CHAIN, FUSED = "published chain", "fused"
 
 
 class Signals(NamedTuple):
-    """Signals of every case, [S, Q], in the order of `fusion.SIGNALS`, and whether it is right if answered, [Q]."""
+    """Signals of every case, [S, Q], in the order of `signals.SIGNALS`, and whether it is right if answered, [Q]."""
 
     score: NDArray[np.float64]
     right: NDArray[np.bool_]
@@ -166,7 +168,7 @@ def boosted(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
-      signals: [S, Q], in the order of `fusion.SIGNALS`. right: [Q].
+      signals: [S, Q], in the order of `signals.SIGNALS`. right: [Q].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -292,9 +294,6 @@ def _says(case: Case, answer: str, least: float) -> bool:
     return not golds or max(metrics.answer_recall(answer, gold) for gold in golds) >= least
 
 
-ANSWERS = ("fused.", "generation.", "support.")  # fitted, or of the answers: no embedder's scale
-
-
 class Transferred(NamedTuple):
     """A policy for another embedder, without a certificate, and a row a threshold: where it was, where it is now."""
 
@@ -324,9 +323,10 @@ def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str |
         raise ValueError(msg)
     limits, rows, changes = thresholds([policy]), [], list[Any]()
     here, there = (tables_of(trace, policy, arm).evidence for trace in (source, target))
+    kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
     for path, swept in SWEPT.items():
         value = policy.value(path)
-        if swept.whole or value is None or path.startswith(ANSWERS):
+        if swept.whole or value is None or swept.section in kept:
             continue
         sign = 1.0 if swept.side == "floor" else -1.0
         before, after = (sign * measured(found, limits, path, 0)[0] for found in (here, there))

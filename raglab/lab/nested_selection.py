@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.chain import STATUS_OF, narrowed, outcome
 from raglab.lab.search_space import Goal
-from raglab.metrics import COUNTS, RATES, Interval, Paired
+from raglab.metrics import CELLS, COUNTS, RATES, Interval, Paired
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData, thresholds
 from raglab.replay import BLOCK, by_structure, outcome_codes, tables_of
@@ -25,7 +25,7 @@ from raglab.values import Status, TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
-CODES = 18  # 6 · status + 2 · label + whether the expected sources were found
+CODES = len(Status) * CELLS  # 6 · status + 2 · label + whether the expected sources were found
 SAME = 1e-12  # scores nearer than this are a tie: they differ by rounding only
 HELD = 16_000_000  # numbers held at once
 
@@ -265,8 +265,8 @@ def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None =
         found = tables_of(trace, policies[places[0]], arm).evidence
         for block in (places[start : start + size] for start in range(0, len(places), size)):
             seen, limits = narrowed(found, thresholds([policies[place] for place in block]))
-            stage, rest = np.divmod(outcome_codes(seen, outcome(seen, limits, (len(block), len(trace)))), 6)
-            codes[block] = STATUS_OF[stage] * 6 + rest
+            stage, rest = np.divmod(outcome_codes(seen, outcome(seen, limits, (len(block), len(trace)))), CELLS)
+            codes[block] = STATUS_OF[stage] * CELLS + rest
     return codes
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.gates import GATES
 from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import thresholds
 from raglab.replay import SWEPT, Steps, breakpoints, stepped, tables_of, tally
@@ -18,29 +19,14 @@ from raglab.values import TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
-SWITCHES = (
-    "coverage.enabled",
-    "similarity.enabled",
-    "confidence.enabled",
+SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
+    *(f"{gate.name}.enabled" for gate in GATES if gate.searched),
     "resolver.overview",
     "resolver.overview_entities_lift",
     "resolver.entities",
     "resolver.require_full_entity_coverage",
     "resolver.signature",
     "resolver.anchor",
-)
-ALL_GATES = (
-    "domain",
-    "l2",
-    "density",
-    "gap",
-    "coverage",
-    "similarity",
-    "sufficiency",
-    "confidence",
-    "fused",
-    "generation",
-    "support",
 )
 KEEP_AT_MOST = 8  # relevant hits asked for
 
@@ -72,11 +58,10 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
         if swept.whole:
             space[path] = Range(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
         elif len(values) and values.max() > values.min():
-            gap = path.endswith("gap")
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
-            least = float(np.quantile(values[values > 0], 0.01)) if gap and (values > 0).any() else low
-            space[path] = Range(least if gap else low, high, log=gap and 0 < least < high)
+            least = float(np.quantile(values[values > 0], 0.01)) if swept.log and (values > 0).any() else low
+            space[path] = Range(least if swept.log else low, high, log=swept.log and 0 < least < high)
     return space | {path: Range(np.nan, np.nan) for path in SWITCHES}
 
 
@@ -108,21 +93,12 @@ def trial_of(policy: Policy, space: Mapping[str, Range]) -> dict[str, Any]:
 
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
-    return policy.replace(*(item for gate in ALL_GATES for item in (f"{gate}.enabled", False)))
+    return policy.replace(*(item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)))
 
 
 def always_refuse(policy: Policy) -> Policy:
     """Policy that refuses every question: what no answer at all costs."""
     return policy.replace("domain.enabled", True, "patterns.deny", ["(?s).*"])
-
-
-LOOSER = {  # rule S6.4: what one step down does; a step up does the opposite
-    "similarity.min_similarity": -0.05,
-    "confidence.tau_default": -5.0,
-    "confidence.tau_explicit": -5.0,
-    "l2.max_l2": 0.05,
-    "l2.soft_max_l2": 0.05,
-}
 
 
 def stepped_by_hand(policy: Policy, direction: int) -> Policy:
@@ -131,12 +107,12 @@ def stepped_by_hand(policy: Policy, direction: int) -> Policy:
     Source: rule S6.4, the source's manual loop.
     """
     changes: list[Any] = []
-    for path, step in LOOSER.items():
+    for path, swept in SWEPT.items():
         value = policy.value(path)
-        if value is None:
+        if value is None or swept.step is None:
             continue
-        swept = SWEPT[path]
-        changes += [path, float(np.clip(round(value + direction * step, 10), max(swept.low, 0.0), swept.high))]
+        looser = swept.step if swept.side == "ceiling" else -swept.step
+        changes += [path, float(np.clip(round(value + direction * looser, 10), max(swept.low, 0.0), swept.high))]
     return policy.replace(*changes)
 
 

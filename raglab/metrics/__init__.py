@@ -7,6 +7,7 @@ target (rule S6.2).
 from __future__ import annotations
 
 from raglab.metrics.decision_rates import (
+    CELLS,
     COUNTS,
     OBJECTIVES,
     RATE_TABLE,
@@ -51,6 +52,7 @@ from raglab.metrics.selective import (
 from raglab.text import answer_recall, exact_match, token_f1
 
 __all__ = [
+    "CELLS",
     "COUNTS",
     "OBJECTIVES",
     "RATES",

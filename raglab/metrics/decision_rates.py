@@ -273,6 +273,7 @@ RATES = Names(lambda name, _: name)
 COUNTS = Names(lambda _, rate: rate.count)
 OBJECTIVES = tuple(name for name, rate in RATE_TABLE.items() if rate.better == "low")
 TARGETS: Mapping[str, float] = {name: rate.target for name, rate in RATE_TABLE.items() if rate.target is not None}
+CELLS = len(Status) * 2  # of one outcome: label, and whether the expected sources were found; cell = 2 · label + found
 
 
 def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:

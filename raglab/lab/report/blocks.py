@@ -428,13 +428,8 @@ def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
 
 @cache
 def unit_of(path: str) -> str:
-    """Unit of a threshold, as its policy field describes it."""
-    section, key = path.split(".")
-    schema = Policy.model_json_schema()
-    field = schema["$defs"][schema["properties"][section]["$ref"].rsplit("/", 1)[1]]["properties"][key]
-    described = [field, *field.get("anyOf", ())]
-    text = str(next((one["description"] for one in described if "description" in one), "count"))
-    return text.split(",", maxsplit=1)[0].removeprefix("a ")
+    """Unit of a threshold, in words."""
+    return replay.SWEPT[path].unit.name
 
 
 MOST_FLIPS = 60

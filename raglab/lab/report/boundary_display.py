@@ -95,7 +95,7 @@ def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: in
     at = said.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     limits, shape = thresholds([always_answer(policy)]), (1, len(trace))
     slot = np.stack([chain.one_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
-    can = (found.n_hits[at, every] > 0) & ~np.ravel(gates.fires(chain.domain(found, limits)))
+    can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
     chosen = found.right[at, slot[at, every], every] & can
     confidence = said.confidence() if depth is None else chain.confidence_of(found, said.limits, depth)[0]
     of_ok = np.where(chosen, 0, 1)

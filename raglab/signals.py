@@ -1,0 +1,88 @@
+"""What a signal is: name, unit, direction, stage, what a missing one means; the built-in ones.
+
+A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
+gate puts several into one probability. One more signal is a row of `BUILT_IN` and its measurement in
+`raglab.decision.measurement`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+
+class Unit(NamedTuple):
+    """What a number is measured in.
+
+    name: in words. low, high: the values it may take. whole: integers only. note: what people take it for.
+    """
+
+    name: str
+    low: float
+    high: float
+    whole: bool = False
+    note: str = ""
+
+    @property
+    def described(self) -> str:
+        """The unit in a sentence: `it is …`."""
+        return f"a {self.name}, {self.note}" if self.note else f"a {self.name}"
+
+
+SQUARED_L2 = Unit("squared L2 distance of unit vectors", 0.0, 4.0)
+COSINE = Unit("cosine", -1.0, 1.0, note="not a percentage")
+LEAD = Unit("difference of two cosines", 0.0, 2.0)
+SCORE_LEAD = Unit("difference of two scores", -1.0, 1.0)
+POINTS = Unit("confidence from 0 to 100", 0.0, 100.0)
+SHARE = Unit("share", 0.0, 1.0)
+COUNT = Unit("count", 1.0, 1_000.0, whole=True)
+
+Direction = Literal["surer", "ask"]
+Stage = Literal["query", "hits", "answer"]
+
+
+class Signal(NamedTuple):
+    """A named number a case.
+
+    direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back.
+    stage: what must be there before it is measured. missing: what a NaN means to a gate; `fires` as everywhere.
+    """
+
+    name: str
+    unit: Unit
+    direction: Direction
+    stage: Stage
+    meaning: str
+    missing: Literal["fires", "passes"] = "fires"
+
+
+BUILT_IN: tuple[Signal, ...] = (
+    Signal("confidence", POINTS, "surer", "hits", "retrieval confidence by the reranker alone (rule S2.8)"),
+    Signal("top1_cosine", COSINE, "surer", "hits", "cosine of the query and the nearest hit"),
+    Signal("mean_cosine", COSINE, "surer", "hits", "mean cosine of the first hits in the arm's order"),
+    Signal("gap", SQUARED_L2, "surer", "hits", "distance between the two nearest hits (rule S2.4)"),
+    Signal("hybrid", SHARE, "surer", "hits", "best hybrid score of the first hits"),
+    Signal("rerank_margin", SCORE_LEAD, "surer", "hits", "reranked score of the first hit above that of the second"),
+    Signal("keyword_share", SHARE, "surer", "hits", "share of the query's content words in the first hits"),
+    Signal("anchor_similarity", COSINE, "surer", "hits", "best cosine of the query and the text of a group's best hit"),
+    Signal("signature_similarity", COSINE, "surer", "hits", "best cosine of the query and a group's signature"),
+    Signal("generation", SHARE, "surer", "answer", "the generator's confidence, calibrated (rule S2.10)"),
+    Signal("support", SHARE, "surer", "answer", "support of the answer's weakest claim (rule S2.11)"),
+)
+SIGNALS = tuple(signal.name for signal in BUILT_IN if signal.stage == "hits")  # rows of `Evidence.signals`, in order
+
+
+def signal(name: str) -> Signal:
+    """A built-in signal by its name.
+
+    Raises:
+      KeyError: there is none of that name.
+
+    Example:
+      >>> signal("top1_cosine").unit.described
+      'a cosine, not a percentage'
+    """
+    for one in BUILT_IN:
+        if one.name == name:
+            return one
+    msg = f"signal must be one of {', '.join(one.name for one in BUILT_IN)}, got {name!r}."
+    raise KeyError(msg)
