@@ -2,6 +2,8 @@
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
+# Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 .PHONY: demo test test-fast lab bench notebooks clean
 
@@ -11,10 +13,10 @@ demo: $(READY)  ## documents and questions -> trace -> study -> report
 test: $(READY)  ## lint, types, every test and notebook
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
+	$(PYTEST)
 
 test-fast: $(READY)  ## without the slow tests
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from raglab.answering.contents import scope
-from raglab.answering.fields import FIELDS, extract
+from raglab.answering.fields import extract
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.simulation import BASELINES, Policy
 from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
@@ -34,10 +34,11 @@ from raglab.lab.clarify_worlds import SCOPES, broker, clariq, cover, read_fields
 from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_corpus
+from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")
+PACK = load_pack(BUNDLED / "pack")
 POSTERIOR = Learner("posterior")
 REQUESTS = 200
 PARTS = ("rows", "broker", "clariq", "sharc", "speed")
@@ -200,14 +201,14 @@ def empty_reads() -> None:
         documents.setdefault(chunk.file_name, []).append(chunk)
     wrong = empty = 0
     for one in read_fields(BUNDLED / "fields.jsonl"):
-        if one.field not in FIELDS:
+        if one.field not in PACK.readings:
             continue
         chunks = documents[one.document]
-        true = scope_of(one, chunks)
+        true = scope_of(one, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
-        held = extract(one.field, scope(chunks, true, field=one.field)).value
+        held = extract(one.field, scope(chunks, true, field=one.field, pack=PACK), pack=PACK).value
         for value in narrower:
-            read = extract(one.field, scope(chunks, value, field=one.field)).value
+            read = extract(one.field, scope(chunks, value, field=one.field, pack=PACK), pack=PACK).value
             wrong, empty = wrong + (read != held or held is None), empty + (read is None)
     print(f"\nBundled labels: of {wrong} reads of a scope that does not hold the field, {empty} came back empty.")
 

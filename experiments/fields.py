@@ -21,13 +21,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.answering.contents import scope
-from raglab.answering.fields import FIELDS, extract
+from raglab.answering.fields import extract
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus, load_pack
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
+PACK = load_pack(BROKER / "pack")
 OUTCOMES = ("right", "wrong", "missed", "invented", "rightly null")
 Documents = Mapping[str, Sequence[Chunk]]
 NAMED = (  # the field of a question by the first of these that occurs in it
@@ -72,7 +73,10 @@ def outcome(label: Label, value: str | None) -> str:
 
 def outcomes(asked: Iterable[Label], given: Documents) -> list[tuple[Label, str]]:
     """Each label with what came out when its whole document was read."""
-    return [(label, outcome(label, extract(label.field, given[label.doc], about=label.about).value)) for label in asked]
+    return [
+        (label, outcome(label, extract(label.field, given[label.doc], about=label.about, pack=PACK).value))
+        for label in asked
+    ]
 
 
 def table(found: Sequence[tuple[Label, str]], key: Callable[[Label], str]) -> dict[str, Counter[str]]:
@@ -90,8 +94,8 @@ def routes(given: Documents, asked: Sequence[Label]) -> list[dict[str, Any]]:
         chunks = given[label.doc]
         if label.field != "insurer_name" or label.value is None or chunks[0].tags["page_1_kind"] != "coversheet":
             continue
-        first = extract(label.field, scope(chunks, "1")).value
-        toc = extract(label.field, scope(chunks, "toc", field=label.field))
+        first = extract(label.field, scope(chunks, "1"), pack=PACK).value
+        toc = extract(label.field, scope(chunks, "toc", field=label.field, pack=PACK), pack=PACK)
         kind = chunks[0].tags["doc_type"]
         rows.append(
             {"doc": label.doc, "kind": kind, "first": first, "toc": outcome(label, toc.value), "page": toc.page}
@@ -117,7 +121,7 @@ def questions(folder: Path, given: Documents) -> list[Asked]:
         if field is None or case.expect_status != "ok":
             continue
         doc = (case.expect_sources or case.expect_sources_any)[0].partition("#")[0]
-        value = extract(field, given[doc], about=case.query).value
+        value = extract(field, given[doc], about=case.query, pack=PACK).value
         amounts = [_digits(amount) for amount in _AMOUNT.findall(case.answer or "")]
         right = value is not None and _digits(value) in amounts
         found.append(Asked(case.id, field, value is not None, right, right and _digits(value or "") == amounts[0]))
@@ -158,14 +162,18 @@ def main() -> None:
         print(f"\n{split}")
         part = [(label, result) for label, result in found if label.split == split]
         _shown({**table(part, lambda label: label.field), **table(part, lambda _: "all")})
-    print("\nof values given on tune, right / given, as FIELDS states them")
+    print("\nof values given on tune, right / given, as the pack states them")
     for field, (filled, right) in measured(found).items():
-        stale = "" if (filled, right) == (FIELDS[field].filled, FIELDS[field].right) else "   FIELDS says otherwise"
+        stale = (
+            ""
+            if (filled, right) == (PACK.readings[field].filled, PACK.readings[field].right)
+            else "   the pack says otherwise"
+        )
         print(f"  {field:22} {right}/{filled}{stale}")
     print("\nnot as labelled")
     for label, result in found:
         if result not in {"right", "rightly null"}:
-            came = extract(label.field, given[label.doc], about=label.about).value
+            came = extract(label.field, given[label.doc], about=label.about, pack=PACK).value
             print(
                 f"  {result:9} {label.split:6} {label.doc} {label.field} {label.about!r}: {label.value!r}, got {came!r}"
             )
@@ -188,7 +196,7 @@ def main() -> None:
 
 def measured(found: Iterable[tuple[Label, str]]) -> dict[str, tuple[int, int]]:
     """Of each field on tune: how often a value was given, and how often it was the labelled one."""
-    counts = {field: Counter[str]() for field in FIELDS}
+    counts = {field: Counter[str]() for field in PACK.readings}
     for label, result in found:
         if label.split == "tune":
             counts[label.field][result] += 1

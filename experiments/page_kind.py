@@ -1,7 +1,7 @@
 """Train the classifier of page 1 (body or cover sheet) on the bundled documents, and state how well it does.
 
-    python experiments/page_kind.py            # writes raglab/answering/page_kind.json, same input, same bytes
-    python experiments/page_kind.py --out FILE
+    python experiments/page_kind.py                 # writes datasets/broker/pack/page_kind.yaml, same input, same bytes
+    python experiments/page_kind.py --pack generic  # prints the model of raglab/generic_pack.yaml
 
 The label is `page_1_kind` of a document's front matter. Accuracy is leave-one-document-out: the classifier that judges
 a document has not seen it (its scaling included).
@@ -10,22 +10,25 @@ a document has not seen it (its scaling included).
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import yaml
 from numpy.typing import NDArray
 
 from raglab.answering.contents import FEATURES, features
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_corpus
+from raglab.packs import Pack
+from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]
-OUT = ROOT / "raglab" / "answering" / "page_kind.json"
+BROKER = ROOT / "datasets" / "broker"
+OUT = BROKER / "pack" / "page_kind.yaml"
+HEAD = "# How a cover sheet is told from a body; the model is written by experiments/page_kind.py.\n\n"
 PENALTY = 1.0  # inverse strength of the squared penalty, scikit-learn's C; not tuned
 DIGITS = 10
 
@@ -68,9 +71,9 @@ def left_out(x: NDArray[np.float64], y: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.array([says_cover(fitted(x[keep], y[keep]), x[n]) == y[n] for n, keep in enumerate(rest)])
 
 
-def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]]) -> dict[str, Any]:
-    """The coefficients with what they were measured to do."""
-    x = np.array([features(chunks) for _, _, chunks in pages])
+def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]], pack: Pack) -> dict[str, Any]:
+    """The coefficients with what they were measured to do; pack: whose terms are counted."""
+    x = np.array([features(chunks, pack=pack) for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     right = left_out(x, y)
     low, high = clopper_pearson(int(right.sum()), len(right))
@@ -86,18 +89,25 @@ def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]]) -> dict[str, Any
 def main() -> None:
     """Train, write the coefficients, print what they do."""
     parser = argparse.ArgumentParser(description="Train the classifier of page 1 on the bundled documents.")
-    parser.add_argument("--source", type=Path, default=ROOT / "datasets" / "broker")
-    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--source", type=Path, default=BROKER)
+    parser.add_argument("--pack", default=str(OUT.parent), help="whose terms are counted; a folder, or generic")
     given = parser.parse_args()
+    pack = load_pack(given.pack)
     pages = first_pages(given.source)
-    model = trained(pages)
-    given.out.write_text(json.dumps(model, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    model = trained(pages, pack)
+    rows = yaml.safe_dump(
+        {"page_kind": {"terms": pack.page_kind.terms, "model": model}}, sort_keys=False, allow_unicode=True, width=120
+    )
+    if Path(given.pack).is_dir():
+        (Path(given.pack) / OUT.name).write_text(HEAD + rows, encoding="utf-8")
+    else:
+        print(rows)
     low, high = model["interval_95"]
     k, n = model["left_out_right"], model["documents"]
     print(f"leave-one-document-out accuracy {k / n:.3f} ({k}/{n}; 95 % {low:.3f} to {high:.3f})")
     for name, row in model["features"].items():
         print(f"  {name:18} weight {row['weight']:+.3f} per {row['scale']:.3f}")
-    x = np.array([features(chunks) for _, _, chunks in pages])
+    x = np.array([features(chunks, pack=pack) for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     for (source, cover, _), right in zip(pages, left_out(x, y), strict=True):
         if not right:

@@ -20,13 +20,13 @@ from typing import Any
 
 from raglab.answering.question_gaps import failures
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_terms import FAMILY
 from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, vocabulary_of
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_corpus
+from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+PACK = load_pack(BROKER / "pack")
 Row = Mapping[str, Any]
 
 
@@ -53,7 +53,7 @@ def reading(vocabulary: Vocabulary, labelled: Sequence[Row]) -> Iterator[str]:
             said, meant = parsed.said(slot), row[slot]
             right[slot].append(said == meant)
             if slot == "target_field":
-                right["target_field (family)"].append(FAMILY.get(said or "", said) == FAMILY.get(meant or "", meant))
+                right["target_field (family)"].append((PACK.family(said) or said) == (PACK.family(meant) or meant))
             if getattr(parsed, slot).value is not None:
                 level = getattr(parsed, slot).confidence
                 levels[0.95 if level >= 0.95 else 0.80 if level >= 0.80 else LEAST if level >= LEAST else 0.0].append(
@@ -90,7 +90,9 @@ def asking(vocabulary: Vocabulary, chunks: Sequence[Chunk], cases: Sequence[Row]
         own = [chunk for chunk in chunks if chunk.file_name in files]
         if not own or case["expect_status"] not in {"ok", "ambiguous"}:
             continue
-        found: Sequence[Failure] = failures(parse(case["query"], vocabulary, documents=files), case["query"], own)
+        found: Sequence[Failure] = failures(
+            parse(case["query"], vocabulary, documents=files), case["query"], own, pack=PACK
+        )
         if case["expect_status"] == "ok":
             kept.append(bool(found))
         else:
@@ -112,7 +114,7 @@ def main() -> None:
 
         encode = load_encoder().sentences
     begun = perf_counter()
-    vocabulary = vocabulary_of(chunks, encode)
+    vocabulary = vocabulary_of(chunks, encode, pack=PACK)
     print(f"vocabulary: {len(vocabulary.terms)} terms, {len(vocabulary.names)} names, {perf_counter() - begun:.1f} s")
     labelled = rows("parsed.jsonl", SPLIT)
     print(f"reading, {SPLIT}, {len(labelled)} questions", *reading(vocabulary, labelled), sep="\n")

@@ -67,7 +67,7 @@ def matches(pattern: Pattern, text: str) -> bool:
     Source: rule S2.1.
 
     Example:
-      >>> matches(["excess", "fleet"], "the FLEET excess"), matches("excess", "the premium")
+      >>> matches(["price", "bicycle"], "the BICYCLE price"), matches("price", "the cost")
       (True, False)
     """
     parts = [pattern] if isinstance(pattern, str) else pattern

@@ -304,6 +304,9 @@ def _published() -> Mapping[str, Any]:
     return rows
 
 
+GENERIC = "generic"  # the pack of no trade
+_NOT_HASHED = {"certificate", "notes", "pack", "pack_hash"}  # no threshold, switch or pattern
+
 # Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
 # a key changes the id of no policy (rule S0.8). A key never leaves this list.
 ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "strategy.entities_scale")
@@ -335,6 +338,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     """All thresholds, switches and patterns together; frozen, changed by `replace`.
 
     Beside what is stated here it has a section a gate (`l2`, `similarity`, …): `enabled` and the gate's thresholds.
+
+    pack: what the trade calls things, the name of a bundled pack or a path (rule S5.11). pack_hash: of its content,
+    None of the generic pack and where it was not read; a policy file that states it takes no other content.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -345,6 +351,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     resolver: Resolver
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
+    pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
+    pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
     certificate: dict[str, Any] | None = None
     notes: str | None = None
 
@@ -385,6 +393,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 touched.setdefault(name, getattr(self, name).model_dump())[key] = value
             else:
                 whole[name] = value
+        if "pack" in whole:
+            whole.setdefault("pack_hash", None)  # it is for the pack that was read
         keeps = "certificate" in whole or touched.keys() | whole.keys() <= {"notes"}
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
@@ -407,8 +417,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     @property
     def policy_id(self) -> str:
-        """First 12 hex digits of the SHA-256 of the canonical JSON without certificate and notes (rules S0.5, S0.8)."""
-        rows = _canonical_rows(self.model_dump(mode="json", exclude={"certificate", "notes"}))
+        """First 12 hex digits of the SHA-256 of the canonical JSON without certificate, notes, pack (rules S0.5, S0.8).
+
+        The path of a pack is one of a machine; its content is known by its own hash, which trace, index and log keep.
+        """
+        rows = _canonical_rows(self.model_dump(mode="json", exclude=_NOT_HASHED))
         rows["patterns"]["entities"] = list(rows["patterns"]["entities"].items())  # their order is that of reasons
         return digest(canonical_json(rows), 12)
 
@@ -443,7 +456,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     @property
     def manifest(self) -> dict[str, Any]:
         """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
-        whole = {"patterns": True, "certificate": True, "notes": True}
+        whole = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
         left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}}
         rows = _canonical_rows(self.model_dump(mode="json", exclude=left_out))
         return {
@@ -455,6 +468,23 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
                 else [(section, content)]
             )
         }
+
+
+def check_pack(stored: object, given: str | None, what: str, remedy: str) -> None:
+    """Stop where something was made with one pack and is used with another (rule S5.11).
+
+    Args:
+      stored, given: hashes; none where no pack is known or named, which fits any. what: was made with `stored`.
+
+    Raises:
+      ValueError: two hashes that differ.
+
+    Example:
+      >>> check_pack(None, "0c1d2e3f4a5b", "the trace", "build it again")
+    """
+    if stored and given and stored != given:
+        msg = f"{what} must be used with the pack that it was made with, {stored}, got {given}; {remedy}."
+        raise ValueError(msg)
 
 
 def _merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:

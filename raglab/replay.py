@@ -22,7 +22,7 @@ from raglab.decision.recorded_answers import of_cases
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.patterns import pattern_hits
-from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.policy import PolicyData, Thresholds, check_pack, thresholds
 from raglab.resolver import RULES, Contest
 from raglab.values import PatternHits, Status, TraceData, each
 
@@ -227,7 +227,12 @@ def patterns_of(trace: TraceData, policy: PolicyData) -> PatternHits:
 
 
 def tables_of(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
-    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure."""
+    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
+
+    Raises:
+      ValueError: the trace was built with another pack than the policy's.
+    """
+    check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
     name = trace.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
     found: Tables = _kept(

@@ -207,8 +207,8 @@ def signature(tags: Mapping[str, Any], file_name: str, *, strict: bool) -> Signa
     Source: rule S3.1.
 
     Example:
-      >>> signature({"domain": " Motor ", "product": ""}, "guide.md", strict=False)
-      (('domain', 'motor'), ('doc_type', ''), ('product', ''))
+      >>> signature({"domain": " Travel ", "product": ""}, "guide.md", strict=False)
+      (('domain', 'travel'), ('doc_type', ''), ('product', ''))
       >>> signature({}, "guide.md", strict=True)[0]
       ('domain', '__file__:guide.md')
     """
@@ -230,8 +230,8 @@ def rendered(sign: Signature) -> str:
     Source: rule S3.3.
 
     Example:
-      >>> rendered((("domain", "motor"), ("doc_type", ""), ("product", "fleet")))
-      'domain: motor; product: fleet'
+      >>> rendered((("domain", "travel"), ("doc_type", ""), ("product", "basic")))
+      'domain: travel; product: basic'
     """
     return "; ".join(f"{key}: {value}" for key, value in sign if value)
 

@@ -107,8 +107,8 @@ def content_words(text: str, language: Language = LANGUAGES) -> tuple[str, ...]:
     """Distinct words of a text that are no function words of the languages, in order, at most 64.
 
     Example:
-      >>> content_words("What is the excess on the fleet, the excess?")
-      ('excess', 'fleet')
+      >>> content_words("What is the price of the tandem, the price?")
+      ('price', 'tandem')
     """
     return tuple(dict.fromkeys(w for w in words(text) if w not in _stop_words(language)))[:BITS]
 

@@ -41,6 +41,7 @@ FILES = (FRENCH, ENGLISH, COVER, RENEWAL, WORDING, ROLES)
 START = datetime(2026, 1, 5, 9, tzinfo=UTC)
 QUI, WHO = "Qui est l'assureur ?", "Who is the insurer?"
 OPEN: dict[str, Any] = {
+    "pack": str(BROKER / "pack"),
     "l2": {"enabled": False},
     "similarity": {"enabled": False},
     "gap": {"enabled": False},

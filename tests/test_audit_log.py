@@ -313,6 +313,7 @@ class TestRows:
         assert [row["at"][8:10] for row in events(log, CHANGES)] == ["05", "03", "04"]
         agrees(log)
 
+    @pytest.mark.slow
     @settings(deadline=None, derandomize=True, max_examples=25)
     @given(
         st.lists(

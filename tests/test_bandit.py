@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.bandit import LEARNERS, POLICIES, Bandit, State, Stats, choose, init, kl_upper, revise, update
-from raglab.bandit.scores import PULLED, beta, lin_ucb, normal, student, ucb1
+from raglab.bandit.learners import lin_ucb, ucb1
+from raglab.bandit.scores import PULLED, beta, normal, student
 
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
 FEATURES = 2

@@ -291,6 +291,7 @@ def test_a_forest_marks_the_status() -> None:
     assert shown.to_frame().equals(ESTIMATES)
 
 
+@pytest.mark.slow
 def test_a_forest_of_estimates_as_they_come() -> None:
     """What `off_policy.estimate` gives is drawn as it is; rows of several targets are named."""
     p, arms = logged(400)

@@ -249,6 +249,7 @@ def test_the_comparison_has_the_baselines() -> None:
     assert found.loc[ROUTER, "pulls_hybrid"] == pytest.approx(plan[:, 0].mean(), abs=0.05)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_study() -> None:
     """Weights, settings, trials and comparison, bit for bit; another seed tries other values."""
     one, two, other = study(), tune_bandit(two_arms(), POLICY, seed=0, **SMALL), study(seed=1)

@@ -5,6 +5,7 @@ import pytest
 from scipy import stats
 
 from raglab.metrics import binomial_p, upper_bound
+from raglab.metrics.intervals import check_level, mean_interval, percentile_interval
 
 N = np.array([1, 2, 10, 22, 59, 230, 1000])[:, None]
 K = np.minimum(np.array([0, 1, 2, 5, 9, 40, 1000]), N)
@@ -67,3 +68,37 @@ def test_levels_are_probabilities(value: float) -> None:
 
 def _pairs() -> list[tuple[int, int]]:
     return list(zip(K.ravel().tolist(), np.broadcast_to(N, K.shape).ravel().tolist(), strict=True))
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_an_interval_of_a_mean_is_that_of_scipy(level: float) -> None:
+    """`scipy.stats.t.interval`, to 1e-12, from two replications on."""
+    for count in (2, 3, 20, 400):
+        values = np.random.default_rng(count).normal(3.0, 2.0, (count, 5))
+        low, high = mean_interval(values, level)
+        want = stats.t.interval(level, count - 1, loc=values.mean(axis=0), scale=stats.sem(values, axis=0))
+        np.testing.assert_allclose([low, high], want, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95])
+def test_a_percentile_interval_is_that_of_scipy(level: float) -> None:
+    """`scipy.stats.bootstrap` with method percentile on the same resamples; one without a number is left out."""
+    values = np.random.default_rng(5).exponential(size=40)
+    made = stats.bootstrap(
+        (values,), np.mean, confidence_level=level, method="percentile", rng=np.random.default_rng(6), n_resamples=999
+    )
+    draws = made.bootstrap_distribution
+    low, high = percentile_interval(draws, level)
+    assert (float(low), float(high)) == pytest.approx(tuple(made.confidence_interval), abs=1e-12)
+    with_holes = np.column_stack([np.insert(draws, 7, np.nan), np.full(len(draws) + 1, np.nan)])
+    low_of, high_of = percentile_interval(with_holes, level)
+    assert (low_of[0], high_of[0]) == (low, high)
+    assert np.isnan([low_of[1], high_of[1]]).all()
+
+
+def test_a_level_is_checked_once() -> None:
+    """Rule, value, remedy."""
+    assert check_level(0.9) == 0.9
+    for wrong in (0.0, 1.0, 95.0, float("nan")):
+        with pytest.raises(ValueError, match=r"level must be in \(0, 1\), got .*; 0.95 is usual"):
+            check_level(wrong)

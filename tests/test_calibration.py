@@ -529,6 +529,7 @@ def test_the_interval_is_that_of_drawing_rows(levels: int) -> None:
     assert low < ece(y, p, bins=10) < high
 
 
+@pytest.mark.slow
 def test_merging_levels_changes_no_interval_by_more_than_its_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """3,000 levels as they are, and in cells of 1 / 1,024: ends alike to 5 % of the width."""
     rng = _rng(1)

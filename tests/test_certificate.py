@@ -87,6 +87,7 @@ def _changed(found: Certified) -> list[dict[str, Any]]:
     return [{"similarity.min_similarity": POLICY.similarity.min_similarity} | row for row in found.table["changed"]]
 
 
+@pytest.mark.slow
 def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: Trace, found: Certified) -> None:
     """With every case of it labelled refuse, the same candidates stand in the same order, and none is certified."""
     cases = tuple(
@@ -450,6 +451,7 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
     assert _run(*call, "--looks", world / "other.jsonl", "-t", "hallucination_rate=0.15").exit_code == 0
 
 
+@pytest.mark.slow
 def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     """0 upheld, 3 broken, 4 open, 1 the same cases or no certificate."""
     certified.save(world / "c.yaml")

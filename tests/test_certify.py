@@ -100,6 +100,7 @@ def test_the_worst_of_several_targets_decides() -> None:
     assert found.tolist() == [float(binomial_p(3, 40, 0.2)), 1.0]
 
 
+@pytest.mark.slow
 @LAWFUL
 @given(rows=st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5]), st.integers(0, 3)), min_size=1, max_size=7))
 def test_a_pareto_order_keeps_what_nothing_beats(rows: list[tuple[float, int]]) -> None:

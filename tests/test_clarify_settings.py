@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from raglab.audit.log import AuditLog
-from raglab.default_learner import Learner
+from raglab.default_learner import Learner, gate
+from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live import settings
 from raglab.live.settings import AuditSettings, ClarifySettings, open_audit
 
@@ -109,3 +110,10 @@ def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert open_audit().rows() == ()
     with pytest.raises(ValueError, match="a log must be there"):
         open_audit(tmp_path / "none.sqlite").rows()
+
+
+def test_the_published_gate_is_written_once() -> None:
+    """What the environment, the gate and the learner start from are the same three numbers (rule S5.5)."""
+    assert ClarifySettings.read(None).learner == Learner()
+    assert gate.__kwdefaults__ == {"ask_below": Learner().ask_below, "apply_above": Learner().apply_above}
+    assert (ASK_BELOW, APPLY_ABOVE, EVERY) == (0.60, 0.85, 5)

@@ -15,15 +15,16 @@ from raglab.lab.clarify_worlds import (
     Stated,
     broker,
     clariq,
-    insurer_pages,
     named_share,
     read_fields,
     scope_of,
     sharc,
     split_of,
+    vendor_pages,
     world_of,
 )
 from raglab.values import Chunk
+from trades import INSURANCE
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 BUNDLED = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -95,15 +96,18 @@ PAGES = (
 
 def test_documents_by_hand() -> None:
     """A true value is the narrowest scope that holds the field; the broker's own documents name no insurer."""
-    stated = insurer_pages(PAGES)
+    stated = vendor_pages(PAGES, "insurer_name", without="brokerage")
     assert stated == (Stated("a.md", "insurer_name", 2), Stated("b.md", "insurer_name", 1))
-    assert [scope_of(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3]) for one in stated] == ["toc", "1"]
+    assert [scope_of(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE) for one in stated] == [
+        "toc",
+        "1",
+    ]
     assert scope_of(Stated("b.md", "insurer_name", 4), PAGES[2:3]) == "document"
-    made = broker(PAGES)
+    made = broker(PAGES, stated, pack=INSURANCE)
     assert made.contexts == ("insurer_name/contract",)
     assert made.shares[0].tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
     with pytest.raises(ValueError, match="documents that state a field"):
-        broker(PAGES[3:])
+        broker(PAGES[3:], ())
 
 
 def test_labels_of_fields(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from raglab.answering.contents import Entry, contents, contents_pages, scope
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
+from trades import INSURANCE
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 WITHOUT = 11  # documents that print no table of contents
@@ -106,11 +107,11 @@ def test_the_bundled_tables_of_contents() -> None:
 def test_the_pages_for_a_field_come_best_first() -> None:
     """Parties before definitions for the insurer; a word of the question lifts its title; no title, no page."""
     chunks = paged("A > B\nContents: Definitions 1 · Limits 2 · Parties 3 · Premium 4 · Storm 5", 8)
-    assert contents_pages("insurer_name", chunks) == (3, 1)
-    assert contents_pages("premium", chunks) == (4,)
-    assert contents_pages("deductible", chunks, "storm") == (2, 5)
-    assert contents_pages("claims_phone", chunks) == ()
-    assert contents_pages("insurer_name", [chunks[1]]) == ()
+    assert contents_pages("insurer_name", chunks, pack=INSURANCE) == (3, 1)
+    assert contents_pages("premium", chunks, pack=INSURANCE) == (4,)
+    assert contents_pages("deductible", chunks, "storm", pack=INSURANCE) == (2, 5)
+    assert contents_pages("claims_phone", chunks, pack=INSURANCE) == ()
+    assert contents_pages("insurer_name", [chunks[1]], pack=INSURANCE) == ()
 
 
 def test_scopes() -> None:
@@ -118,7 +119,7 @@ def test_scopes() -> None:
     chunks = paged("A > B\nContents: Definitions 1 · Limits 2 · Parties 3", 5)
     assert scope(chunks, "document") == tuple(chunks)
     assert [chunk.page for chunk in scope(chunks, "3")] == [3]
-    assert [chunk.page for chunk in scope(chunks, "toc", field="insurer_name")] == [3, 1]
+    assert [chunk.page for chunk in scope(chunks, "toc", field="insurer_name", pack=INSURANCE)] == [3, 1]
     assert scope(chunks, "77") == ()
     for value in ("0", "-1", "page 2", "", "²"):
         with pytest.raises(ValueError, match="must be document, toc or a page"):

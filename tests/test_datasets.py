@@ -207,10 +207,10 @@ def test_no_two_splits_share_a_near_duplicate_by_meaning() -> None:
 
 
 def test_policy_loads_and_keeps_the_published_thresholds() -> None:
-    """The policy file states patterns and notes alone; every threshold and switch is the published one."""
+    """The policy file states pack, patterns and notes alone; every threshold and switch is the published one."""
     stated = yaml.safe_load((BROKER / "policy.yaml").read_text(encoding="utf-8"))
     policy = PolicyData.from_mapping(stated, where="datasets/broker/policy.yaml")
-    assert set(stated) == {"patterns", "notes"}
+    assert set(stated) == {"pack", "patterns", "notes"}
     assert policy.manifest == PolicyData.from_mapping().manifest
     assert policy.patterns.deny
     assert not policy.patterns.allow

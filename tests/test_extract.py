@@ -29,6 +29,7 @@ from raglab.answering.extractive import (
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk, Generation
+from trades import INSURANCE
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -312,7 +313,13 @@ def test_a_long_passage_takes_time_in_proportion(unit: str) -> None:
 )
 def test_the_kind_of_answer_that_a_question_asks_for(question: str, kind: str | None) -> None:
     """By its words, in English and French; open where they leave it open."""
-    assert expected(question) == kind
+    assert expected(question, INSURANCE) == kind
+
+
+def test_nouns_of_amounts_are_those_of_the_pack() -> None:
+    """The generic pack knows none of a trade."""
+    assert expected("Quelle est la franchise vol ?") is None
+    assert expected("Quel est le montant ?") == "number"
 
 
 def test_phrases_of_each_kind() -> None:

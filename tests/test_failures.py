@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import json
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.question_gaps import applied, failures
+from raglab.answering import question_gaps, question_wording
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, vocabulary_of
-from raglab.answering.question_wording import asked
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
+from trades import INSURANCE
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
+applied = partial(question_gaps.applied, pack=INSURANCE)
+failures = partial(question_gaps.failures, pack=INSURANCE)
+asked = partial(question_wording.asked, pack=INSURANCE)
 HOME = ("acme-premier-home-schedule-2024.md", "acme-premier-home-endorsement-2025.md")
 INSURER = Failure("page_scope", "insurer_name", ("1", "toc", "document"), "", "")
 
@@ -31,7 +34,7 @@ def corpus() -> tuple[Chunk, ...]:
 @cache
 def vocabulary() -> Vocabulary:
     """Of the bundled documents."""
-    return vocabulary_of(corpus())
+    return vocabulary_of(corpus(), pack=INSURANCE)
 
 
 def pinned(*files: str) -> tuple[Chunk, ...]:
@@ -41,7 +44,9 @@ def pinned(*files: str) -> tuple[Chunk, ...]:
 
 def failed(question: str, *files: str, tried: tuple[str, ...] = ()) -> tuple[Failure, ...]:
     """What a question leaves out of some documents."""
-    return failures(parse(question, vocabulary(), documents=files), question, pinned(*files), tried=tried)
+    return failures(
+        parse(question, vocabulary(), documents=files), question, pinned(*files), tried=tried, pack=INSURANCE
+    )
 
 
 ARTICLE = [  # the question, the documents, kind, row, candidates
@@ -335,6 +340,7 @@ def test_the_bundled_cases() -> None:
     assert sum(asked_back) >= 26
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(st.text(max_size=60), st.sampled_from(HOME), st.floats(0.0, 1.0))
 def test_any_question_of_any_threshold(question: str, file: str, least: float) -> None:

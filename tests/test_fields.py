@@ -18,14 +18,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.answering.contents import contents
-from raglab.answering.fields import FIELDS, NOTHING, extract
+from raglab.answering.fields import NOTHING, extract
 from raglab.answering.support import support_of
 from raglab.store.loaders import load_corpus
 from raglab.text import sentences
 from raglab.values import Chunk
+from trades import INSURANCE
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
+FIELDS = INSURANCE.readings
 KEYS = {"doc", "field", "value", "page", "split"}
 
 
@@ -62,7 +64,7 @@ def measured() -> list[tuple[Any, str]]:
 
 def read(field: str, text: str, about: str = "") -> str | None:
     """Value of a field in one text."""
-    return extract(field, [Chunk("a.md#1-1", text, "a.md", 1)], about=about).value
+    return extract(field, [Chunk("a.md#1-1", text, "a.md", 1)], about=about, pack=INSURANCE).value
 
 
 def page(doc: str, number: int) -> list[Chunk]:
@@ -260,19 +262,20 @@ def test_case_12_a_cover_sheet_names_no_insurer() -> None:
         ("northmark-homeplus-contract-2025.md", "Northmark Mutual"),
         ("vauban-habitation-contrat-2025.md", "Vauban Assurances SA"),
     ):
-        assert extract("insurer_name", page(doc, 1)) == NOTHING
-        assert extract("insurer_name", page(doc, 2)).value == name
-    found = extract("insurer_name", page("acme-essential-home-contract-2025.md", 1))
+        assert extract("insurer_name", page(doc, 1), pack=INSURANCE) == NOTHING
+        assert extract("insurer_name", page(doc, 2), pack=INSURANCE).value == name
+    found = extract("insurer_name", page("acme-essential-home-contract-2025.md", 1), pack=INSURANCE)
     assert (found.value, found.chunk, found.page) == ("Acme Assurance plc", 0, 1)
     assert found.sentence.startswith("Essential Home is a named-perils policy from Acme Assurance plc")
 
 
+@pytest.mark.slow
 def test_what_is_read_is_in_its_sentence_and_the_sentence_on_its_page() -> None:
     """For every label: the chunk's own sentence or heading, the value in it, a confidence in (0, 1)."""
     filled = 0
     for label in labels():
         chunks = documents()[label["doc"]]
-        found = extract(label["field"], chunks, about=label.get("about", ""))
+        found = extract(label["field"], chunks, about=label.get("about", ""), pack=INSURANCE)
         if found.value is None:
             assert found == NOTHING
             continue
@@ -298,13 +301,13 @@ def test_tags_and_titles_fill_nothing() -> None:
         ]
         assert len(bare) == len(chunks)
         for field in FIELDS:
-            assert extract(field, bare)[:1] == extract(field, chunks)[:1]
+            assert extract(field, bare, pack=INSURANCE)[:1] == extract(field, chunks, pack=INSURANCE)[:1]
 
 
 def test_a_sentence_of_the_page_is_supported_by_the_page() -> None:
     """The support gate finds the extracted insurer's sentence in the chunk it came from."""
     for chunks in documents().values():
-        found = extract("insurer_name", chunks)
+        found = extract("insurer_name", chunks, pack=INSURANCE)
         if found.value is not None:
             assert support_of(found.sentence, [chunks[found.chunk].text]).score == pytest.approx(1.0)
 
@@ -314,20 +317,21 @@ def test_a_sentence_of_the_page_is_supported_by_the_page() -> None:
 def test_a_tie_goes_to_the_first_chunk(order: list[int], field: str) -> None:
     """The same pages once more behind give the same value from the same, first chunk."""
     chunks = list(documents().values())[order[0]]
-    once, twice = extract(field, chunks), extract(field, [*chunks, *chunks])
+    once, twice = (extract(field, given, pack=INSURANCE) for given in (chunks, [*chunks, *chunks]))
     assert once == twice
 
 
 HOSTILE = ("Alpha ", "Acme Marine ", "A", "reference A-", "ring 01632 ", "the insurer, ", "£1 per ", "1 · ", "B-", "| ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", HOSTILE)
 def test_hostile_text_takes_no_time(part: str) -> None:
     """20,000 characters that almost match, again and again: every field in well under a second, not in minutes."""
     chunk = Chunk("a#1", "P > Cancellation, claims\n" + part * (20_000 // len(part)), "a.md", 1)
     began = process_time()
     for field in FIELDS:
-        extract(field, [chunk], about="flood")
+        extract(field, [chunk], about="flood", pack=INSURANCE)
     contents([chunk])
     assert process_time() - began < 5.0
 
@@ -335,8 +339,8 @@ def test_hostile_text_takes_no_time(part: str) -> None:
 def test_an_unknown_field_is_refused() -> None:
     """The message names the rule, what came, and the fields."""
     with pytest.raises(ValueError, match=r"'colour'.*insurer_name"):
-        extract("colour", [])
-    assert extract("insurer_name", []) == NOTHING
+        extract("colour", [], pack=INSURANCE)
+    assert extract("insurer_name", [], pack=INSURANCE) == NOTHING
 
 
 def test_the_labels_are_whole() -> None:
@@ -367,6 +371,7 @@ def test_every_labelled_value_stands_on_its_page() -> None:
         assert value in text or (label["field"] == "effective_date" and day in text and year in text), label
 
 
+@pytest.mark.slow
 def test_the_confidences_are_those_measured() -> None:
     """Values given and right on the documents of tune are what the rules state, and the confidence follows."""
     assert experiment().measured(measured()) == {field: (rule.filled, rule.right) for field, rule in FIELDS.items()}

@@ -223,6 +223,7 @@ def test_an_explanation_names_the_parts_and_they_add_up() -> None:
     assert (off.passes, "(gate off)" in off.text) == (True, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bound", [0.0, 0.5])
 def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     """One hit has no gap: the model's only signal is missing, and no threshold lets that pass."""
@@ -235,6 +236,7 @@ def test_a_gate_that_sees_nothing_refuses(bound: float) -> None:
     assert decide(trace, blind.replace("fused.enabled", False)).status[0] == Status.ok
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=12)
 @given(seed=st.integers(0, 1_000))
 def test_its_threshold_is_swept_exactly(seed: int) -> None:
@@ -283,6 +285,7 @@ def trace() -> TraceData:
     return labelled(5, SPLITS, steps=5, missing=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["logistic", "boosting"])
 def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
     """Fitted on tune only, calibrated; the policy's probabilities are the model's."""

@@ -123,6 +123,7 @@ class TestMentions:
         """NFC."""
         assert folded("Cre\u0301dit") == folded("Crédit") == ["crédit"]
 
+    @pytest.mark.slow
     def test_long_lines_take_linear_time(self) -> None:
         """Ten thousand words of capitals, hyphens or cells are read in seconds."""
         start = time.perf_counter()
@@ -259,6 +260,7 @@ class TestWalk:
             assert np.array_equal(alone[0][0], scores[row, :2], equal_nan=True)
             assert np.array_equal(alone[1][0], ids[row, :2])
 
+    @pytest.mark.slow
     def test_scores_are_shares_of_time(self, broker: tuple[list[Chunk], EntityGraph]) -> None:
         """They descend, ties by position, and sum to less than 1."""
         scores, ids = broker[1].search(

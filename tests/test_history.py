@@ -69,6 +69,7 @@ def test_a_history_by_head() -> None:
     assert square.tolist() == pytest.approx([0.16, 0.0, 0.85])
 
 
+@pytest.mark.slow
 @LAWFUL
 @given(rounds=ROUNDS, bandit=LEARNERS)
 def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]], bandit: Bandit) -> None:

@@ -128,6 +128,7 @@ def test_the_pairing_is_that_of_the_study() -> None:
     assert dict(found.paired) == compared(trace, policies[0], policies[1])
 
 
+@pytest.mark.slow
 def test_the_order_of_rows_is_irrelevant_and_a_seed_repeats() -> None:
     """Shuffled cases give the same bytes under the same seed, another seed another deal."""
     trace, policies = random_trace(8, 24), random_policies(9, 12)

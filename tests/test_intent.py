@@ -128,3 +128,8 @@ def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, r
     flagged = [case.intent in labels for case in cases if getattr(intent(case.query), flag) >= 0.5]
     assert sum(flagged) / len(flagged) >= precision
     assert sum(flagged) / sum(case.intent in labels for case in cases) >= recall
+
+
+def test_an_ellipsis_is_three_full_stops() -> None:
+    """Folding writes both alike, so that both end a sentence."""
+    assert intent("Well… which excess applies?") == intent("Well... which excess applies?")

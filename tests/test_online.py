@@ -106,6 +106,7 @@ class TestChoice:
         said = at.choose("r3", [False, True, False, False], KNOWN, {"iterative": "high complexity"})
         assert said.reason == "selected iterative: high complexity, reward 0.6 over 3 pulls"
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("policy", POLICIES)
     def test_no_mass_on_a_masked_arm(self, opened: Callable[..., Online], policy: str) -> None:
         """Probabilities sum to 1 over the arms on offer, and the log rebuilds the state, under every policy."""
@@ -122,6 +123,7 @@ class TestChoice:
             assert row["propensity"] >= 0.02
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
+    @pytest.mark.slow
     def test_the_same_log_and_seed_give_the_same_arms(self, tmp_path: Path, opened: Callable[..., Online]) -> None:
         """Another seed gives others."""
 
@@ -362,6 +364,7 @@ class TestThumbs:
 class TestFrames:
     """The log as tables."""
 
+    @pytest.mark.slow
     def test_off_policy_estimates_take_it(self, opened: Callable[..., Online]) -> None:
         """Rows with a reward: under the logging policy itself IPS is the mean reward."""
         at = opened(Bandit(floor=0.1))
@@ -437,6 +440,7 @@ def at_work(lab: Lab) -> Online:
 class TestAsk:
     """Questions whose arm a bandit chooses."""
 
+    @pytest.mark.slow
     def test_thirty_questions(self, system: Callable[..., Lab]) -> None:
         """Thirty choices, thirty rewards; graph and table only on intent; the response says arm and reason."""
         lab = system()
@@ -462,6 +466,7 @@ class TestAsk:
         assert any("over" in said["arm_reason"] for said in told)
         document(at)
 
+    @pytest.mark.slow
     def test_the_same_log_and_seed_give_the_same_arms(
         self, tmp_path: Path, system: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import subprocess
 import sys
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +13,9 @@ import numpy as np
 import pytest
 
 from raglab.answering.contents import FEATURES, features, page_kind
+from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
+from trades import INSURANCE
 
 ROOT = Path(__file__).resolve().parents[1]
 BROKER = ROOT / "datasets" / "broker"
@@ -46,9 +46,8 @@ def experiment() -> ModuleType:
 
 
 def stored() -> dict[str, object]:
-    """The coefficients in the package."""
-    loaded: dict[str, object] = json.loads(files("raglab.answering").joinpath("page_kind.json").read_text("utf-8"))
-    return loaded
+    """The coefficients in the pack."""
+    return INSURANCE.page_kind.model.model_dump(mode="json")
 
 
 def leaves(tree: object) -> list[float]:
@@ -62,7 +61,7 @@ def leaves(tree: object) -> list[float]:
 
 def test_a_cover_sheet_and_a_body() -> None:
     """Invented pages of either kind are told apart, with a probability above a half."""
-    cover, body = page_kind([Chunk("a#1", COVER, "a.md", 1)]), page_kind([Chunk("b#1", BODY, "b.md", 1)])
+    cover, body = (page_kind([Chunk("a#1", text, "a.md", 1)], pack=INSURANCE) for text in (COVER, BODY))
     assert (cover.kind, body.kind) == ("coversheet", "body")
     assert 0.5 < cover.probability <= 1.0
     assert 0.5 <= body.probability <= 1.0
@@ -70,26 +69,27 @@ def test_a_cover_sheet_and_a_body() -> None:
 
 def test_the_features_by_hand() -> None:
     """Seven words in two sentences under one heading, a reference, no contents, one word of the contract."""
-    found = features([Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)])
+    found = features([Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE)
     assert found.shape == (len(FEATURES),)
     assert found == pytest.approx([np.log(8), 1.0, 0.0, 3.5, 1.0, 100.0 / 7.0])
 
 
 @pytest.mark.slow
-def test_retraining_gives_the_stored_coefficients() -> None:
+@pytest.mark.parametrize(("pack", "right"), [(INSURANCE, 34), (GENERIC, 33)], ids=["insurance", "generic"])
+def test_retraining_gives_the_stored_coefficients(pack: Pack, right: int) -> None:
     """To 1e-6, with the accuracy stated beside them."""
     pages = experiment().first_pages(BROKER)
-    again = experiment().trained(pages)
-    assert leaves(again) == pytest.approx(leaves(stored()), abs=1e-6)
-    assert (again["documents"], again["coversheets"], again["left_out_right"]) == (36, 15, 34)
+    again = experiment().trained(pages, pack)
+    assert leaves(again) == pytest.approx(leaves(pack.page_kind.model.model_dump(mode="json")), abs=1e-6)
+    assert (again["documents"], again["coversheets"], again["left_out_right"]) == (36, 15, right)
 
 
 def test_the_package_judges_as_the_experiment() -> None:
     """The numpy form agrees with the trained model on every document, and is right on at least 34 of 36."""
     right = 0
     for _, cover, chunks in experiment().first_pages(BROKER):
-        kind = page_kind(chunks).kind
-        assert (kind == "coversheet") == experiment().says_cover(stored(), features(chunks))
+        kind = page_kind(chunks, pack=INSURANCE).kind
+        assert (kind == "coversheet") == experiment().says_cover(stored(), features(chunks, pack=INSURANCE))
         right += (kind == "coversheet") == cover
     assert right >= 34
 
@@ -98,7 +98,7 @@ def test_tags_and_labels_are_not_read() -> None:
     """Only the text decides: without tags and printed labels the answer is the same."""
     for _, _, chunks in experiment().first_pages(BROKER):
         bare = [Chunk(chunk.chunk_id, chunk.text, chunk.source, 1) for chunk in chunks]
-        assert page_kind(bare) == page_kind(chunks)
+        assert page_kind(bare, pack=INSURANCE) == page_kind(chunks, pack=INSURANCE)
 
 
 def test_no_page_is_refused() -> None:

@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from raglab.answering.fields import FIELDS as RULES
 from raglab.answering.question_parsing import asks_for, language_of, parse
 from raglab.answering.question_vocabulary import (
     LEAST,
@@ -33,9 +32,10 @@ from raglab.answering.question_vocabulary import (
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
+from trades import INSURANCE
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
-EMPTY = Vocabulary()
+EMPTY = Vocabulary(pack=INSURANCE)
 TABLE = Chunk(
     "a",
     "Home > C. Excesses\n| Cause of loss | Excess |\n|---|---|\n| Escape of water | £350 |\n| Storm | £250 |",
@@ -55,7 +55,7 @@ PARTIES = Chunk(
 @cache
 def bundled() -> Vocabulary:
     """Of the bundled documents, without an encoder."""
-    return vocabulary_of(load_corpus(BROKER).chunks)
+    return vocabulary_of(load_corpus(BROKER).chunks, pack=INSURANCE)
 
 
 class TestSlots:
@@ -153,7 +153,7 @@ def test_a_question_is_read(question: str, said: dict[str, Any]) -> None:
 )
 def test_the_language_is_that_of_the_small_words(question: str, language: str) -> None:
     """English where nothing tells."""
-    assert language_of(question) == language
+    assert language_of(question, INSURANCE) == language
 
 
 class TestNames:
@@ -161,7 +161,7 @@ class TestNames:
 
     def test_by_whole_names_parts_and_possessives(self) -> None:
         """A product goes before a client, a client before the insurer."""
-        vocabulary = vocabulary_of([TABLE, PARTIES])
+        vocabulary = vocabulary_of([TABLE, PARTIES], pack=INSURANCE)
         asked = {
             "excess on acme premier": "Acme Premier Home",
             "Whitcombe's excess": "Eleanor Whitcombe",
@@ -189,13 +189,13 @@ class TestVocabulary:
 
     def test_rows_belong_to_the_family_of_their_table(self) -> None:
         """A row of a table of excesses is a deductible."""
-        fields = {term.text: term.field for term in vocabulary_of([TABLE]).terms}
+        fields = {term.text: term.field for term in vocabulary_of([TABLE], pack=INSURANCE).terms}
         assert fields["Escape of water"] == fields["Storm"] == "deductible"
         assert fields["Excesses"] == "excess"
 
     def test_a_term_in_the_question_names_its_field(self) -> None:
         """Where no rule does, but two words of it are too few; a question that shares no term names none."""
-        vocabulary = vocabulary_of([TABLE])
+        vocabulary = vocabulary_of([TABLE], pack=INSURANCE)
         asks = "water escaped: what must we bear?"
         assert parse(asks, EMPTY).target_field == Slot()
         assert parse(asks, vocabulary).target_field == Slot("deductible", pytest.approx(0.85 * 2 / 3))
@@ -208,7 +208,7 @@ class TestVocabulary:
         def encode(texts: Any) -> Any:
             return np.array([sides.get(text, (0.0, 1.0)) for text in texts], dtype=np.float32)
 
-        vocabulary = vocabulary_of([TABLE], encode)
+        vocabulary = vocabulary_of([TABLE], encode, pack=INSURANCE)
         term, cosine = nearest("tsunami", vocabulary) or (None, 0.0)
         assert term is not None
         assert term.text == "Storm"
@@ -220,11 +220,11 @@ class TestVocabulary:
     def test_what_is_no_vector_a_term_is_refused(self, vectors: Any) -> None:
         """By its shape, or because it is not finite."""
         with pytest.raises(ValueError, match="one finite vector a text"):
-            vocabulary_of([TABLE], lambda _: vectors)
+            vocabulary_of([TABLE], lambda _: vectors, pack=INSURANCE)
 
     def test_the_document_tells_its_type(self) -> None:
         """The single named one, or several of one type; else the question."""
-        vocabulary = vocabulary_of([TABLE])
+        vocabulary = vocabulary_of([TABLE], pack=INSURANCE)
         assert parse("the excess", vocabulary, documents=("home.md#3",)).doctype.value == "schedule"
         assert parse("the excess", vocabulary, documents=("home.md#3",)).page_scope.value == "3"
         assert parse("the excess", vocabulary, documents=("other.md",)).doctype == Slot()
@@ -240,7 +240,7 @@ class TestFigures:
     def test_rows_and_sentences(self) -> None:
         """A sum with the words of its family; an amount without them is no figure."""
         prose = Chunk("p", "Home > Limits\nThe limit is £5,000 per event. It cost £90 to build.", "home.md")
-        read = figures([TABLE, prose])
+        read = figures([TABLE, prose], pack=INSURANCE)
         assert [(one.family, one.label, one.value, one.table) for one in read] == [
             ("excess", "Escape of water", "£350", True),
             ("excess", "Storm", "£250", True),
@@ -251,7 +251,10 @@ class TestFigures:
         """By their words, else by their years."""
         for heads in ("Old | New", "Until 31 March 2025 | From 1 April 2025", "2024 | 2025", "2024/25 | 2025/26"):
             chunk = Chunk("p", f"T > Limits\n| Item | {heads} |\n|---|---|---|\n| Flood | £1 | £2 |", "e.md")
-            assert [(one.version, one.value) for one in figures([chunk])] == [("old", "£1"), ("new", "£2")]
+            assert [(one.version, one.value) for one in figures([chunk], pack=INSURANCE)] == [
+                ("old", "£1"),
+                ("new", "£2"),
+            ]
 
     def test_a_section_is_the_end_of_the_heading_path(self) -> None:
         """Or the first line where there is no path."""
@@ -260,11 +263,14 @@ class TestFigures:
 
 def test_what_a_question_is_about() -> None:
     """Names, dates, forms of asking and the field's own words go; what tells one passage from another stays."""
-    assert about("What is the storm excess on Acme Premier from April 2025?", ["acme premier"], field="excess") == (
-        "storm",
+    assert about(
+        "What is the storm excess on Acme Premier from April 2025?", ["acme premier"], field="excess", pack=INSURANCE
+    ) == ("storm",)
+    assert about("Quel est le plafond pour la recherche de fuite ?", field="limit", pack=INSURANCE) == (
+        "reche",
+        "fuite",
     )
-    assert about("Quel est le plafond pour la recherche de fuite ?", field="limit") == ("reche", "fuite")
-    assert about("who is the insurer?", field="insurer_name") == ()
+    assert about("who is the insurer?", field="insurer_name", pack=INSURANCE) == ()
 
 
 def test_words_are_whole() -> None:
@@ -276,9 +282,7 @@ def test_words_are_whole() -> None:
 
 def test_fields_with_a_rule_are_all_read() -> None:
     """Every field that an extractor fills can be named by a question."""
-    from raglab.answering.question_terms import FIELDS
-
-    assert set(RULES) <= set(FIELDS)
+    assert set(INSURANCE.readings) <= set(INSURANCE.asked)
 
 
 def accuracy(slot: str, split: str) -> tuple[int, int]:
@@ -316,23 +320,21 @@ def test_a_name_is_no_field() -> None:
 
 def test_what_a_field_cannot_answer() -> None:
     """Why is answered by none, how much by no name."""
-    assert not asks_for("aggregate_limit", "Why was the aggregate cut?")
-    assert not asks_for("loss_payee", "How big may a bill be before the lessor has to agree?")
-    assert asks_for("premium", "How much is the premium?")
-    assert asks_for("loss_payee", "Who is the lessor?")
+    assert not asks_for("aggregate_limit", "Why was the aggregate cut?", INSURANCE)
+    assert not asks_for("loss_payee", "How big may a bill be before the lessor has to agree?", INSURANCE)
+    assert asks_for("premium", "How much is the premium?", INSURANCE)
+    assert asks_for("loss_payee", "Who is the lessor?", INSURANCE)
 
 
 def test_the_labels_are_whole() -> None:
     """Every label is a value that a slot can have, and cases are in the split they came from."""
-    from raglab.answering.question_terms import DOCTYPES, FIELDS, INTENTS
-
     rows = [json.loads(line) for line in (BROKER / "parsed.jsonl").read_text(encoding="utf-8").splitlines()]
     cases = {row["id"]: row for row in map(json.loads, (BROKER / "cases.jsonl").read_text("utf-8").splitlines())}
     assert len({row["id"] for row in rows}) == len(rows) == 60
     for row in rows:
-        assert row["intent"] in {None, *INTENTS}
-        assert row["target_field"] in {None, *FIELDS}
-        assert row["doctype"] in {None, *DOCTYPES}
+        assert row["intent"] in {None, *INSURANCE.intents}
+        assert row["target_field"] in {None, *INSURANCE.fields}
+        assert row["doctype"] in {None, *INSURANCE.documents.kinds}
         if row["source"] != "own":
             assert (cases[row["source"]]["query"], cases[row["source"]]["split"]) == (row["question"], row["split"])
 

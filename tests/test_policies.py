@@ -76,12 +76,12 @@ class TestRoundTrip:
         assert again.policy_id == policy.policy_id
 
     def test_the_file_names_its_policy(self, tmp_path: Path) -> None:
-        """The first line is a comment with the policy_id; every section stands below it."""
+        """The first line is a comment with the policy_id; every section stands below it, a pack where one is named."""
         policy = Policy.load()
         policy.save(tmp_path / "policy.yaml")
         text = (tmp_path / "policy.yaml").read_text(encoding="utf-8")
         assert text.splitlines()[0] == f"# policy_id {policy.policy_id}"
-        assert set(yaml.safe_load(text)) == set(Plain.model_fields) - {"certificate", "notes"}
+        assert set(yaml.safe_load(text)) == set(Plain.model_fields) - {"certificate", "notes", "pack", "pack_hash"}
 
     def test_one_list_in_two_places(self, tmp_path: Path) -> None:
         """A list that stands in two fields is written out twice, since aliases are refused on loading."""

@@ -109,6 +109,7 @@ class TestCommands:
         assert told[0] == at.arms_frame().to_dict("records")[0]
         assert told[1]["win_rate"] is None
 
+    @pytest.mark.slow
     def test_serving(self, app: typer.Typer, at: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Until interrupted; then the endpoint is closed, with the code of an interruption."""
         del at

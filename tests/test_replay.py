@@ -357,6 +357,7 @@ def test_arms_are_decided_apart() -> None:
         decide(trace, chosen, "graph")
 
 
+@pytest.mark.slow
 def test_measured_tables_are_kept_and_let_go() -> None:
     """One structure is measured once; with the trace its tables go."""
     trace = random_trace(1)
@@ -371,6 +372,7 @@ def test_measured_tables_are_kept_and_let_go() -> None:
 # the whole chain against plain Python
 
 
+@pytest.mark.slow
 @REPLAYED
 @given(seed=st.integers(0, 100_000))
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:

@@ -73,9 +73,10 @@ def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
         command = [sys.executable, "-c", COMMAND, *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    place = str(tmp_path / "i")
-    asked_ = json.loads(told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json"))
-    said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json"))
+    Policy.from_mapping({"pack": OPEN["pack"]}).save(tmp_path / "p.yaml")
+    place, policy = str(tmp_path / "i"), ("-p", str(tmp_path / "p.yaml"))
+    asked_ = json.loads(told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy))
+    said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json", *policy))
     assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])
     assert explain(said["request_id"], place).rebuilt
 

@@ -26,7 +26,7 @@ from raglab.retrieval.dense import (
 from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, words_of
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, Reranked
-from raglab.retrieval.strategies import Sizes, Strategy, one_of, walk
+from raglab.retrieval.strategies import Sizes, Strategy, walk
 from raglab.values import FLOAT_FIELDS, Hits
 
 DIM = 8
@@ -178,6 +178,7 @@ class TestDense:
         assert np.array_equal(ids[1], dense_index(vectors).search(queries[1:2], 4)[1][0])
         assert (ids[2] == -1).all()
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("kind", ["hnsw", "ivf"])
     def test_approximate_kinds_find_most_and_repeat_themselves(self, kind: Kind) -> None:
         """Graph and cells find over nine of ten of the exact neighbours, the same ones when built again."""
@@ -432,6 +433,12 @@ def queries() -> Queries:
     return embed_queries([*_texts(24, seed=5), "zebra"], WordEncoder())
 
 
+def _row(queries: Queries, i: int) -> Queries:
+    """One question of many."""
+    tokens = None if queries.tokens is None else queries.tokens[i : i + 1]
+    return Queries(queries.texts[i : i + 1], queries.vectors[i : i + 1], tokens)
+
+
 def retrieve(
     indexes: Indexes,
     queries: Queries,
@@ -444,7 +451,7 @@ def retrieve(
     """Hits of every question at depth 0, [Q, 1, 1, fetch_k], each question walked alone."""
     strategy = Strategy(arm, indexes, sizes, reranker=reranker)
     scopes = [None] * len(queries.texts) if allowed is None else allowed
-    rows = [next(walk(strategy, one_of(queries, row), scope)).hits for row, scope in enumerate(scopes)]
+    rows = [next(walk(strategy, _row(queries, row), scope)).hits for row, scope in enumerate(scopes)]
     return Hits._make(np.concatenate(fields) for fields in zip(*rows, strict=True))
 
 

@@ -105,6 +105,7 @@ def test_a_tie_is_worth_the_mean_of_its_orders() -> None:
     assert aurc([True, True, False], [0.9, 0.5, 0.5]) == pytest.approx((1 / 4 + 1 / 3) / 3, abs=1e-15)
 
 
+@pytest.mark.slow
 @settings(LAWFUL, max_examples=60)
 @given(rows=st.lists(ROW, min_size=1, max_size=6))
 def test_aurc_is_the_mean_over_all_orders_of_the_rows(rows: list[tuple[bool, float]]) -> None:

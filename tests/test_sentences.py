@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import time
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.text import Piece, pieces, sentences
+from raglab.text import Piece, decimals, pieces, sentences
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 PASSAGE = """Acme Home — Schedule > Limits and excesses
@@ -138,9 +139,44 @@ def _without_list_numbers(text: str) -> list[str]:
     return [c for line in text.splitlines() for c in re.sub(r"^\s*\d{1,2}[.)]\s+", "", line) if c.isalnum()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["A. ", "**a", '"', ". [", "| ", "(a) ", "- a\n", "\n\n", "Mr. "])
 def test_time_is_linear_in_the_text(unit: str) -> None:
     """Fifty thousand of anything are cut within two seconds."""
     start = time.process_time()
     sentences(unit * 50_000)
     assert time.process_time() - start < 2.0
+
+
+@pytest.mark.parametrize(
+    ("value", "beside", "told"),
+    [
+        (0.662547, None, "0.6625"),
+        (0.62, 0.7, "0.62"),  # as it was written
+        (100 * 0.27, 40.0, "27"),  # 27.000000000000004
+        (78.00304, 40.0, "78.0030"),  # a zero that says that more follows
+        (0.69996, 0.7, "0.69996"),
+        (0.7, 0.69996, "0.7"),
+        (0.7, 0.7, "0.7"),
+        (float(np.nextafter(0.7, 0.0)), 0.7, "0.6999999999999998"),
+        (-1e-9, None, "0.0000"),
+        (-0.0, None, "0"),
+        (float("nan"), 0.7, "missing"),
+        (float("inf"), 0.7, "∞"),
+        (float("-inf"), None, "−∞"),
+        (0.62, float("-inf"), "0.62"),
+    ],
+)
+def test_a_measurement_in_words(value: float, beside: float | None, told: str) -> None:
+    """Four decimals, more where it would read like what it is compared with, and no digit of arithmetic."""
+    assert decimals(value, beside) == told
+
+
+@settings(deadline=None, derandomize=True)
+@given(st.floats(-100.0, 100.0), st.sampled_from([0.0, 1e-12, 1e-9, 1e-6, 3e-5, 0.2, 1.0]))
+def test_two_numbers_read_apart_and_in_order(value: float, apart: float) -> None:
+    """Whatever is below a threshold reads as below it: never "0.7000 is below 0.7000"."""
+    above = value + apart
+    low, high = decimals(value, above), decimals(above, value)
+    assert (float(low) < float(high)) == (value < above)
+    assert abs(float(low) - value) <= 5.01e-5

@@ -215,6 +215,7 @@ class TestCaches:
         assert (said.seen.answer_cache_hit, said.seen.strategy_cache_hit) == (False, True)
         assert (said["sources"], said["confidence"]) == (first["sources"], first["confidence"])
 
+    @pytest.mark.slow
     def test_refinements_come_from_the_cache_as_well(self, opened: Callable[..., Lab]) -> None:
         """A question that was refined to the end is refused alike from the cache."""
         policy = {"confidence": {"tau_default": 100.0}, "refine": {"epsilon": 0.0}}

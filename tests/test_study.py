@@ -209,6 +209,7 @@ def test_without_splits_the_notes_say_that_it_flatters() -> None:
     assert any("flatter" in note for note in tune(bare, trials=8, batch_size=8).notes)
 
 
+@pytest.mark.slow
 def test_the_front_is_not_beaten_by_any_trial() -> None:
     """No trial is as good in all objectives and better in one."""
     result = tune(_world(), trials=40, batch_size=20)

@@ -744,3 +744,10 @@ class TestNli:
         """No label named entailment, or no other label beside it."""
         with pytest.raises(ValueError, match=r"must have one label named entailment, got .* from other@"):
             load_nli(str(save_nli(tmp_path / "other", labels)))
+
+
+def test_a_clause_that_begins_with_should_leans_on_the_clause_before() -> None:
+    """Keys are the first five letters of words; `should` was looked for with all six, and never found."""
+    places = evidence_of(["The van is insured, should it fail today."]).places
+    assert places["today"][0][0].leads
+    assert places["fail"][0][0].leads

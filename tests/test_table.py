@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab.retrieval.quantities import period_of, quantities_in, quantity_of, rewritten
-from raglab.retrieval.table_records import asked, row_text, tables_of
+from raglab.retrieval.table_records import asked, row_text, tables_of, terms_of
 from raglab.retrieval.tables import TableAnswer, TableIndex, table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -517,3 +517,15 @@ def test_the_bundled_tables_answer() -> None:
         found = broker().answer(question)
         assert found is not None, question
         assert found.text.endswith(end), found.text
+
+
+def test_an_english_article_is_no_french_verb() -> None:
+    """`how a claim moves` was read as `comment a évolué`; each language's expressions now hold its own words alone."""
+    assert asked("It describes how a claim moves to payment").operation == "value"
+    assert asked("How did the excess move?").operation == "change"
+    assert asked("Comment a évolué la franchise ?").operation == "change"
+
+
+def test_square_metres_are_one_word_however_they_are_written() -> None:
+    """Folding takes raised figures down, as it does for answers."""
+    assert terms_of("96 m²") == terms_of("96 m2")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from raglab.bandit import (
 from raglab.bandit.scores import pooled
 from raglab.bandit.simulation import log, run
 from raglab.lab.report.bandit_displays import PosteriorDisplay
+from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
 from raglab.retrieval.strategies import SEARCHES
@@ -44,6 +46,7 @@ from raglab.values import Case, Chunk, Status
 
 Array = NDArray[np.float64]
 MEANS = [0.3, 0.5, 0.9]
+ROOT = Path(__file__).resolve().parents[1]
 
 
 # A toy learner: Boltzmann exploration, the mean reward over a temperature plus Gumbel noise.
@@ -286,3 +289,36 @@ def test_formats_have_a_reader() -> None:
     for form in FORMATS.values():
         assert form.corpus or form.cases
         assert all(ending.startswith(".") and ending == ending.lower() for ending in form.endings)
+
+
+# CONTRIBUTING.md shows how one more is added.
+
+BLOCKS = re.findall(r"```python\n(.*?)```", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8"), re.DOTALL)
+OPEN: tuple[dict[str, Any], ...] = (LEARNERS, reward.COMPONENT_TABLE, ARMS, RATE_TABLE, FORMATS, SECTIONS)
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=[re.findall(r"^[A-Z_]+", block, re.MULTILINE)[0] for block in BLOCKS])
+def test_the_blocks_of_contributing_run(block: str) -> None:
+    """At most ten lines each, and each adds one entry to one table."""
+    sizes = [len(table) for table in OPEN]
+    try:
+        exec(block, {"np": np})  # noqa: S102 - the text of a file of this repository
+        assert len([line for line in block.splitlines() if line.strip()]) <= 10
+        assert sum(len(table) for table in OPEN) == sum(sizes) + 1
+    finally:
+        for table, size in zip(OPEN, sizes, strict=True):
+            for name in list(table)[size:]:
+                table.pop(name)
+
+
+def test_what_contributing_adds_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its learner learns, its format loads."""
+    space: dict[str, Any] = {"np": np}
+    for block in BLOCKS:
+        if "LEARNERS" in block or "FORMATS" in block:
+            exec(block, space)  # noqa: S102 - as above
+    monkeypatch.setitem(LEARNERS, "moss", LEARNERS.pop("moss"))
+    monkeypatch.setitem(FORMATS, "paragraphs", FORMATS.pop("paragraphs"))
+    assert run(Bandit("moss"), Bernoulli(np.array(MEANS)), rounds=300, replications=20).pulls.sum(axis=0).argmax() == 2
+    _write(tmp_path / "x.jsonl", {"key": "1", "paragraph": "Floods are covered."})
+    assert raglab.load_corpus(tmp_path / "x.jsonl").chunks[0].source == "x.jsonl"

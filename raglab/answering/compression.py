@@ -9,6 +9,7 @@ from math import ceil, isfinite
 from typing import NamedTuple
 
 from raglab.answering.extractive import DIGITS, lines, read_question, scored, weights
+from raglab.packs import GENERIC, Pack
 from raglab.text import Piece, pieces, sentences
 from raglab.values import Chunk
 
@@ -66,7 +67,7 @@ def leads_on(text: str) -> bool:
     """Whether a line is answered or listed out by what follows it.
 
     Example:
-      >>> leads_on("Not covered:"), leads_on("Is flood covered?"), leads_on("No.")
+      >>> leads_on("Not covered:"), leads_on("Is hail covered?"), leads_on("No.")
       (True, True, False)
     """
     return text.rstrip(_CLOSING).endswith(_LEADS_ON)
@@ -137,7 +138,9 @@ def _bare(text: str) -> str:
 
 
 TOKENS_PER_WORD = 4 / 3  # of English and French under the usual subword vocabularies
-MEANING = 1.0  # how much a whole unit of meaning counts beside the question's words; on the broker set it added nothing
+MEANING = (
+    1.0  # how much a whole unit of meaning counts beside the question's words; on the bundled set it added nothing
+)
 OPEN = 0.5  # `Scored.kind` where the question leaves open what kind of answer it asks for
 
 Count = Callable[[str], int]
@@ -184,6 +187,7 @@ def compress(
     keep: Collection[int] = (),
     count: Count = words_as_tokens,
     meaning: Meaning | None = None,
+    pack: Pack = GENERIC,
 ) -> Compressed:
     """Sentences, list items and table rows that carry what a question asks, the best first while they fit the budget.
 
@@ -203,18 +207,21 @@ def compress(
         **even where that goes beyond the budget**. Without any, the best sentence of all stays in the same way.
       count: tokens of a text.
       meaning: how near each of some sentences is to the question, such as a cosine, at most 1; added to their score.
+      pack: whose nouns name amounts.
 
     Raises:
       ValueError: a budget below 1, a position that no passage has, or a meaning that is missing.
 
     Example:
-      >>> text = "Storm and flood are covered. The storm excess is £400. Ask your broker."
+      >>> text = "Storm and hail are covered. The storm excess is £400. Ask your office."
       >>> compress("How much is the storm excess?", [Chunk("a#1", text, "a.md")], budget=8).passages[0].text
       'The storm excess is £400.'
     """
     _check(budget, keep, len(passages))
     cuts = [cut(passage.text) for passage in passages]
-    ranked = sorted(_lines(question, cuts, meaning), key=lambda one: (not one.carries, -one.score, one.passage, one.at))
+    ranked = sorted(
+        _lines(question, cuts, meaning, pack), key=lambda one: (not one.carries, -one.score, one.passage, one.at)
+    )
     kept: list[set[int]] = [set() for _ in passages]
     # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
     spent = [count(one.text) if place in keep and not one.pieces else 0 for place, one in enumerate(cuts)]
@@ -259,9 +266,9 @@ def _all_if_whole(whole: Cut, own: set[int]) -> set[int]:
     return set(range(len(whole.pieces))) if own and own >= set(whole.lines) else own
 
 
-def _lines(question: str, cuts: Sequence[Cut], meaning: Meaning | None) -> Iterator[_Line]:
+def _lines(question: str, cuts: Sequence[Cut], meaning: Meaning | None, pack: Pack) -> Iterator[_Line]:
     """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
-    asked = read_question(question)
+    asked = read_question(question, pack)
     read = [[line._replace(is_answer=not leads_on(line.text)) for line in lines(whole.text)] for whole in cuts]
     places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]
     found = list(scored(asked, weights(asked, read), read))

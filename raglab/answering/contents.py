@@ -1,76 +1,26 @@
-"""Tables of contents, page kind.
+"""Tables of contents, page scopes, and the kind of page 1 (body or cover sheet).
 
 Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
 names is a label, and the chunks say which page carries it.
 
-A logistic regression over a handful of features of page 1's text. Its coefficients are data of the package, trained on
-the bundled documents by `experiments/page_kind.py`; nothing but numpy is needed to read them.
+A logistic regression over a handful of features of page 1's text. Its coefficients are data of the pack, trained by
+`experiments/page_kind.py`; nothing but numpy is needed to read them.
 """
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cache
-from importlib.resources import files
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.packs import GENERIC, Pack, compiled
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
-
-
-def _terms(strong: str, weak: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
-    return re.compile(rf"\b(?:{strong})", re.IGNORECASE), re.compile(rf"\b(?:{weak})", re.IGNORECASE)
-
-
-_PARTIES = _terms(
-    r"part(?:y|ies)\b|insurers?\b|assureur|who is who|who we are|who and what|personnes|souscript",
-    r"definitions?\b|définitions|words?\b|terms we use|mots\b|vocabulaire|cadre|particulars|introduction",
-)
-_PERIOD = _terms(
-    r"period\b|dates?\b|durée|effe[ct]|renewal|particulars|particulières",
-    r"part(?:y|ies)\b|policy details|schedule details|cadre|sommaire",
-)
-_LIMITS = _terms(
-    r"limits?\b|sub-limits?|standard sums|plafonds?|capitaux|sums insured|indemnity",
-    r"how much|amounts?\b|montants?|cover\b|garanties",
-)
-_EXCESSES = _terms(
-    r"excess|deductible|franchise|retention",
-    r"limits?\b|standard sums|settlement|plafonds|évaluation|calcul de l['’]indemnité|retained",
-)
-
-TERMS: Mapping[str, tuple[re.Pattern[str], re.Pattern[str]]] = {
-    "insurer_name": _PARTIES,
-    "policyholder_name": _PARTIES,
-    "additional_insured": _PARTIES,
-    "loss_payee": _terms(
-        r"part(?:y|ies)\b|loss payee|bénéficiaire|interested|other parties|leased|financés|location|settlement",
-        r"definitions?\b|words?\b|mots\b|vocabulaire|who is who|who and what",
-    ),
-    "policy_number": _PERIOD,
-    "document_reference": _PERIOD,
-    "effective_date": _PERIOD,
-    "expiry_date": _PERIOD,
-    "claims_phone": _terms(
-        r"claims?\b|sinistres?|first (?:call|hours?|report)|notif|reporting|when something happens|telephone",
-        r"conditions|duties|obligations|accident|gestes|délais",
-    ),
-    "premium": _terms(r"premium|prime\b|price|cotisation", r"payment|paying|conditions particular|fees"),
-    "cancellation_notice": _terms(
-        r"cancel|résiliation|leaving|ending\b|end of|fin du contrat", r"durée|conditions|law\b|general\b|renewal"
-    ),
-    "limit_per_occurrence": _LIMITS,
-    "aggregate_limit": _LIMITS,
-    "sub_limit": _LIMITS,
-    "deductible": _EXCESSES,
-}
-
 
 LEAST_ENTRIES = 3
 _LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
@@ -79,11 +29,6 @@ _RANGE = re.compile(rf"^({_LABEL})(?:\s?[–-]\s?({_LABEL}))?$", re.IGNORECASE)
 _PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b", re.IGNORECASE)
 _ITEM = re.compile(
     rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$", re.IGNORECASE
-)
-_INTRO = re.compile(
-    r"(?:\bcontents\b[^:.]{0,40}|\bwhere to (?:look|find)[^:.]{0,60}|\bin this (?:document|booklet)\b[^:.]{0,20}"
-    r"|\bsommaire\b[^:.]{0,20}|\btable des (?:articles|matières)\b[^:.]{0,20}|\bdans l['’]ordre\b)\s?:\s*",
-    re.IGNORECASE,
 )
 _RUN_IN = re.compile(
     rf"(?P<title>[^·]{{2,90}}?)\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
@@ -102,7 +47,7 @@ class Entry(NamedTuple):
     page: int | None
 
 
-def contents(chunks: Sequence[Chunk]) -> tuple[Entry, ...]:
+def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, ...]:
     r"""Entries of a document's first table of contents in their order; none where there is none.
 
     Read are tables with a column of pages, lists (`Cover — page 2`), lines with middle dots (`Parties 1 · Cover 2`) and
@@ -110,7 +55,7 @@ def contents(chunks: Sequence[Chunk]) -> tuple[Entry, ...]:
     page. Fewer than three entries, or labels that go down, are no table of contents.
 
     Args:
-      chunks: of one document, in its order.
+      chunks: of one document, in its order. pack: what leads up to a table of contents in its words.
 
     Raises:
       ValueError: chunks of several documents.
@@ -128,22 +73,22 @@ def contents(chunks: Sequence[Chunk]) -> tuple[Entry, ...]:
         raise ValueError(msg)
     where = _positions(chunks)
     for chunk in chunks:
-        for found in _candidates(chunk.text):
+        for found in _candidates(chunk.text, compiled(pack.contents_intro)):
             single = [(title, label) for title, labels in found for label in _each(labels)]
             if len(single) >= LEAST_ENTRIES and _goes_up([label for _, label in single]):
                 return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
     return ()
 
 
-def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "") -> tuple[int, ...]:
+def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC) -> tuple[int, ...]:
     """Positions of the pages that the table of contents names for a field, best first; none where none fits.
 
     A title fits by the field's lists of terms, strong ones first; a word of `about` in a title counts as much as a
     strong term. Ties keep the order of the table of contents.
 
     Args:
-      field: one of `raglab.answering.fields.FIELDS`; of another only `about` can name a page.
-      chunks: of one document. about: words of the question that narrow it.
+      field: one of the pack; of another only `about` can name a page.
+      chunks: of one document. about: words of the question that narrow it. pack: whose titles lead to the field.
 
     Raises:
       ValueError: chunks of several documents.
@@ -152,20 +97,22 @@ def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "") -> tupl
     """
     wanted = set(content_words(about))
     scored: dict[int, float] = {}
-    for entry in contents(chunks):
-        score = _fit(entry.title, field) + len(wanted & set(content_words(entry.title)))
+    for entry in contents(chunks, pack=pack):
+        score = _fit(entry.title, field, pack) + len(wanted & set(content_words(entry.title)))
         if entry.page is not None and score > 0:
             scored[entry.page] = max(score, scored.get(entry.page, 0.0))
     return tuple(sorted(scored, key=lambda page: -scored[page]))
 
 
-def scope(chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = "") -> tuple[Chunk, ...]:
+def scope(
+    chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = "", pack: Pack = GENERIC
+) -> tuple[Chunk, ...]:
     """Chunks within a page scope, in the order in which they should be read; none where the scope holds none.
 
     Args:
       chunks: of one document or, but for `toc`, of several.
       value: `document`, `toc` (the pages of `contents_pages`, best first), or a page's position, `1`, `2`, ….
-      field, about: as in `contents_pages`; `toc` needs one of them.
+      field, about, pack: as in `contents_pages`; `toc` needs a field or words.
 
     Raises:
       ValueError: a value that is no scope, or `toc` with neither field nor about.
@@ -178,7 +125,7 @@ def scope(chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = 
         if not field and not about:
             msg = "the scope toc needs a field to look up; pass field= or about=, or take contents_pages."
             raise ValueError(msg)
-        pages = contents_pages(field, chunks, about)
+        pages = contents_pages(field, chunks, about, pack=pack)
         return tuple(chunk for page in pages for chunk in chunks if chunk.page == page)
     if not value.isdecimal() or int(value) < 1:
         msg = f"a page scope must be document, toc or a page from 1, got {value!r}; name one of these."
@@ -186,11 +133,14 @@ def scope(chunks: Sequence[Chunk], value: str, *, field: str = "", about: str = 
     return tuple(chunk for chunk in chunks if chunk.page == int(value))
 
 
-def _fit(title: str, field: str) -> float:
+def _fit(title: str, field: str, pack: Pack) -> float:
     """Strength of a title for a field: 2 for a strong term, 1 for a weak one, half a point where it stands first."""
+    known = pack.fields.get(field)
+    if known is None or known.titles is None:
+        return 0.0
     best = 0.0
-    for strength, terms in zip((2.0, 1.0), TERMS.get(field, ()), strict=False):
-        match = terms.search(title)
+    for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
+        match = compiled(rf"\b(?:{terms})").search(title)
         if match:
             best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
     return best
@@ -208,7 +158,7 @@ def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
     return found
 
 
-def _candidates(text: str) -> Iterator[list[tuple[str, str]]]:
+def _candidates(text: str, lead: re.Pattern[str]) -> Iterator[list[tuple[str, str]]]:
     """Possible tables of contents of a passage as (title, labels), one for each way to write them."""
     parts = pieces(text)
     for is_row, rows in groupby(parts, lambda piece: piece.kind == "row"):
@@ -218,20 +168,20 @@ def _candidates(text: str) -> Iterator[list[tuple[str, str]]]:
                 yield [(" ".join(filter(None, cells[:-1])), cells[-1]) for cells, _ in held if _RANGE.match(cells[-1])]
     prose = [piece.text for piece in parts if piece.kind == "prose"]
     items = [match for match in map(_ITEM.match, prose) if match]
-    if not any(_INTRO.search(line) for line in prose if _RUN_IN.search(line)):
+    if not any(lead.search(line) for line in prose if _RUN_IN.search(line)):
         yield [(match["title"].strip(), match["labels"]) for match in items]
     for line in prose:
         if line.count("·") >= LEAST_ENTRIES - 1:
-            yield _dotted(line)
+            yield _dotted(line, lead)
     joined = " ".join(prose)
-    intro = _INTRO.search(joined)
+    intro = lead.search(joined)
     if intro:
         yield _run_in(joined[intro.end() :])
 
 
-def _dotted(line: str) -> list[tuple[str, str]]:
+def _dotted(line: str, lead: re.Pattern[str]) -> list[tuple[str, str]]:
     """Entries between middle dots; the labels stand all behind the titles or all before them."""
-    intro = _INTRO.search(line)
+    intro = lead.search(line)
     parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
     for form in (_DOTTED_FIRST, _DOTTED_LAST):
         found = [match for match in map(form.match, parts) if match]
@@ -270,11 +220,6 @@ FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "refe
 _REFERENCE = re.compile(
     r"\b(?:reference|référence|form|edition|édition|printing|document)\b[^.]{0,12}\s[A-Z\d]", re.IGNORECASE
 )
-_TERMS = re.compile(
-    r"\b(?:we (?:pay|insure|cover)|is insured|are insured|policyholder|souscripteur|assuré|insurer|assureur|claims?"
-    r"|limit|excess|franchise|must|may not)\b",
-    re.IGNORECASE,
-)
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -285,20 +230,20 @@ class PageKind(NamedTuple):
     probability: float
 
 
-def features(chunks: Sequence[Chunk]) -> NDArray[np.float64]:
+def features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
     """What is measured on page 1, [6], in the order of `FEATURES`.
 
     log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the words that are titles
     and labels of the table of contents. words_a_sentence: mean. reference: 1 where a document's reference is printed.
-    terms: words of the contract itself (pays, insured, excess, …) per 100 words. Headings are not counted.
+    terms: of the text itself rather than of its cover (must, may not, …) per 100 words. Headings are not counted.
 
     Args:
-      chunks: of a document's page 1, in its order.
+      chunks: of a document's page 1, in its order. pack: whose terms are counted.
     """
     parts = [piece for chunk in chunks for piece in pieces(chunk.text) if piece.kind != "heading"]
     text = "\n".join(piece.text for piece in parts)
     count = len(_WORD.findall(text))
-    listed = sum(len(_WORD.findall(f"{entry.title} {entry.label}")) for entry in contents(chunks))
+    listed = sum(len(_WORD.findall(f"{entry.title} {entry.label}")) for entry in contents(chunks, pack=pack))
     heads = len({piece.text for chunk in chunks for piece in pieces(chunk.text) if piece.kind == "heading"})
     return np.array(
         [
@@ -307,16 +252,16 @@ def features(chunks: Sequence[Chunk]) -> NDArray[np.float64]:
             min(1.0, listed / max(count, 1)),
             count / max(len(parts), 1),
             float(bool(_REFERENCE.search(text))),
-            100.0 * len(_TERMS.findall(text)) / max(count, 1),
+            100.0 * len(compiled(rf"\b(?:{pack.page_kind.terms})\b").findall(text)) / max(count, 1),
         ]
     )
 
 
-def page_kind(chunks: Sequence[Chunk]) -> PageKind:
+def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     """Kind of page 1 and its probability.
 
     Args:
-      chunks: of one document's page 1, in its order; tags and labels are not read.
+      chunks: of one document's page 1, in its order; tags and labels are not read. pack: whose classifier judges.
 
     Raises:
       ValueError: no chunk.
@@ -326,8 +271,8 @@ def page_kind(chunks: Sequence[Chunk]) -> PageKind:
     if not chunks:
         msg = "page_kind needs at least one chunk of page 1, got none; pass those with page == 1."
         raise ValueError(msg)
-    model = _model()
-    margin = float((features(chunks) - model.mean) / model.scale @ model.weights + model.intercept)
+    model = _model(pack)
+    margin = float((features(chunks, pack=pack) - model.mean) / model.scale @ model.weights + model.intercept)
     cover = float(np.exp(-np.logaddexp(0.0, -margin)))
     return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)
 
@@ -339,9 +284,9 @@ class _Model(NamedTuple):
     intercept: float
 
 
-@cache
-def _model() -> _Model:
-    stored = json.loads(files("raglab.answering").joinpath("page_kind.json").read_text(encoding="utf-8"))
-    rows = [stored["features"][name] for name in FEATURES]
-    mean, scale, weights = (np.array([row[key] for row in rows]) for key in ("mean", "scale", "weight"))
-    return _Model(mean, scale, weights, float(stored["intercept"]))
+@lru_cache(maxsize=8)
+def _model(pack: Pack) -> _Model:
+    stored = pack.page_kind.model
+    rows = [stored.features[name] for name in FEATURES]
+    mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))
+    return _Model(mean, scale, weights, stored.intercept)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import exp, log, nan
 from typing import Literal, NamedTuple, get_args
 
@@ -17,15 +17,15 @@ from numpy.typing import ArrayLike
 from raglab.calibration import apply, fit
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
+from raglab.packs import GENERIC, Pack
 from raglab.text import Piece, content_terms, folded, pieces
 from raglab.values import Chunk, Generation
 
 Kind = Literal["date", "money", "number", "name"]
 
 _ASKS = LANGUAGES.answers
-_ASKED: dict[Kind, re.Pattern[str]] = {  # of a folded question; the first that matches
-    kind: re.compile(expression(_ASKS.asked.get(kind, ["(?!)"]), _ASKS.words)) for kind in get_args(Kind)
-}
+NEVER = "(?!)"  # an expression that matches nothing
+AMOUNTS = tuple(sorted(set(re.findall(r"AMOUNTS_[A-Z]+", " ".join(chain.from_iterable(_ASKS.asked.values()))))))
 _NUMERALS = tables()
 
 
@@ -61,16 +61,28 @@ _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the 
 }
 
 
+@lru_cache(maxsize=8)
+def _asked_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
+    """Expressions of a folded question for each kind of answer, the first that matches counts.
+
+    The nouns of amounts of a trade stand for `AMOUNTS_EN`, `AMOUNTS_FR` and so on in a language's expressions.
+    """
+    nouns = {f"AMOUNTS_{code.upper()}": "|".join(words) or NEVER for code, words in pack.amounts.items()}
+    words = dict.fromkeys(AMOUNTS, NEVER) | nouns | dict(_ASKS.words)
+    asked = ((kind, expression(_ASKS.asked.get(kind, [NEVER]), words)) for kind in get_args(Kind))
+    return tuple((kind, re.compile(text)) for kind, text in asked)
+
+
 @lru_cache(maxsize=4096)
-def expected(question: str) -> Kind | None:
+def expected(question: str, pack: Pack = GENERIC) -> Kind | None:
     """Kind of answer that the question's words ask for; None where they leave it open.
 
     Example:
-      >>> expected("When was it founded?"), expected("À qui la prime est-elle due ?"), expected("Why?")
+      >>> expected("When was it founded?"), expected("À qui la somme est-elle due ?"), expected("Why?")
       ('date', 'name', None)
     """
     plain = folded(question).strip()
-    return next((kind for kind, pattern in _ASKED.items() if pattern.search(plain)), None)
+    return next((kind for kind, pattern in _asked_kinds(pack) if pattern.search(plain)), None)
 
 
 def phrases(kind: Kind, text: str) -> list[tuple[int, int]]:
@@ -92,7 +104,7 @@ def named(kind: Kind, text: str) -> tuple[frozenset[str], ...]:
     return tuple(frozenset(content_terms(text[start:end])) for start, end in phrases(kind, text))
 
 
-BEGINNING = 5  # letters of a word that count: they join claim, claims and claimed, assurer, assurance and assuré
+BEGINNING = 5  # letters of a word that count: they join claim, claims and claimed, durer, durée and durable
 LONGEST = 64  # different words of a question that count
 _CLOSING = "\"'”»)"
 _LEADS_ON = ("?", ":")  # a line that ends so is answered by the next one
@@ -134,10 +146,10 @@ def stems(text: str) -> tuple[str, ...]:
 
 
 @lru_cache(maxsize=4096)
-def read_question(text: str) -> Question:
+def read_question(text: str, pack: Pack = GENERIC) -> Question:
     """Read what a question asks."""
     found = tuple(dict.fromkeys(stems(text)))[:LONGEST]
-    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected(text))
+    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected(text, pack))
 
 
 @lru_cache(maxsize=8192)
@@ -185,7 +197,7 @@ def shown(piece: Piece) -> str:
 
 
 # What a line's support is the sum of, in units of the share of the question's content that the line itself holds.
-# Fitted (conditional logit on which line holds the answer) to the tune splits of SQuAD 2.0 and of the broker set, and
+# Fitted (conditional logit on which line holds the answer) to the tune splits of SQuAD 2.0 and of the bundled set, and
 # rounded: a fifth more or less of any one moves the share of right lines on SQuAD by 0.7 points at most.
 BEFORE = 0.5  # share of the question that the line before adds: whom `he` and `this` mean
 HEADING = 0.25  # share that the headings add
@@ -401,9 +413,11 @@ class Extractive:
     It ranks answers; `fit_confidence` makes a probability of it.
 
     name: stable identifier for fingerprints and cache keys; it changes when answers may.
+    pack: whose nouns name amounts.
     """
 
     name: str = "extractive-1"
+    pack: Pack = field(default=GENERIC, repr=False)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """Answer to a question from passages, the best first; '' and a reason where no line speaks of it.
@@ -413,7 +427,7 @@ class Extractive:
           >>> Extractive().answer("How much is the storm excess?", [passage]).text
           'The storm excess is £400.'
         """
-        asked = read_question(question)
+        asked = read_question(question, self.pack)
         if not asked.stems:
             return Generation("", nan, (), "the question has no content word to look for")
         read = [lines(passage.text) for passage in passages]

@@ -1,4 +1,4 @@
-"""Field extraction, figures.
+"""Extraction of fields from pages, and the choice among several figures, by the rules of a pack.
 
 Only what the pages print is read: sentences, headings of sections and table rows. Tags and the document's title, which
 stand before each chunk's text as its heading path, fill nothing. Where no rule matches the value is None, which is the
@@ -8,63 +8,24 @@ signal `failure` of the learned defaults; nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.answering.field_rules import (
-    MONEY,
-    PREMIUM,
-    RULES,
+    SUM,
     Page,
-    Pattern,
-    Rule,
     aside_value,
     chosen_column,
     is_old_and_new,
     role_value,
     total_value,
 )
+from raglab.packs import GENERIC, FieldPattern, FigureKind, Figures, Pack, Reading, compiled
 from raglab.text import STOP_WORDS, Piece, pieces, unaccented, words
 from raglab.values import Chunk
 
-_DEDUCTIBLE = re.compile(r"\b(?:excess|deductible|franchise|retention)", re.IGNORECASE)
-_LIMIT = re.compile(
-    r"\b(?:limit|sub-limit|plafond|capitaux|sums? insured|standard sums|indemnity|maxima)", re.IGNORECASE
-)
-_AGGREGATE = re.compile(
-    r"\b(?:aggregate|annual|yearly|per year|a year|in the year|all claims|par an|par année|annuelle?)\b", re.IGNORECASE
-)
-_OCCURRENCE = re.compile(
-    r"\b(?:(?:per|each|any one|for one|one) (?:occurrence|event|claim|accident|loss)"
-    r"|(?:par|même) (?:événement|sinistre))",
-    re.IGNORECASE,
-)
-_INNER = re.compile(
-    r"\b(?:sub-limits?|inner limits?|of which|dont|within|plafonds internes|sous-limites?)\b", re.IGNORECASE
-)
-_GENERAL = re.compile(
-    r"\b(?:standard|générale|(?:all|any) other|where no other|each claim,? unless|overall|unless listed)\b",
-    re.IGNORECASE,
-)
 _SHARE = re.compile(r"^\d+(?:[.,]\d+)?\s?%")
-_SAID = {
-    "deductible": re.compile(
-        rf"(?i:\b(?:excess|deductible|franchise))(?: \w+)?,? (?:of|is|becomes|est de|de) (?P<value>{MONEY.pattern})"
-    ),
-    "limit_per_occurrence": re.compile(
-        rf"(?P<value>{MONEY.pattern})[^.;£€]{{0,24}}{_OCCURRENCE.pattern}", re.IGNORECASE
-    ),
-    "aggregate_limit": re.compile(
-        rf"(?P<value>{MONEY.pattern})[^.;£€]{{0,24}}\b(?:in the aggregate|in a year|a year in total|par an|par année)",
-        re.IGNORECASE,
-    ),
-}
-_OWN = frozenset(  # words of the fields themselves: they tell no row from another
-    """excess excesses deductible deductibles franchise franchises limit limits sublimit plafond plafonds aggregate
-    annual yearly occurrence per policy contract contrat much amount amounts montant combien garantie garanties apply
-    applies cover covered insured insurance assurance any one year sub police quelle pay paid most""".split()  # noqa: SIM905
-)
 _STEM = 5
 
 
@@ -80,18 +41,18 @@ class _Figure(NamedTuple):
     timed: bool = False
 
 
-def figure(field: str, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
+def figure(kind: FigureKind, pages: Sequence[Page], about: str, terms: Figures) -> Iterator[tuple[str, str, int]]:
     """The figure that `about` names, from a table's row, else from a sentence.
 
     A figure is named if its label and its table's heads have at least half of those words of `about` that occur in any
     of them. The most shared words win, and of two labels the one that says no more than the other; different figures
     that are left are open, and none is taken. Without `about` the general figure is taken, or the only one.
     """
-    stages = [_rows(field, pages, about), _sentences(field, pages)]
-    if field == "sub_limit":  # what one peril's limit is called differs from paper to paper
-        stages.append(_rows("limit_per_occurrence", pages, about))
+    stages = [_rows(kind, pages, about, terms), _sentences(kind, pages, terms)]
+    if kind == "inner":  # what an inner ceiling is called differs from paper to paper
+        stages.append(_rows("each", pages, about, terms))
     for found in stages:
-        left = _left(found, _stems(about))
+        left = _left(found, _stems(about, terms))
         if left:
             if len({one.value for one in left}) == 1:
                 yield left[0].value, left[0].sentence, left[0].place
@@ -109,7 +70,7 @@ def _left(found: Sequence[_Figure], wanted: frozenset[str]) -> list[_Figure]:
     return [one for one in plain if known & one.label and 2 * len(known & (one.label | one.context)) >= len(known)]
 
 
-def _rows(field: str, pages: Sequence[Page], about: str) -> list[_Figure]:
+def _rows(kind: FigureKind, pages: Sequence[Page], about: str, terms: Figures) -> list[_Figure]:
     """Figures of table rows, in order."""
     found = []
     for page in pages:
@@ -118,43 +79,49 @@ def _rows(field: str, pages: Sequence[Page], about: str) -> list[_Figure]:
             if piece.kind != "row":
                 continue
             amounts = [(n, _amount(cell)) for n, cell in enumerate(piece.cells) if n and _is_figure(cell)]
-            fit = [(n, value) for n, value in amounts if _fits(field, piece, n, page.section, said)]
+            fit = [(n, value) for n, value in amounts if _fits(kind, piece, n, page.section, said, terms)]
             label = " ".join(cell for cell in piece.cells if not _is_figure(cell))
-            value, timed = _of_columns(fit, piece.heads, about, label, said)
+            value, timed = _of_columns(fit, piece.heads, about, label, said, terms)
             if value:
-                context = _stems(f"{page.section} {' '.join(piece.heads)}")
-                general = bool(_GENERAL.search(label))
-                found.append(_Figure(value, piece.text, page.place, _stems(label), context, general, timed))
+                context = _stems(f"{page.section} {' '.join(piece.heads)}", terms)
+                general = _states(terms.general, label)
+                found.append(_Figure(value, piece.text, page.place, _stems(label, terms), context, general, timed))
     return found
 
 
-def _fits(field: str, piece: Piece, n: int, section: str, said: str) -> bool:
-    """Whether the n-th cell of a row is a figure of the field."""
+def _states(expression: str, text: str) -> bool:
+    return compiled(expression).search(text) is not None
+
+
+def _fits(kind: FigureKind, piece: Piece, n: int, section: str, said: str, terms: Figures) -> bool:
+    """Whether the n-th cell of a row is a figure of the kind."""
     cell = piece.cells[n]
     head = piece.heads[n] if piece.heads else ""
     row = " ".join(part for part in piece.cells if not _is_figure(part))
-    deductible = bool(_DEDUCTIBLE.search(head) or _DEDUCTIBLE.search(row) or _DEDUCTIBLE.search(cell))
-    if not (deductible or _LIMIT.search(head) or _LIMIT.search(row)):
-        deductible = bool(_DEDUCTIBLE.search(section)) and not _LIMIT.search(section)
-    if field == "deductible":
-        return deductible
+    # What is deducted says so beside the figure; where nothing beside it tells, the section's heading does.
+    deducted = any(_states(terms.deducted, text) for text in (head, row, cell))
+    if not (deducted or _states(terms.ceiling, head) or _states(terms.ceiling, row)):
+        deducted = _states(terms.deducted, section) and not _states(terms.ceiling, section)
+    if kind == "deducted":
+        return deducted
     context = f"{section} {head} {row}"
-    is_limit = _LIMIT.search(context) or _LIMIT.search(said) or is_old_and_new(piece.heads[1:])
-    if deductible or PREMIUM.search(section) or not is_limit:
+    is_ceiling = _states(terms.ceiling, context) or _states(terms.ceiling, said) or is_old_and_new(piece.heads[1:])
+    if deducted or _states(terms.price, section) or not is_ceiling:
         return False
-    if field == "sub_limit":
-        return bool(_INNER.search(context) or (_INNER.search(said) and not _INNER.search(head)))
-    yearly = [bool(_AGGREGATE.search(each)) for each in piece.heads]
-    if field == "aggregate_limit":
-        return bool(_AGGREGATE.search(cell) or (yearly[n] if any(yearly) else _AGGREGATE.search(row)))
-    if _AGGREGATE.search(cell) or _AGGREGATE.search(head) or (_AGGREGATE.search(row) and not any(yearly)):
+    if kind == "inner":
+        return _states(terms.inner, context) or (_states(terms.inner, said) and not _states(terms.inner, head))
+    # A column for the total makes the others those for each event; without one the row tells.
+    totals = [_states(terms.total, each) for each in piece.heads]
+    if kind == "total":
+        return _states(terms.total, cell) or (totals[n] if any(totals) else _states(terms.total, row))
+    if _states(terms.total, cell) or _states(terms.total, head) or (_states(terms.total, row) and not any(totals)):
         return False
-    single = [bool(_OCCURRENCE.search(each)) for each in piece.heads]
+    single = [_states(terms.each, one) for one in piece.heads]
     return single[n] if any(single) else True
 
 
 def _of_columns(
-    amounts: Sequence[tuple[int, str]], heads: Sequence[str], about: str, label: str, said: str
+    amounts: Sequence[tuple[int, str]], heads: Sequence[str], about: str, label: str, said: str, terms: Figures
 ) -> tuple[str, bool]:
     """The amount of the column that `about` names, "" where it is open, and whether there is an old and a new one."""
     if not amounts:
@@ -164,14 +131,14 @@ def _of_columns(
         return amounts[chosen_column(over, about, label=label, said=said)][1], True
     if len({value for _, value in amounts}) == 1:
         return amounts[0][1], False
-    wanted = _stems(about)
-    shared = [len(wanted & _stems(head)) for head in over]
+    wanted = _stems(about, terms)
+    shared = [len(wanted & _stems(head, terms)) for head in over]
     return (amounts[shared.index(max(shared))][1] if shared.count(max(shared)) == 1 else ""), False
 
 
-def _sentences(field: str, pages: Sequence[Page]) -> list[_Figure]:
+def _sentences(kind: FigureKind, pages: Sequence[Page], terms: Figures) -> list[_Figure]:
     """Figures of sentences, in order."""
-    said = _SAID.get(field)
+    said = terms.sentences.get(kind)
     if said is None:
         return []
     return [
@@ -179,47 +146,45 @@ def _sentences(field: str, pages: Sequence[Page]) -> list[_Figure]:
             match["value"],
             piece.text,
             page.place,
-            _stems(f"{page.section} {piece.text}"),
+            _stems(f"{page.section} {piece.text}", terms),
             frozenset(),
-            bool(_GENERAL.search(piece.text)),
+            _states(terms.general, piece.text),
         )
         for page in pages
         for piece in page.stated
         if piece.kind == "prose"
-        for match in [said.search(piece.text)]
+        for match in [compiled(said).search(piece.text)]
         if match
     ]
 
 
 def _is_figure(cell: str) -> bool:
     """Whether a cell holds a sum of money or begins with a share."""
-    return bool(MONEY.search(cell) or _SHARE.search(cell))
+    return bool(SUM.search(cell) or _SHARE.search(cell))
 
 
 def _amount(cell: str) -> str:
     """The sum that a cell states; the whole cell where it is a share or a time with a sum."""
-    match = MONEY.search(cell)
+    match = SUM.search(cell)
     if match is None or (match.start() and cell[0].isdigit()):
         return cell
     return match[0]
 
 
-def _stems(text: str) -> frozenset[str]:
+def _stems(text: str, terms: Figures) -> frozenset[str]:
     """First letters of the words that say what a figure is of; capital letters alone (`Class C`) count as words."""
     plain = unaccented(text)
     letters = set(re.findall(r"(?<![\w'’])[A-Z](?![\w'’])", plain))
-    kept = {word[:_STEM] for word in words(plain) if len(word) > 1 and word not in STOP_WORDS | _OWN}
+    kept = {word[:_STEM] for word in words(plain) if len(word) > 1 and word not in STOP_WORDS | terms.own_words}
     return frozenset(kept | letters)
 
 
-FIELDS: Mapping[str, Rule] = RULES
 _PATH_JOINT = " > "
 _ARTICLE = re.compile(r"^(?:The|Le|La|Les)\s+")
 _NO_NAME = frozenset(
     """A An And Any As At By Each For If In It No Not Of On Our The This To We You Your Ce Cette Il Elle Nous Un
     Une""".split()  # noqa: SIM905
 )
-_NO_INSURER = re.compile(r"\b(?:brokers?|broking|courtier|courtage|policyholder|assuré)\b", re.IGNORECASE)
 
 
 class Extracted(NamedTuple):
@@ -240,16 +205,16 @@ class Extracted(NamedTuple):
 NOTHING = Extracted(None, "", -1, None, 0.0)
 
 
-def extract(field: str, chunks: Sequence[Chunk], *, about: str = "") -> Extracted:
+def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extracted:
     """Value of a field, with the sentence that states it; a value of None where no rule matches.
 
-    The strongest pattern wins, then the first chunk, then the first sentence. Several limits or deductibles are told
-    apart by `about`; where it names none, only a general one or the single one is taken. Where `about` turns to
-    another matter (the tax on a premium, the night line) only what stands beside that word is taken.
+    The strongest pattern wins, then the first chunk, then the first sentence. Several figures are told apart by
+    `about`; where it names none, only a general one or the single one is taken. Where `about` turns to another matter
+    (the tax on a price, the night line) only what stands beside that word is taken.
 
     Args:
-      field: one of `FIELDS`. chunks: of the scoped pages, best first. about: words of the question that narrow the
-        field, such as a peril or a cover.
+      field: one of `pack.readings`. chunks: of the scoped pages, best first. about: words of the question that narrow
+        the field. pack: whose rules read it.
 
     Raises:
       ValueError: a field without a rule.
@@ -257,30 +222,33 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "") -> Extracte
     Source: rule S5.10.
 
     Example:
-      >>> extract("insurer_name", [Chunk("a#1", "The insurer is Acme Assurance plc.", "a.md", 1)]).value
-      'Acme Assurance plc'
+      >>> extract("phone", [Chunk("a#1", "To reserve, call 0800 123 456.", "a.md", 1)]).value
+      '0800 123 456'
     """
-    rule = FIELDS.get(field)
+    rule = pack.readings.get(field)
     if rule is None:
-        msg = f"a field must have a rule, got {field!r}; name one of {', '.join(FIELDS)}."
+        msg = (
+            f"a field must have a rule in the pack {pack.name}, got {field!r}; name one of {', '.join(pack.readings)}."
+        )
         raise ValueError(msg)
     pages = [_page(n, chunk) for n, chunk in enumerate(chunks)]
-    found = next(_found(field, rule, pages, about), None)
+    found = next(_found(field, pack, pages, about), None)
     if found is None:
         return NOTHING
     value, sentence, place = found
     return Extracted(value, sentence, place, chunks[place].page, rule.confidence)
 
 
-def _found(field: str, rule: Rule, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
+def _found(field: str, pack: Pack, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
     """Values in the order in which they are preferred."""
+    rule, names = pack.readings[field], pack.fields[field].names
     if rule.aside is not None:
         turned = aside_value(rule.aside, pages, about)
         if turned is not None:
             yield from turned
             return
-    if rule.figures:
-        yield from figure(field, pages, about)
+    if rule.figure is not None:
+        yield from figure(rule.figure, pages, about, pack.figures)
     if rule.role is not None:
         yield from role_value(rule.role, pages)
     if rule.total is not None:
@@ -288,40 +256,44 @@ def _found(field: str, rule: Rule, pages: Sequence[Page], about: str) -> Iterato
     for pattern in rule.prose:
         if _silent(pattern, about):
             continue
-        yield from _matched(field, pattern, ((page, piece.text) for page in pages for piece in page.stated))
+        texts = ((page, piece.text) for page in pages for piece in page.stated)
+        yield from _matched(rule, pattern, texts, names=names)
     for pattern in rule.headings:
-        yield from _matched(field, pattern, ((page, page.printed) for page in pages))
+        yield from _matched(rule, pattern, ((page, page.printed) for page in pages), names=names)
 
 
-def _matched(field: str, pattern: Pattern, texts: Iterator[tuple[Page, str]]) -> Iterator[tuple[str, str, int]]:
+def _matched(
+    rule: Reading, pattern: FieldPattern, texts: Iterator[tuple[Page, str]], *, names: bool
+) -> Iterator[tuple[str, str, int]]:
+    expression = compiled(pattern.match, case=True)
     for page, text in texts:
-        if pattern.under is not None and not pattern.under.search(page.section):
+        if pattern.under is not None and not _states(pattern.under, page.section):
             continue
-        if pattern.without is not None and pattern.without.search(text):
+        if pattern.without is not None and _states(pattern.without, text):
             continue
-        for match in pattern.match.finditer(text):
-            value = _clean(field, match)
+        for match in expression.finditer(text):
+            value = _clean(rule, match, names=names)
             if value:
                 yield value, text, page.place
 
 
-def _silent(pattern: Pattern, about: str) -> bool:
+def _silent(pattern: FieldPattern, about: str) -> bool:
     """Whether the question rules a pattern out."""
-    lacks = pattern.asked is not None and not pattern.asked.search(about)
-    return lacks or (pattern.unasked is not None and bool(pattern.unasked.search(about)))
+    lacks = pattern.asked is not None and not _states(pattern.asked, about)
+    return lacks or (pattern.unasked is not None and _states(pattern.unasked, about))
 
 
-def _clean(field: str, match: re.Match[str]) -> str:
-    """The value without an article; "" for what is no value of the field."""
+def _clean(rule: Reading, match: re.Match[str], *, names: bool) -> str:
+    """The value without an article; "" for what is no value of the field; names: whether it is somebody's name."""
     value = _ARTICLE.sub("", match["value"]).strip()
     year = match.groupdict().get("year")
     if year and not re.search(r"\d{4}$", value):
         return f"{value} {year}"
-    if field.endswith(("_name", "_insured", "_payee")):
+    if names:
         value = re.sub(r"(?:\s(?:of|de|des|du|&))+$", "", value)
-        if value.split(" ", 1)[0] in _NO_NAME or (field == "insurer_name" and _NO_INSURER.search(value)):
+        if value.split(" ", 1)[0] in _NO_NAME:
             return ""
-    return value
+    return "" if rule.no_value is not None and _states(rule.no_value, value) else value
 
 
 @lru_cache(maxsize=4096)

@@ -36,12 +36,12 @@ def insufficiency(text: str) -> str | None:
     """The sentence with which an answer says that it has none, None where it gives one.
 
     It counts where the answer opens with it or concludes it; silence on one point unless the answer turns to another
-    ("..., but the excess is £250"). A policy that is silent, or an insurer who cannot, is the matter of an answer.
+    ("..., but the excess is £250"). A policy that is silent, or a firm that cannot, is the matter of an answer.
 
     Example:
-      >>> insufficiency("I'm sorry, but I cannot answer this from the documents. Ask your broker.")
+      >>> insufficiency("I'm sorry, but I cannot answer this from the documents. Ask your office.")
       "I'm sorry, but I cannot answer this from the documents."
-      >>> insufficiency("The policy does not mention flood.") is None
+      >>> insufficiency("The policy does not mention hail.") is None
       True
     """
     head = composed(text[: 4 * _REACH]).replace("’", "'")

@@ -1,4 +1,4 @@
-"""Terms, names, figures, slots."""
+"""Vocabulary of a corpus: its terms, names and figures in the words of a pack, and the slots of a question."""
 
 from __future__ import annotations
 
@@ -12,32 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from raglab.answering.question_terms import (
-    DOCTYPES,
-    FAMILY,
-    FAMILY_HEADS,
-    FIELDS,
-    FILLER,
-    FORM_WORDS,
-    KINDS_OF_LIMIT,
-    OWN_WORDS,
-    ROLES,
-    SAME,
-    Table,
-)
+from raglab.packs import GENERIC, Pack, Table
 from raglab.text import STOP_WORDS, Piece, folded, pieces, words
 from raglab.values import Chunk
 
-STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `franchises` by `franchise`
+STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `voitures` by `voiture`
 
 
 @lru_cache(maxsize=1 << 14)
 def plain(text: str) -> str:
-    """A text without accents, in lower case, with straight apostrophes, as the tables of terms are written.
+    """A text without accents, in lower case, with straight apostrophes, as a pack's expressions are written.
 
     Example:
-      >>> plain("L’assuré Été")
-      "l'assure ete"
+      >>> plain("L’adhérent Été")
+      "l'adherent ete"
     """
     return folded(text.replace("’", "'").replace("\u2011", "-"))
 
@@ -49,7 +37,7 @@ def _expression(expressions: tuple[str, ...]) -> re.Pattern[str]:
 
 def found(expressions: Sequence[str], text: str) -> re.Match[str] | None:
     """First place in a text, as it came, at which one of the expressions stands as whole words."""
-    return _expression(tuple(expressions)).search(plain(text))
+    return _expression(tuple(expressions)).search(plain(text)) if expressions else None
 
 
 def spans(expressions: Sequence[str], text: str) -> tuple[str, ...]:
@@ -62,12 +50,12 @@ def first(table: Table, text: str) -> str | None:
     return next((name for name, expressions in table.items() if found(expressions, text)), None)
 
 
-def stems(text: str, *, filler: frozenset[str] = FILLER) -> tuple[str, ...]:
-    """Beginnings of the words of a text that say what it is about, in order, each once.
+def stems(text: str, *, filler: frozenset[str] = frozenset()) -> tuple[str, ...]:
+    """Beginnings of the words of a text that say what it is about, in order, each once; filler: words that do not.
 
     Example:
-      >>> stems("What is the excess for escapes of water?")
-      ('exces', 'escap', 'water')
+      >>> stems("What is the limit for escapes of water?")
+      ('limit', 'escap', 'water')
     """
     kept = (word for word in words(plain(text)) if word not in STOP_WORDS and word not in filler and len(word) > 1)
     return tuple(dict.fromkeys(word[:STEM] for word in kept))
@@ -91,22 +79,16 @@ _SPAN = re.compile(
     r"(?: (?:consecutive|working|calendar|clear|further))?[ -](?:hours?|days?|nights?|weeks?|months?|years?|"
     r"heures?|jours?|mois|ans?)"
 )
-_OLD = (r"old|until|before|expiring|ancien\w*|jusqu'au|avant|20\d\d schedule",)
-_NEW = (r"new|from|since|renewal|nouve\w+|depuis|a partir|des le|apres",)
 _YEAR = re.compile(r"(20\d\d)")
 _INDEX = frozenset({"no", "no.", "ref", "n°", "#"})
-_MENTION = {  # a sentence states a figure of a family only in these words, not where it speaks of sums at large
-    "limit": (r"limits?|sub-?limits?|aggregate|at most|up to|maximum|plafonds?|jusqu'a|limite a|au plus",),
-    "excess": FAMILY_HEADS["excess"],
-    "premium": FAMILY_HEADS["premium"],
-    "fee": FAMILY_HEADS["fee"],
-}
+WITHOUT_SUM = "kind"  # family of a sentence that names a kind of figure and states none
+SPAN = "period"  # family of a sentence that states a span of time
 
 
 class Figure(NamedTuple):
     """A figure of a document.
 
-    family: `limit`, `excess`, `premium`, `fee` or ''. label: of its row, or its sentence. head: of its column. basis:
+    family: of the pack, or ''. label: of its row, or its sentence. head: of its column. basis:
     the other words of the row. value: as it stands. version: `old`, `new` or ''. section: heading it stands under.
     at: position of its chunk in what was given. table: whether it stands in one.
     """
@@ -127,12 +109,12 @@ class Figure(NamedTuple):
         return f"{self.label} {self.head} {self.basis}"
 
 
-def figures(chunks: Sequence[Chunk], family: str | None = None) -> tuple[Figure, ...]:
+def figures(chunks: Sequence[Chunk], family: str | None = None, *, pack: Pack = GENERIC) -> tuple[Figure, ...]:
     """Figures of a family, or of any, in the order in which they stand."""
     return tuple(
         figure._replace(at=at)
         for at, chunk in enumerate(chunks)
-        for figure in _read(chunk.text)
+        for figure in _read(chunk.text, pack)
         if family is None or figure.family == family
     )
 
@@ -142,38 +124,41 @@ def section(text: str) -> str:
     r"""Heading that a chunk stands under, without the title of its document.
 
     Example:
-      >>> section("Acme Home > C. Excesses\nThe excess is £250.")
-      'C. Excesses'
+      >>> section("Bicycles > C. Charges\nA day costs £12.")
+      'C. Charges'
     """
     return text.partition("\n")[0].rpartition(" > ")[2].strip()
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> tuple[Figure, ...]:
+def _read(text: str, pack: Pack) -> tuple[Figure, ...]:
     heading = section(text)
     made: list[Figure] = []
     for piece in pieces(text)[1:]:
         if piece.kind == "row":
-            made += _of_row(piece, heading)
+            made += _of_row(piece, heading, pack)
         elif piece.kind == "prose":
-            made += _of_sentence(piece.text, heading)
+            made += _of_sentence(piece.text, heading, pack)
     return tuple(made)
 
 
-def _of_row(piece: Piece, heading: str) -> list[Figure]:
+def _of_row(piece: Piece, heading: str, pack: Pack) -> list[Figure]:
+    """Figures of a table's row: its cells of sums, each with the row's label, its column's head and its version."""
     heads = piece.heads or ("",) * len(piece.cells)
     sums = [
-        at for at, cell in enumerate(piece.cells) if at and _NUMBER.search(plain(cell)) and _sum_like(cell, heads[at])
+        at
+        for at, cell in enumerate(piece.cells)
+        if at and _NUMBER.search(plain(cell)) and _sum_like(cell, heads[at], pack)
     ]
     names = [at for at in range(len(piece.cells)) if at not in sums and plain(heads[at]).strip() not in _INDEX]
     if not sums or not names:
         return []
     label = piece.cells[names[0]]
     basis = " ".join(piece.cells[at] for at in names[1:])
-    versions = _versions([heads[at] for at in sums])
+    versions = _versions([heads[at] for at in sums], pack)
     return [
         Figure(
-            _family(heads[at], label, heading),
+            _family(heads[at], label, heading, pack),
             label,
             heads[at],
             basis,
@@ -187,17 +172,19 @@ def _of_row(piece: Piece, heading: str) -> list[Figure]:
     ]
 
 
-def _sum_like(cell: str, head: str) -> bool:
+def _sum_like(cell: str, head: str, pack: Pack) -> bool:
     """Whether a cell is a figure rather than words with a number in them."""
     letters = sum(char.isalpha() for char in cell)
-    return bool(_SUM.search(cell)) or letters <= 8 or bool(first(FAMILY_HEADS, head))
+    return bool(_SUM.search(cell)) or letters <= 8 or bool(first(pack.heads, head))
 
 
-def _versions(heads: Sequence[str]) -> list[str]:
+def _versions(heads: Sequence[str], pack: Pack) -> list[str]:
     """Which columns are the old figures and which the new ones."""
     if len(heads) < 2:
         return [""] * len(heads)
-    olds, news = [bool(found(_OLD, head)) for head in heads], [bool(found(_NEW, head)) for head in heads]
+    olds, news = (
+        [bool(found(version.heads, head)) for head in heads] for version in (pack.versions.old, pack.versions.new)
+    )
     if any(olds) and any(news):
         return ["old" if old else "new" if new else "" for old, new in zip(olds, news, strict=True)]
     years = [_YEAR.search(head) for head in heads]
@@ -207,20 +194,20 @@ def _versions(heads: Sequence[str]) -> list[str]:
     return [""] * len(heads)
 
 
-def _family(head: str, label: str, heading: str) -> str:
-    return first(FAMILY_HEADS, head) or first(FAMILY_HEADS, label) or first(FAMILY_HEADS, heading) or ""
+def _family(head: str, label: str, heading: str, pack: Pack) -> str:
+    return first(pack.heads, head) or first(pack.heads, label) or first(pack.heads, heading) or ""
 
 
-def _of_sentence(sentence: str, heading: str) -> list[Figure]:
-    """A figure of each family that a sentence states: a sum in words of the family, a span of time, a kind of limit."""
+def _of_sentence(sentence: str, heading: str, pack: Pack) -> list[Figure]:
+    """A figure of each family that a sentence states: a sum in words of the family, a span of time, a kind alone."""
     made = []
     if _SUM.search(sentence):
-        family = next((name for name, expressions in _MENTION.items() if found(expressions, sentence)), "")
+        family = first(pack.mentions, sentence)
         made += [family] if family else []
-    elif found(FAMILY_HEADS["limit"], sentence) and first(KINDS_OF_LIMIT, sentence):
-        made.append("kind")
+    elif any(found(one.heads, sentence) and first(one.kinds, sentence) for one in pack.families.values() if one.stated):
+        made.append(WITHOUT_SUM)
     if _SPAN.search(plain(sentence)):
-        made.append("period")
+        made.append(SPAN)
     return [Figure(family, sentence, "", "", sentence, "", heading, -1, table=False) for family in made]
 
 
@@ -261,11 +248,12 @@ class Name(NamedTuple):
 
 
 class Vocabulary(NamedTuple):
-    """What a corpus calls things.
+    """What a corpus calls things, in the words of a pack.
 
     terms: of its headings, heads of rows and columns, and definitions. names: (words of it, name, kind) of products,
     clients and vendors, longest first. doctypes: file name -> doc_type. weights: stem -> how rare it is, in [0, 1].
-    vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors.
+    vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors. pack: of the
+    trade that the corpus is of.
     """
 
     terms: tuple[Term, ...] = ()
@@ -273,30 +261,32 @@ class Vocabulary(NamedTuple):
     doctypes: tuple[tuple[str, str], ...] = ()
     vectors: NDArray[np.float64] | None = None
     encode: Encode | None = None
+    pack: Pack = GENERIC
 
 
-def vocabulary_of(chunks: Sequence[Chunk], encode: Encode | None = None) -> Vocabulary:
-    r"""The field vocabulary of a corpus: no list of it stands in the code.
+def vocabulary_of(chunks: Sequence[Chunk], encode: Encode | None = None, *, pack: Pack = GENERIC) -> Vocabulary:
+    r"""The field vocabulary of a corpus: no list of it stands in code or pack.
 
     Args:
-      chunks: of the corpus.
+      chunks: of the corpus. pack: of its trade.
       encode: texts to vectors [N, dim]; without it terms are compared by their words alone.
 
     Raises:
       ValueError: `encode` gives something else than one finite vector a term.
 
     Example:
-      >>> chunk = Chunk("a", "Home > Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "home.md")
+      >>> chunk = Chunk("a", "Bicycles > Prices\n| Kind | Price |\n|---|---|\n| Tandem | £25 |", "hire.md")
       >>> [(term.text, term.field) for term in vocabulary_of([chunk]).terms]
-      [('Excesses', 'excess'), ('Storm', 'deductible'), ('Excess', 'excess')]
+      [('Prices', 'price'), ('Tandem', 'price'), ('Price', 'price')]
     """
-    terms = tuple(dict.fromkeys(_terms(chunks)))
+    terms = tuple(dict.fromkeys(_terms(chunks, pack)))
     return Vocabulary(
         terms=terms,
-        names=names_of(chunks),
+        names=names_of(chunks, pack=pack),
         doctypes=tuple(dict.fromkeys((chunk.file_name, chunk.tags.get("doc_type", "")) for chunk in chunks)),
         vectors=None if encode is None or not terms else unit(encode([term.text for term in terms]), len(terms)),
         encode=encode,
+        pack=pack,
     )
 
 
@@ -330,11 +320,12 @@ def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     fielded = [at for at, term in enumerate(vocabulary.terms) if term.field]
     if not fielded:
         return None
-    asked = set(stems(question))
+    filler = vocabulary.pack.filler
+    asked = set(stems(question, filler=filler))
     best: tuple[Term, float] | None = None
     for at in fielded:
         term = vocabulary.terms[at]
-        own = stems(term.text)
+        own = stems(term.text, filler=filler)
         if len(own) > 1 and set(own) <= asked:
             score = BY_WORDS * len(own) / (len(own) + 1.0)
             best = (term, score) if best is None or score > best[1] else best
@@ -345,35 +336,38 @@ def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     return best
 
 
-def _terms(chunks: Sequence[Chunk]) -> Iterator[Term]:
+def _terms(chunks: Sequence[Chunk], pack: Pack) -> Iterator[Term]:
     for chunk in chunks:
         heading = _NUMBERING.sub("", section(chunk.text)).strip()
-        yield from _term(heading, "")
-        for figure in figures([chunk]):
+        yield from _term(heading, "", pack)
+        for figure in figures([chunk], pack=pack):
             if figure.table:
-                yield from _term(figure.label, "deductible" if figure.family == "excess" else figure.family)
-                yield from _term(figure.head, figure.family)
+                family = pack.families.get(figure.family)
+                yield from _term(figure.label, (family.row_field if family else "") or figure.family, pack)
+                yield from _term(figure.head, figure.family, pack)
         for term in _DEFINED.findall(chunk.text):
-            yield from _term(term.rstrip(".: "), "")
+            yield from _term(term.rstrip(".: "), "", pack)
 
 
-def _term(text: str, family: str) -> Iterator[Term]:
+def _term(text: str, family: str, pack: Pack) -> Iterator[Term]:
     if 1 <= len(words(text)) <= _LONGEST and any(char.isalpha() for char in text):
-        own = first(FIELDS, text)
-        yield Term(text, own if own and (not family or FAMILY.get(own) == FAMILY.get(family)) else family or own or "")
+        own = first(pack.asked, text)
+        yield Term(
+            text, own if own and (not family or pack.family(own) == pack.family(family)) else family or own or ""
+        )
 
 
-def parties(chunks: Sequence[Chunk]) -> tuple[tuple[str, str, int], ...]:
+def parties(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[tuple[str, str, int], ...]:
     """Persons in tables of roles: (role, name, position of the chunk)."""
-    return tuple((role, name, at) for at, chunk in enumerate(chunks) for role, name in _parties(chunk.text))
+    return tuple((role, name, at) for at, chunk in enumerate(chunks) for role, name in _parties(chunk.text, pack))
 
 
 @lru_cache(maxsize=4096)
-def _parties(text: str) -> tuple[tuple[str, str], ...]:
+def _parties(text: str, pack: Pack) -> tuple[tuple[str, str], ...]:
     met: list[tuple[str, str]] = []
     for piece in pieces(text):
         cells = piece.cells[:2] if piece.kind == "row" else ()
-        roles = [first(ROLES, cell) for cell in cells]
+        roles = [first(pack.role_terms, cell) for cell in cells]
         place = next((place for place, role in enumerate(roles) if role), None)
         if place is not None and len(cells) > 1:
             met.append((roles[place] or "", cells[1 - place].partition(",")[0].strip()))
@@ -386,17 +380,17 @@ def _small_words(text: str) -> frozenset[str]:
     return frozenset(plain(word) for word in re.findall(r"(?<!\w)[a-zà-ÿ]{2,}", text))
 
 
-def names_of(chunks: Sequence[Chunk]) -> tuple[Name, ...]:
+def names_of(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Name, ...]:
     """Names of products, clients and vendors by their aliases, longest first.
 
     An alias is a whole name, two words of one, or a word of one that no text writes small. One that several names share
-    is the vendor's, or that of the client who is named first: a surname is the policyholder's.
+    is the vendor's, or that of the client who is named first: a surname is that of the first role.
     """
-    kinds = _kinds(chunks)
+    kinds = _kinds(chunks, pack)
     common = frozenset[str]().union(*(_small_words(chunk.text) for chunk in chunks))
     owners: dict[str, list[str]] = {}
     for name, kind in kinds.items():
-        short = (_bare(name).split()[0],) if kind == "vendor" else ()  # an insurer goes by its first word
+        short = (_bare(name).split()[0],) if kind == "vendor" else ()  # a firm goes by its first word
         for alias in dict.fromkeys((*_aliases(name, common), *short)):
             owners.setdefault(alias, []).append(name)
     owned = ((alias, _owner(alias, names, kinds)) for alias, names in owners.items())
@@ -405,7 +399,7 @@ def names_of(chunks: Sequence[Chunk]) -> tuple[Name, ...]:
     return tuple(sorted(listed, key=lambda one: (-len(one.alias.split()), rank[one.kind], -len(one.alias), one.alias)))
 
 
-def _kinds(chunks: Sequence[Chunk]) -> dict[str, str]:
+def _kinds(chunks: Sequence[Chunk], pack: Pack) -> dict[str, str]:
     """Names and what they are of: products and vendors by the tags, clients by tables of roles and by titles."""
     kinds: dict[str, str] = {}
     for kind in ("product", "vendor"):
@@ -414,7 +408,7 @@ def _kinds(chunks: Sequence[Chunk]) -> dict[str, str]:
                 kinds.setdefault(chunk.tags.get(kind, ""), kind)
     kinds.pop("", None)
     whole = {_bare(name) for name in kinds}
-    for name in (*(name for _, name, _ in parties(chunks)), *_titled(chunks)):
+    for name in (*(name for _, name, _ in parties(chunks, pack=pack)), *_titled(chunks, pack)):
         if len(words(name)) <= _LONGEST and _bare(name) and _bare(name) not in whole:
             kinds.setdefault(name, "client")
     return kinds
@@ -428,12 +422,14 @@ def _owner(alias: str, names: Sequence[str], kinds: Mapping[str, str]) -> str | 
     return next((name for name in whose if kinds[name] == "vendor"), None)
 
 
-def _titled(chunks: Sequence[Chunk]) -> Iterator[str]:
+def _titled(chunks: Sequence[Chunk], pack: Pack) -> Iterator[str]:
     """Names at the end of a title, behind a comma or in brackets: whose document it is."""
-    own = (chunk.tags for chunk in chunks if chunk.tags.get("doc_type") in {"schedule", "endorsement"})
+    dated = pack.documents.dated
+    types = tuple(one for name in dated for one in pack.documents.kinds.get(name, ()))
+    own = (chunk.tags for chunk in chunks if chunk.tags.get("doc_type") in dated)
     for title in dict.fromkeys(tags.get("title", "") for tags in own):
         match = re.search(r"(?:, | — | for |\()([^\d,()—]{4,}?)\)?$", title)
-        if match and match[1][:1].isupper() and not found(DOCTYPES["schedule"] + DOCTYPES["endorsement"], match[1]):
+        if match and match[1][:1].isupper() and not (types and found(types, match[1])):
             yield match[1].strip()
 
 
@@ -450,7 +446,9 @@ def _aliases(name: str, common: frozenset[str]) -> Iterator[str]:
     yield from (part for part in own if len(part) >= _SHORTEST and part not in common and part.isalpha())
 
 
-def about(question: str, names: Sequence[str] = (), *, field: str | None = None) -> tuple[str, ...]:
+def about(
+    question: str, names: Sequence[str] = (), *, field: str | None = None, pack: Pack = GENERIC
+) -> tuple[str, ...]:
     """Stems of what a question is about, beside its target field.
 
     Args:
@@ -458,13 +456,13 @@ def about(question: str, names: Sequence[str] = (), *, field: str | None = None)
       field: its target field, whose own words say nothing further.
 
     Example:
-      >>> about("What is the storm excess on Acme Premier from April 2025?", ["acme premier"], field="excess")
-      ('storm',)
+      >>> about("What is the luggage limit on Acme Premier from April 2025?", ["acme premier"], field="limit")
+      ('lugga',)
     """
-    key = field or ""
-    own = OWN_WORDS.get(FAMILY.get(key, key), OWN_WORDS.get(key, ()))
-    left = stems(without(question, [*names, *(spans(own, question) if own else ()), *spans(FORM_WORDS, question)]))
-    return tuple(dict.fromkeys(SAME.get(stem, stem) for stem in left))
+    own = pack.own_words(field)
+    gone = [*names, *(spans(own, question) if own else ()), *spans(pack.form_words, question)]
+    left = stems(without(question, gone), filler=pack.filler)
+    return tuple(dict.fromkeys(pack.same.get(stem, stem) for stem in left))
 
 
 KINDS = ("field_type", "implicit_entity", "date_scope", "intent", "page_scope")  # in the order in which one is asked
@@ -486,7 +484,7 @@ class Slot(NamedTuple):
 class Failure(NamedTuple):
     """Something a question leaves out.
 
-    kind: of `KINDS`. target_field: key of the default's row, such as `limit`, `excess:date`, `insurer_name`.
+    kind: of `KINDS`. target_field: key of the default's row, such as `limit`, `limit:date`, `phone`.
     candidates: values that can fill it, the first being the likeliest. question_to_user: in the question's language,
     naming the first candidate. reason: what was found, in one sentence.
     """
@@ -502,9 +500,9 @@ class ParsedQuestion(BaseModel):
     """A question as typed slots (rule S5.1).
 
     entity: who or what it is about: a product, a client or a role, as the documents write it. intent: what is to be
-    done, such as `lookup`, `cite`, `summarise`, `extract_conditions`. target_field: the field to fill, a key of
-    `fields.FIELDS`, else a family such as `limit`, else a term of the corpus. page_scope: a page number, `toc`,
-    `document`, or a kind of section such as `exclusions`. date_scope: a year, a date, `renewal` or `old schedule`.
+    done, such as `lookup`, `cite`, `summarise`, `extract_conditions`. target_field: the field to fill, or a family
+    of the pack such as `limit`. page_scope: a page number, `toc`, `document`, or a kind of section such as
+    `definitions`. date_scope: a year, a date, or a version of the pack such as `new version`.
     doctype: of the document asked about. documents: sources that the user named.
 
     Raises:
@@ -537,7 +535,7 @@ class ParsedQuestion(BaseModel):
         """Names of the slots whose confidence is below `least`, in the order of the fields.
 
         Example:
-          >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("CargoShield", 0.95)).missing()
+          >>> ParsedQuestion(intent=Slot("lookup", 0.9), entity=Slot("Acme Premier", 0.95)).missing()
           ('target_field', 'page_scope', 'date_scope', 'doctype')
         """
         return tuple(name for name in SLOTS if getattr(self, name).confidence < least)

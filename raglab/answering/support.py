@@ -1,7 +1,7 @@
 """Support_scores and the word scorer.
 
 The constants were set by what they mean and checked on SciFact, SQuAD, Natural Questions, PubMedQA, MT-RAG and the
-broker set, where a wide range about each ranks alike; none was chosen by its score on WiCE or BEGIN.
+bundled set, where a wide range about each ranks alike; none was chosen by its score on WiCE or BEGIN.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def evidence_of(texts: Sequence[str], keys: Collection[str] | None = None) -> Ev
       keys: of the words that are wanted; None wants all.
 
     Example:
-      >>> evidence_of(["Fire costs £250. Theft costs £400."]).places["400"]
+      >>> evidence_of(["Fire costs £250. Hail costs £400."]).places["400"]
       {1: [Place(at=3, sign=1, negated=False, clause=2, leads=False, counts=False)]}
     """
     places: dict[str, dict[int, list[Place]]] = {}
@@ -331,7 +331,7 @@ def _left(words: Sequence[Word], found: dict[int, _Found], brief: float) -> floa
 def _turned(words: Sequence[Word], found: dict[int, _Found]) -> list[float]:
     """Shares of company of the words that the evidence turns the other way, as far as they are ahead.
 
-    `No flood cover` and `flood is not covered` negate different words: two such words close together, one negated by
+    `No hail cover` and `hail is not covered` negate different words: two such words close together, one negated by
     the claim and one by the evidence, are one negation put differently, and are left out.
     """
     turned: list[tuple[int, int]] = []
@@ -451,8 +451,8 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
     Source: rule S2.11.
 
     Example:
-      >>> evidence = ["The storm excess is £400. The theft excess is £250. Flood is not covered."]
-      >>> claims = ["The storm excess is £400.", "The storm excess is £250.", "Flood is covered.", "Bees are covered."]
+      >>> evidence = ["The storm excess is £400. The frost excess is £250. Hail is not covered."]
+      >>> claims = ["The storm excess is £400.", "The storm excess is £250.", "Hail is covered.", "Bees are covered."]
       >>> support_scores(claims, [evidence] * 4).round(2).tolist()
       [1.0, 0.85, 0.4, 0.3]
     """
@@ -475,7 +475,7 @@ def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       ValueError: claims and evidence differ in number.
 
     Example:
-      >>> overlap_scores(["Flood is covered.", ""], [["Flood is not covered here."], []])
+      >>> overlap_scores(["Hail is covered.", ""], [["Hail is not covered here."], []])
       array([1., 0.])
     """
     _check(claims, evidence)
@@ -491,8 +491,8 @@ def claims_of(answer: str) -> list[str]:
     `Yes.`; an answer may so have no claim.
 
     Example:
-      >>> claims_of("Yes. Storm carries £400 [1]; theft carries £250 [2, 3]. Anything else?")
-      ['Storm carries £400', 'theft carries £250.']
+      >>> claims_of("Yes. Storm carries £400 [1]; frost carries £250 [2, 3]. Anything else?")
+      ['Storm carries £400', 'frost carries £250.']
     """
     found: list[str] = []
     for piece in pieces(_CITED.sub("", _HEADING.sub("", answer))):
@@ -508,8 +508,8 @@ def support_of(answer: str, passages: Sequence[str], scorer: ClaimScorer | None 
       scorer: None is the embedded one.
 
     Example:
-      >>> support_of("Storm is covered. Theft is excluded.", ["Storm is covered. Theft is covered."]).claim
-      'Theft is excluded.'
+      >>> support_of("Storm is covered. Frost is excluded.", ["Storm is covered. Frost is covered."]).claim
+      'Frost is excluded.'
     """
     claims = claims_of(answer)
     if not claims:

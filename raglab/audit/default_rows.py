@@ -40,7 +40,16 @@ from raglab.store.log_tables import (
 )
 from raglab.text import words
 
-Key: TypeAlias = tuple[str, str, Mapping[str, str]]  # target_field, doctype, sub_conditions
+
+class RowKey(NamedTuple):
+    """What tells a row of the default table from the others."""
+
+    target_field: str
+    doctype: str
+    sub_conditions: Mapping[str, str]
+
+
+Key: TypeAlias = tuple[str, str, Mapping[str, str]]  # a RowKey, or its parts in order, at the doors
 Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
 
 
@@ -53,7 +62,7 @@ class Change(NamedTuple):
     at: datetime
     kind: str
     row_id: str
-    key: Key
+    key: RowKey
     value: str
     signal: str
     corrected_to: str | None
@@ -82,7 +91,7 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
 ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its name, which hangs on no time
 
 
-def id_of(key: Key) -> str:
+def id_of(key: RowKey) -> str:
     """Name of the row of a key, checked once."""
     target_field, doctype, conditions = key
     return _id_of(target_field, doctype, tuple(sorted(conditions.items())))
@@ -90,10 +99,10 @@ def id_of(key: Key) -> str:
 
 @lru_cache(maxsize=1024)
 def _id_of(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
-    return fresh((target_field, doctype, dict(conditions)), ANY_TIME).row_id
+    return fresh(RowKey(target_field, doctype, dict(conditions)), ANY_TIME).row_id
 
 
-def fresh(key: Key, now: datetime) -> ClarificationDefault:
+def fresh(key: RowKey, now: datetime) -> ClarificationDefault:
     """Row without a vote."""
     target_field, doctype, conditions = key
     return init(target_field, doctype, dict(conditions) or None, now=now)
@@ -147,7 +156,7 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | 
         at=datetime.fromisoformat(row["at"]),
         kind=row["kind"],
         row_id=row["row_id"],
-        key=(target_field, doctype, conditions),
+        key=RowKey(target_field, doctype, conditions),
         value=row["value"],
         signal=row["signal"],
         corrected_to=row["corrected_to"],
@@ -175,7 +184,7 @@ def entered(log: Entries, change: Change, *, request_id: str, learner: str, once
         "kind": change.kind,
         "request_id": request_id,
         "row_id": change.row_id,
-        "key": [change.key[0], change.key[1], dict(change.key[2])],
+        "key": [change.key.target_field, change.key.doctype, dict(change.key.sub_conditions)],
         "value": change.value,
         "signal": change.signal,
         "corrected_to": change.corrected_to,
@@ -234,7 +243,39 @@ def row_of(body: Mapping[str, Any]) -> ClarificationDefault:
     return ClarificationDefault.model_validate(body)
 
 
-NO_VALUE = ("", "", None)
+class Signal(NamedTuple):
+    """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
+
+    value: str
+    signal: str
+    corrected_to: str | None
+
+    def change(
+        self,
+        kind: str,
+        row_id: str,
+        key: RowKey,
+        conditions: Mapping[str, str],
+        learner: Learner,
+        at: datetime,
+        split: Split | None = None,
+    ) -> Change:
+        """The change of a row that it makes; `split`, where the row was looked at for one."""
+        return Change(
+            at=at,
+            kind=kind,
+            row_id=row_id,
+            key=key,
+            value=self.value,
+            signal=self.signal,
+            corrected_to=self.corrected_to,
+            conditions=conditions,
+            learner=learner,
+            found=split,
+        )
+
+
+NO_SIGNAL = Signal("", "", None)
 
 
 def digest_of(learner: Learner) -> str:
@@ -250,41 +291,37 @@ def noted(log: Entries, learner: Learner, at: str) -> str:
     return named
 
 
-def counted(log: Entries, request_id: str, key: Key, learner: Learner, at: datetime) -> ClarificationDefault:
+def counted(log: Entries, request_id: str, key: RowKey, learner: Learner, at: datetime) -> ClarificationDefault:
     """Row after a request came to it, which counts once."""
     row_id = id_of(key)
     known = current(log, row_id)
     once = digest(canonical_json([request_id, row_id, "met"]), 32)
     if known is not None and log.one(CHANGES, once=once) is not None:
         return known
-    change = Change(at, "met", row_id, key, *NO_VALUE, {}, learner, None)
+    change = NO_SIGNAL.change("met", row_id, key, {}, learner, at)
     return entered(log, change, request_id=request_id, learner=noted(log, learner, stamp(at)), once=once)[row_id]
 
 
 def learned(
     log: Entries,
     request_id: str,
-    key: Key,
-    said: tuple[str, str, str | None],
+    key: RowKey,
+    signal: Signal,
     conditions: Mapping[str, str],
     learner: Learner,
     at: datetime,
 ) -> tuple[ClarificationDefault, ...]:
-    """New versions by a signal, and by a look for a split where one is due; none where the signal came before.
-
-    Args:
-      said: value, signal, value it was corrected to.
-    """
+    """New versions by a signal, and by a look for a split where one is due; none where the signal came before."""
     row_id = id_of(key)
-    once = digest(canonical_json([request_id, row_id, said[1]]), 32)
+    once = digest(canonical_json([request_id, row_id, signal.signal]), 32)
     if log.one(CHANGES, once=once) is not None:
         return ()
     settings = noted(log, learner, stamp(at))
-    change = Change(at, "signal", row_id, key, *said, conditions, learner, None)
+    change = signal.change("signal", row_id, key, conditions, learner, at)
     made = entered(log, change, request_id=request_id, learner=settings, once=once)
     row = made[row_id]
     if due(row, learner):
-        look = Change(at, "look", row_id, key, *NO_VALUE, {}, learner, stratify(row, learner))
+        look = NO_SIGNAL.change("look", row_id, key, {}, learner, at, stratify(row, learner))
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
         made |= entered(log, look, request_id=request_id, learner=settings, once=once)
     return tuple(made.values())
@@ -304,7 +341,7 @@ class Pending(NamedTuple):
     parsed: Any
     clarification: ClarificationRequest
     kind: str
-    key: Key
+    key: RowKey
     version: int
     confidence: float
     gate: str
@@ -320,7 +357,7 @@ class Application(NamedTuple):
     request_id: str
     value: str
     kind: str
-    key: Key
+    key: RowKey
     version: int
     confidence: float
     gate: str
@@ -333,9 +370,11 @@ class Application(NamedTuple):
 def pending_of(log: Entries, request_id: str) -> Pending | None:
     """Clarification of a request that no reply followed."""
     asked, row = request_of(log, request_id), log.one(CLARIFICATIONS, request_id=request_id)
+    # A reply before the question was asked again does not answer it.
     reply = log.one(REPLIES, request_id=request_id)
     if row is None or (reply is not None and reply["seq"] > row["seq"]):
         return None
+    # Texts may have been blanked since: what is not kept is empty, and the request still takes its reply.
     request = ClarificationRequest(
         target_field=row["target_field"],
         question_to_user=row["question_to_user"] or "",
@@ -368,12 +407,22 @@ def application_of(log: Entries, request_id: str) -> Application | None:
     asked, row = request_of(log, request_id), log.one(APPLICATIONS, request_id=request_id)
     if row is None:
         return None
-    then = (row["version"], row["confidence"], row["gate"], row["conditions"])
-    about = (asked["question"], tuple(asked["documents"]), asked["session"])
-    return Application(request_id, row["value"], row["kind"], key_of_row(log, row["row_id"]), *then, *about)
+    return Application(
+        request_id=request_id,
+        value=row["value"],
+        kind=row["kind"],
+        key=key_of_row(log, row["row_id"]),
+        version=row["version"],
+        confidence=row["confidence"],
+        gate=row["gate"],
+        conditions=row["conditions"],
+        question=asked["question"],
+        documents=tuple(asked["documents"]),
+        session=asked["session"],
+    )
 
 
-def key_of_row(log: Entries, row_id: str) -> Key:
+def key_of_row(log: Entries, row_id: str) -> RowKey:
     """Key of a row that the log has.
 
     Raises:
@@ -382,12 +431,12 @@ def key_of_row(log: Entries, row_id: str) -> Key:
     change = log.one(CHANGES, row_id=row_id)
     if change is not None:
         target_field, doctype, conditions = change["key"]
-        return (target_field, doctype, conditions)
+        return RowKey(target_field, doctype, conditions)
     version = log.one(VERSIONS, row_id=row_id)
     if version is None:
         msg = f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."
         raise ValueError(msg)
-    return (version["target_field"], version["doctype"], version["body"]["sub_conditions"])
+    return RowKey(version["target_field"], version["doctype"], version["body"]["sub_conditions"])
 
 
 class SilenceRule(NamedTuple):
@@ -414,7 +463,7 @@ class Silent(NamedTuple):
     """A default that silence confirmed."""
 
     request_id: str
-    key: Key
+    key: RowKey
     value: str
     conditions: Mapping[str, str]
 
@@ -490,7 +539,7 @@ def settle(
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
     found = settled(log, now, session, rule)
     for one in found:
-        learned(log, one.request_id, one.key, (one.value, "implicit_ok", None), one.conditions, learner, now)
+        learned(log, one.request_id, one.key, Signal(one.value, "implicit_ok", None), one.conditions, learner, now)
     return len(found)
 
 

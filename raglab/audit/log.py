@@ -20,6 +20,8 @@ from raglab.audit.default_rows import (
     Application,
     Key,
     Pending,
+    RowKey,
+    Signal,
     SilenceRule,
     application_of,
     apply,
@@ -66,8 +68,13 @@ _ENDLESS = {"inf": math.inf, "-inf": -math.inf}
 def kept_policy(log: Entries, policy: PolicyData, at: str) -> str:
     """Keep a policy's body where it is new, and give its id."""
     if log.one(POLICIES, policy_id=policy.policy_id) is None:
-        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": policy.model_dump(mode="json")})
+        log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": _body(policy)})
     return policy.policy_id
+
+
+def _body(policy: PolicyData) -> dict[str, Any]:
+    """A policy as the log keeps it: its pack by the hash, whatever folder that lay in."""
+    return {name: value for name, value in policy.model_dump(mode="json").items() if name != "pack"}
 
 
 def clarify(log: Entries, row: Mapping[str, Any], request: ClarificationRequest) -> None:
@@ -421,6 +428,12 @@ class AuditLog:
             made_by = {"prompt_version": models.get("prompt_version", ""), "learner": noted(log, self.learner, at)}
             log.add(REQUESTS, asked | system | made_by)
 
+    def pack(self) -> str | None:
+        """Hash of the pack under which the last request was read; None where it named none, or there is none."""
+        with self.log.reading() as log:
+            last = log.one(REQUESTS)
+        return None if last is None else last["models"].get("pack")
+
     def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
         """Latest versions of the default table's rows, of a field or doctype where given."""
         where = {"target_field": target_field, "doctype": doctype}
@@ -436,7 +449,7 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
             request_of(log, request_id)
-            return counted(log, request_id, key, self.learner, at)
+            return counted(log, request_id, RowKey(*key), self.learner, at)
 
     def clarified(
         self,
@@ -516,8 +529,8 @@ class AuditLog:
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
             request_of(log, request_id)
-            said = (value, signal, corrected_to)
-            return learned(log, request_id, row_key, said, conditions, self.learner, at)
+            given = Signal(value, signal, corrected_to)
+            return learned(log, request_id, RowKey(*row_key), given, conditions, self.learner, at)
 
     def decided(
         self,
@@ -535,8 +548,8 @@ class AuditLog:
         """
         with self.log.writing() as log:
             asked = request_of(log, request_id)
-            said = spoken(decision_row(asked, response, checks, ms), self.query)
-            log.add(DECISIONS, {"at": self._at(now), **said})
+            row = spoken(decision_row(asked, response, checks, ms), self.query)
+            log.add(DECISIONS, {"at": self._at(now), **row})
 
     def pending(self, request_id: str) -> Pending | None:
         """What a request waits for: its clarification that nobody replied to; None where it waits for nothing."""

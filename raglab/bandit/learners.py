@@ -1,62 +1,170 @@
-"""The table of learners: one entry each, with all that choosing, simulation, files, studies and displays read of it.
+"""The learners: the index or the draw of each, and the table with one entry each.
 
-One more is an index (or a draw and its propensity) and an entry; a loop, a compiled loop and a belief are optional.
+An entry holds all that choosing, propensities, simulation, files, settings, studies and displays read of a learner. One
+more is an index (or a draw and the probability that it is the largest) and an entry; the rest of it is optional.
 """
 
 from __future__ import annotations
 
-from raglab.bandit import loops, propensity, scores
-from raglab.bandit.learner import LEARNERS, LearnerEntry
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.bandit import loops
+from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State, refuse
+from raglab.bandit.propensity import first_of, largest_beta, largest_normal, largest_t
+from raglab.bandit.scores import (
+    Array,
+    Mask,
+    beta,
+    beta_belief,
+    index_of_means,
+    kl_upper,
+    noise,
+    normal,
+    student,
+    student_belief,
+)
+
+
+def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Mean reward of each arm, [..., A]; epsilon_greedy takes the largest where it does not choose uniformly."""
+    return index_of_means(state, bandit, mask)
+
+
+def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Mean plus exploration * sqrt(2 ln t / n), [..., A].
+
+    Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem (2002).
+    """
+
+    def bound(mean: Array, counted: Array, level: Array) -> Array:
+        return mean + bandit.exploration * np.sqrt(2.0 * level / counted)
+
+    return index_of_means(state, bandit, mask, bound)
+
+
+def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
+    """Largest mean whose Bernoulli divergence from the one seen is at most exploration² * ln t / n, [..., A]."""
+
+    def bound(mean: Array, counted: Array, level: Array) -> Array:
+        return kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
+
+    return index_of_means(state, bandit, mask, bound)
+
+
+def check_beta_prior(bandit: Bandit) -> None:
+    """Refuse a prior mean that leaves a Beta without one of its two counts.
+
+    Raises:
+      ValueError: it is 0 or 1.
+    """
+    if bandit.prior_mean in {0.0, 1.0}:
+        refuse(f"prior_mean of {bandit.policy} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
+
+
+def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+    """One draw of each arm's success rate, [..., A]; replications, then arms, in the generator's order."""
+    return rng.beta(*beta(state, bandit))
+
+
+def beta_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+    """Probability that each available arm's draw of thompson_beta is the largest, [..., A]."""
+    return largest_beta(*beta(state, bandit), on)
+
+
+def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
+    """One draw of each arm's mean reward, [..., A]; replications, then arms, in the generator's order."""
+    location, scale, df = student(state, bandit)
+    return location + scale * rng.standard_t(df)
+
+
+def student_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
+    """Probability that each available arm's draw of thompson_nig is the largest, [..., A]."""
+    mean, scale, df = student(state, bandit)
+    return _unless_certain(mean, scale, bandit, on, lambda wide: largest_t(mean, wide, df, on))
+
+
+def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
+    """Expected reward in this context plus exploration times its standard deviation, [..., A]."""
+    posterior = normal(state, bandit, context)
+    return posterior.mean + bandit.exploration * posterior.sd
+
+
+def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
+    """One draw of each arm's expected reward in this context, [..., A], in the generator's order."""
+    mean, sd = normal(state, bandit, context)
+    return mean + noise(bandit) * sd * rng.standard_normal(mean.shape)
+
+
+def normal_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
+    """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
+    mean, sd = normal(state, bandit, context)
+    return _unless_certain(mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on))
+
+
+def _unless_certain(
+    mean: Array, scale: Array, bandit: Bandit, on: NDArray[np.bool_], integrated: Callable[[Array], Array]
+) -> Array:
+    """Integral over draws, [..., A]; where no available arm has a spread there is nothing to draw: the means decide.
+
+    Args:
+      integrated: scales [..., A], all above 0, to probabilities.
+    """
+    certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
+    return np.where(certain, first_of(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))
+
 
 BUILT_IN = {
     "epsilon_greedy": LearnerEntry(
         settings=("epsilon",),
-        index=scores.greedy,
+        index=greedy,
         loop=loops.greedy_loop,
         compiled="greedy",
         pays=8e6,
     ),
     "ucb1": LearnerEntry(
         settings=("exploration",),
-        index=scores.ucb1,
+        index=ucb1,
         loop=loops.ucb1_loop,
         compiled="ucb1",
         pays=8e6,
     ),
     "kl_ucb": LearnerEntry(
         settings=("exploration",),
-        index=scores.kl_ucb,
+        index=kl_ucb,
         loop=loops.kl_ucb_loop,
     ),
     "thompson_beta": LearnerEntry(
         settings=("exploration", "prior_mean", "prior_strength", "threshold"),
         positive=("exploration", "prior_strength"),
-        check=scores.check_beta_prior,
+        check=check_beta_prior,
         successes=True,
-        draw=scores.thompson_beta,
-        largest=propensity.beta_largest,
+        draw=thompson_beta,
+        largest=beta_largest,
         loop=loops.beta_loop,
         compiled="beta",
         pays=3e6,
-        belief=scores.beta_belief,
+        belief=beta_belief,
         quantity="success rate (share of rewards above {threshold:g}, 0 to 1)",
     ),
     "thompson_nig": LearnerEntry(
         settings=("exploration", "prior_mean", "prior_strength", "prior_variance"),
         positive=("prior_strength", "prior_variance"),
-        draw=scores.thompson_nig,
-        largest=propensity.student_largest,
+        draw=thompson_nig,
+        largest=student_largest,
         loop=loops.student_loop,
         compiled="student",
         pays=2e6,
-        belief=scores.student_belief,
+        belief=student_belief,
         quantity="mean reward (0 to 1)",
     ),
     "lin_ucb": LearnerEntry(
         settings=("exploration", "prior_strength"),
         positive=("prior_strength",),
         linear=True,
-        index=scores.lin_ucb,
+        index=lin_ucb,
         loop=loops.lin_ucb_loop,
         compiled="lin_ucb",
         pays=1e6,
@@ -65,8 +173,8 @@ BUILT_IN = {
         settings=("exploration", "prior_strength", "prior_variance"),
         positive=("prior_strength",),
         linear=True,
-        draw=scores.lin_thompson,
-        largest=propensity.normal_largest,
+        draw=lin_thompson,
+        largest=normal_largest,
         loop=loops.lin_thompson_loop,
         compiled="lin_thompson",
         pays=1e6,

@@ -22,7 +22,6 @@ from raglab.bandit.learner import (
     refuse,
     uniform_share,
 )
-from raglab.bandit.scores import beta, noise, normal, student
 
 FloatArray: TypeAlias = NDArray[np.float64]
 Family: TypeAlias = tuple[
@@ -379,32 +378,3 @@ def first_of(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
     if bandit.ties == "random":
         return tied / tied.sum(axis=-1, keepdims=True)
     return np.asarray(tied & (np.cumsum(tied, axis=-1) == 1), dtype=np.float64)
-
-
-def beta_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
-    """Probability that each available arm's draw of thompson_beta is the largest, [..., A]."""
-    return largest_beta(*beta(state, bandit), on)
-
-
-def student_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], _: Array) -> Array:
-    """Probability that each available arm's draw of thompson_nig is the largest, [..., A]."""
-    mean, scale, df = student(state, bandit)
-    return _unless_certain(mean, scale, bandit, on, lambda wide: largest_t(mean, wide, df, on))
-
-
-def normal_largest(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
-    """Probability that each available arm's draw of lin_thompson is the largest, [..., A]."""
-    mean, sd = normal(state, bandit, context)
-    return _unless_certain(mean, noise(bandit) * sd, bandit, on, lambda wide: largest_normal(mean, wide, on))
-
-
-def _unless_certain(
-    mean: Array, scale: Array, bandit: Bandit, on: NDArray[np.bool_], integrated: Callable[[Array], Array]
-) -> Array:
-    """Integral over draws, [..., A]; where no available arm has a spread there is nothing to draw: the means decide.
-
-    Args:
-      integrated: scales [..., A], all above 0, to probabilities.
-    """
-    certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
-    return np.where(certain, first_of(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))

@@ -1,4 +1,4 @@
-"""Indices and posteriors of the learners: the scores of which `choose` takes the largest."""
+"""Posteriors and upper bounds: what the indices and draws of the learners are made of."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import Bandit, State, Stats, refuse
+from raglab.bandit.learner import Bandit, State, Stats
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_] | None
@@ -121,38 +121,6 @@ def _unseen_first(score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int
     return np.where(unseen, np.where(pulls <= least, np.inf, PULLED), score)
 
 
-def greedy(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
-    """Mean reward of each arm, [..., A]; epsilon_greedy takes the largest where it does not choose uniformly."""
-    return index_of_means(state, bandit, mask)
-
-
-def ucb1(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
-    """Mean plus exploration * sqrt(2 ln t / n), [..., A].
-
-    Source: Auer, Cesa-Bianchi and Fischer, Finite-time analysis of the multiarmed bandit problem (2002).
-    """
-
-    def bound(mean: Array, counted: Array, level: Array) -> Array:
-        return mean + bandit.exploration * np.sqrt(2.0 * level / counted)
-
-    return index_of_means(state, bandit, mask, bound)
-
-
-def kl_ucb(state: State, bandit: Bandit, mask: Mask, _: Array) -> Array:
-    """Largest mean whose Bernoulli divergence from the one seen is at most exploration² * ln t / n, [..., A]."""
-
-    def bound(mean: Array, counted: Array, level: Array) -> Array:
-        return kl_upper(mean, bandit.exploration * bandit.exploration * level / counted)
-
-    return index_of_means(state, bandit, mask, bound)
-
-
-def lin_ucb(state: State, bandit: Bandit, _: Mask, context: Array) -> Array:
-    """Expected reward in this context plus exploration times its standard deviation, [..., A]."""
-    posterior = normal(state, bandit, context)
-    return posterior.mean + bandit.exploration * posterior.sd
-
-
 def kl_upper(mean: Array, level: Array) -> Array:
     """Largest q with kl(mean, q) <= level, of Bernoulli divergences, in [mean, 1].
 
@@ -175,33 +143,6 @@ def kl_upper(mean: Array, level: Array) -> Array:
             step = (entropy - one - other - level) * q * (1.0 - q) / (q - mean)
             q = np.where((q > mean) & (step > 0.0), np.maximum(q - step, mean), q)
     return np.where(low > 0.0, q, 1.0)
-
-
-def thompson_beta(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
-    """One draw of each arm's success rate, [..., A]; replications, then arms, in the generator's order."""
-    return rng.beta(*beta(state, bandit))
-
-
-def thompson_nig(state: State, bandit: Bandit, rng: np.random.Generator, _: Array) -> Array:
-    """One draw of each arm's mean reward, [..., A]; replications, then arms, in the generator's order."""
-    location, scale, df = student(state, bandit)
-    return location + scale * rng.standard_t(df)
-
-
-def lin_thompson(state: State, bandit: Bandit, rng: np.random.Generator, context: Array) -> Array:
-    """One draw of each arm's expected reward in this context, [..., A], in the generator's order."""
-    mean, sd = normal(state, bandit, context)
-    return mean + noise(bandit) * sd * rng.standard_normal(mean.shape)
-
-
-def check_beta_prior(bandit: Bandit) -> None:
-    """Refuse a prior mean that leaves a Beta without one of its two counts.
-
-    Raises:
-      ValueError: it is 0 or 1.
-    """
-    if bandit.prior_mean in {0.0, 1.0}:
-        refuse(f"prior_mean of {bandit.policy} must be in (0, 1)", bandit.prior_mean, "a Beta needs both counts")
 
 
 POINTS = 801  # of a drawn density

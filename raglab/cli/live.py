@@ -38,17 +38,21 @@ def index(
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
+    policy: Annotated[
+        Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
     from raglab.live.system import build_index
-    from raglab.store.loaders import load_corpus
+    from raglab.store.loaders import Policy, load_corpus
 
     with refusals():
         loaded = load_corpus(corpus)
         arms = tuple(arm or LIVE_ARMS)
-        made = build_index(loaded, out, arms=arms, encoder=encoder, reranker=reranker, progress=not quiet)
+        more: dict[str, Any] = {"arms": arms, "encoder": encoder, "reranker": reranker, "progress": not quiet}
+        made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
         show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
 
 
@@ -246,7 +250,7 @@ def _text(stated: str) -> str:
 
 COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
-    (ask, "raglab ask out/index 'How soon must a flood claim be reported?' -p datasets/broker/policy.yaml"),
+    (ask, "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml"),
     (reply, "raglab reply out/index REQUEST_ID yes"),
     (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
 )

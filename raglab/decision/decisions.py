@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -110,15 +110,19 @@ def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.Judged)
     for gate in gates.judging(judges):
         if gate.name in _EXPLAINED:
             yield from _EXPLAINED[gate.name](said, row, read)
+        elif gate.thresholds:
+            yield _against(gate, read, said.limits)
         else:
-            yield _scalar(gate, read, said.limits)
+            margins = gates.margins_of(gate, read, said.limits.gates.get(gate.name))
+            for name, margin in zip(gate.measurements, margins, strict=True):
+                yield _check(gate.name, gate.rule, read(name), 0, margin, f"{gate.label} {decimals(_n(read(name)))}")
 
 
-def _scalar(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str = "") -> Check:
-    """Check of a gate that compares one measurement with one threshold."""
+def _against(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str = "") -> Check:
+    """Check of a gate against the threshold that the case meets."""
     bounds, met = limits.gates[gate.name], gates.threshold_met(gate, read)
     value, bound = float(read(met.meets)), _n(getattr(bounds, met.key))
-    (margin,) = gates.margins_of(gate, read, bounds)
+    margin = reduce(np.minimum, gates.margins_of(gate, read, bounds))
     text = _told(gate.label, value, met.key, bound, margin, bounds.on, upper=met.side == "ceiling")
     return _check(gate.name, gate.rule, value, bound, margin, text + more)
 
@@ -160,7 +164,7 @@ def _density(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
 
 
 def _gap(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    check = _scalar(gates.named("gap"), read, said.limits)
+    check = _against(gates.named("gap"), read, said.limits)
     if read("n_relevant") <= 1:
         check = check._replace(text="no second relevant hit to be apart from")
     elif read("agree"):
@@ -215,7 +219,7 @@ def _fused(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     parts = fusion.contributions(said.tables.evidence.signals[:, depth, [row]], model)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
     told = ", ".join(f"{part.signal} {_signed(share)}" for share, part in largest)
-    yield _scalar(gates.named("fused"), read, said.limits, f"; in logits: {told}, bias {_signed(model.bias)}")
+    yield _against(gates.named("fused"), read, said.limits, f"; in logits: {told}, bias {_signed(model.bias)}")
 
 
 # Gates whose check is more than their label, measurement and threshold.
@@ -242,7 +246,7 @@ def answer_checks(confidence: float, support: float, claim: str, refused: str, l
     more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
     for gate in gates.judging("answer"):
         if gate.scalar:
-            yield _scalar(gate, measured.__getitem__, limits, more.get(gate.name, ""))
+            yield _against(gate, measured.__getitem__, limits, more.get(gate.name, ""))
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
             text = refused or "the answer is fit to leave"
@@ -459,7 +463,7 @@ class Decisions:
         if self.status[row] == Status.ok:
             read = _reading(self, row)
             for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
-                check, met = _scalar(gate, read, self.limits), gates.threshold_met(gate, read)
+                check, met = _against(gate, read, self.limits), gates.threshold_met(gate, read)
                 if not check.passes:
                     side = "below" if met.side == "floor" else "above"
                     value, bound = check.value, check.threshold

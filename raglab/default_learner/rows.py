@@ -319,9 +319,9 @@ def init(
 
     Example:
       >>> from datetime import UTC, datetime
-      >>> row = init("insurer_name", "broker_contract", now=datetime(2026, 1, 5, tzinfo=UTC))
+      >>> row = init("vendor_name", "contract", now=datetime(2026, 1, 5, tzinfo=UTC))
       >>> row.row_id, gate(row)
-      ('b1400641e69f', 'ask')
+      ('a98e5648e955', 'ask')
     """
     instant(now)
     return ClarificationDefault(
@@ -365,7 +365,7 @@ def update(
     Example:
       >>> from datetime import UTC, datetime
       >>> now = datetime(2026, 1, 5, tzinfo=UTC)
-      >>> row = update(init("insurer_name", "contract", now=now), "1", "explicit_yes", now=now)
+      >>> row = update(init("vendor_name", "contract", now=now), "1", "explicit_yes", now=now)
       >>> row = update(row, "1", "implicit_ok", now=now)
       >>> row.candidate_votes, row.confidence, row.version
       ({'1': 1.5}, 0.75, 2)

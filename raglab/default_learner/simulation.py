@@ -136,7 +136,7 @@ def world(
       ValueError: no context, shares that are none, probabilities outside [0, 1].
 
     Example:
-      >>> made = world({"insurer/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
+      >>> made = world({"vendor/contract": {"body": {"1": 1.0}, "coversheet": {"toc": 1.0}}}, column="page_1_kind")
       >>> made.values, made.scenes.tolist(), made.shares[0].tolist()
       ((('1', 'toc'),), [[0.5, 0.5]], [[1.0, 0.0], [0.0, 1.0]])
     """

@@ -228,10 +228,12 @@ def tune_clarification(
         return Judged(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
 
     first = [_own(base, space)]
-    study, seen = maximised(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    study, table = maximised(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    # The best of many trials is partly lucky: other users, and more of them, choose among the first few.
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
-    found, within = _winner(seen, space, base, tune, objective, most_errors, again)
-    plans: dict[str, Policy] = {TUNED: found, PUBLISHED_RULE: PUBLISHED}
+    learner, within = _winner(table, space, base, tune, objective, most_errors, again)
+    # Judged on a third set of users, on which nothing was chosen.
+    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED}
     plans |= {one.replace("_", " "): one for one in (ALWAYS, NEVER, ORACLE)}
     by_seed = compared(
         held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs
@@ -246,8 +248,8 @@ def tune_clarification(
     judged_on = "other users of the same contexts" if held_out is tune else "contexts that the study did not see"
     notes = _notes(comparison, differences, within, most_errors, judged_on)
     return ClarifyStudy(
-        learner=found,
-        trials=seen,
+        learner=learner,
+        trials=table,
         comparison=comparison,
         differences=differences,
         notes=tuple(notes),
@@ -333,30 +335,32 @@ def _notes(
     """What the comparison says, in plain words."""
     rows = {row["policy"]: row for row in comparison.to_dict("records")}
     apart = {row["policy"]: row for row in differences.to_dict("records")}
-    said = []
+    # The limit first: a learner that breaks it is no winner, however cheap.
+    paragraphs = []
     limit = f"{HUNDRED * most_errors:.4g} silent errors per 100 requests"
     if not within:
-        said.append(f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it.")
+        paragraphs.append(f"No trial keeps to {limit} on what it was tuned on; the winner is the nearest to it.")
     tuned, most = rows[TUNED], HUNDRED * most_errors
     kept = "keeps to" if tuned["errors_high"] <= most else "keeps on average, not in every seed, to"
     kept = kept if tuned["errors"] <= most else "breaks"
-    said.append(
+    paragraphs.append(
         f"On {judged_on}, tuned {kept} {limit}: {tuned['errors']:.2f} "
         f"({tuned['errors_low']:.2f} to {tuned['errors_high']:.2f} in 95 % of the seeds)."
     )
+    # Questions and errors trade against each other, so both are said, and only then their cost together.
     row = apart[PUBLISHED_RULE]
     sides = {rate: _side(row, rate) for rate in ("questions", "errors")}
-    told = "; ".join(
+    changes = "; ".join(
         f"{side} {what} ({row[rate]:+.2f}, {row[f'{rate}_low']:+.2f} to {row[f'{rate}_high']:+.2f} per 100)"
         for (rate, side), what in zip(sides.items(), ("questions", "silent errors"), strict=True)
     )
     both = all(side == "fewer" for side in sides.values())
     verdict = "is on the better side of the published rule in both" if both else "is NOT better in both"
-    said.append(f"Tuned {verdict}: {told}.")
+    paragraphs.append(f"Tuned {verdict}: {changes}.")
     cost = _side(row, "cost")
-    told = {"fewer": "lower", "more": "higher"}.get(cost, "not told apart")
-    said.append(f"Its cost is {told}: {row['cost']:+.1f} per 100 requests.")
-    return said
+    change = {"fewer": "lower", "more": "higher"}.get(cost, "not told apart")
+    paragraphs.append(f"Its cost is {change}: {row['cost']:+.1f} per 100 requests.")
+    return paragraphs
 
 
 def _side(row: Mapping[Any, Any], rate: str) -> str:

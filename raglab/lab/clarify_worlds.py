@@ -1,4 +1,4 @@
-"""Worlds."""
+"""Worlds of clarification: simulated users over bundled documents, ClariQ, ShARC and the cover sheet of case 12."""
 
 from __future__ import annotations
 
@@ -14,15 +14,16 @@ import numpy as np
 
 from raglab.answering.contents import contents_pages
 from raglab.default_learner.simulation import World, checked, world
-from raglab.store.loaders import load_corpus
+from raglab.packs import GENERIC, Pack
+from raglab.store.loaders import load_corpus, load_pack
 from raglab.text import content_words, words
 from raglab.values import Chunk
 
 COLUMNS = ("page_1_kind", "domain", "lang", "vendor", "version")  # of a document, seen by the learner
 SCOPES = PAGE_1, CONTENTS, DOCUMENT = "1", "toc", "document"
 LABELS = "fields.jsonl"
-INSURER = "insurer_name"
-BROKERAGE = "brokerage"  # domain whose documents are the broker's own: they name no insurer
+VENDOR = "vendor_name"  # field of documents that are not labelled: where they name their vendor
+PACK = "pack"  # folder of a bundled set that holds its trade
 
 
 class Stated(NamedTuple):
@@ -37,6 +38,7 @@ def broker(
     corpus: str | Path | Sequence[Chunk],
     stated: Iterable[Stated] | None = None,
     *,
+    pack: Pack | None = None,
     noise: float = 0.01,
     drift: float = 0.0,
     notices: float = 0.5,
@@ -54,7 +56,8 @@ def broker(
 
     Args:
       corpus: folder as `load_corpus` takes it, or its chunks. stated: where each field stands; `fields.jsonl` of the
-        folder where there is one, and the insurer's name as found by `insurer_pages` otherwise.
+        folder where there is one, and the vendor's name as found by `vendor_pages` otherwise. pack: whose titles lead
+        to fields; the folder's where there is one, else the generic one.
 
     Raises:
       ValueError: no document that states a field.
@@ -62,40 +65,47 @@ def broker(
     Source: rules S5.6, S5.9, S5.10.
     """
     chunks = load_corpus(corpus).chunks if isinstance(corpus, str | Path) else tuple(corpus)
-    labels = Path(corpus) / LABELS if isinstance(corpus, str | Path) else None
+    folder = Path(corpus) if isinstance(corpus, str | Path) else None
+    if pack is None:
+        pack = load_pack(folder / PACK) if folder is not None and (folder / PACK).is_dir() else GENERIC
     if stated is None:
-        stated = read_fields(labels) if labels is not None and labels.is_file() else insurer_pages(chunks)
+        labelled = folder is not None and (folder / LABELS).is_file()
+        stated = read_fields(folder / LABELS) if folder is not None and labelled else vendor_pages(chunks)
     documents: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         documents[chunk.file_name].append(chunk)
-    found = [(one, scope_of(one, documents[one.document])) for one in stated if one.document in documents]
+    found = [(one, scope_of(one, documents[one.document], pack=pack)) for one in stated if one.document in documents]
     if not found:
-        msg = "a broker world needs documents that state a field, got none; give a corpus with a vendor in its tags."
+        msg = "a world needs documents that state a field, got none; give a corpus with a vendor in its tags."
         raise ValueError(msg)
     tags = {name: dict(of[0].tags) for name, of in documents.items()}
     more: dict[str, Any] = {"notices": notices, "detects": detects, "at_once": at_once, "per_day": per_day}
     return _of_documents(found, tags, noise, drift, **more)
 
 
-def scope_of(one: Stated, chunks: Sequence[Chunk]) -> str:
+def scope_of(one: Stated, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> str:
     """Narrowest scope that holds a field: page 1, else the pages of the table of contents, else the document.
 
     Args:
-      chunks: of that document.
+      chunks: of that document. pack: whose titles lead to the field.
     """
     if one.page == 1:
         return PAGE_1
-    return CONTENTS if one.page in contents_pages(one.field, chunks) else DOCUMENT
+    return CONTENTS if one.page in contents_pages(one.field, chunks, pack=pack) else DOCUMENT
 
 
-def insurer_pages(chunks: Sequence[Chunk]) -> tuple[Stated, ...]:
-    """Where each document first names its vendor; the broker's own documents name no insurer."""
+def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str = "") -> tuple[Stated, ...]:
+    """Where each document first names its vendor.
+
+    Args:
+      field: whose value the vendor's name is. without: domain whose documents are nobody's but the house's own.
+    """
     first: dict[str, int] = {}
     for chunk in chunks:
         vendor = str(chunk.tags.get("vendor", "")).lower()
-        if vendor and chunk.page and vendor in chunk.text.lower() and chunk.tags.get("domain") != BROKERAGE:
+        if vendor and chunk.page and vendor in chunk.text.lower() and chunk.tags.get("domain") != (without or None):
             first[chunk.file_name] = min(chunk.page, first.get(chunk.file_name, chunk.page))
-    return tuple(Stated(name, INSURER, page) for name, page in first.items())
+    return tuple(Stated(name, field, page) for name, page in first.items())
 
 
 def read_fields(path: str | Path) -> tuple[Stated, ...]:
@@ -125,11 +135,13 @@ def _of_documents(
     **more: Any,  # noqa: ANN401 - further fields of a world
 ) -> World:
     """World whose scenes are documents."""
+    # A context is a field asked of one kind of document; its scenes are the documents, as likely as they are many.
     by_context: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for one, scope in found:
         by_context[f"{one.field}/{tags[one.document].get('doc_type', 'document')}"].append((one.document, scope))
     known = {name: sorted({tags[one.document].get(name, "") for one, _ in found}) for name in COLUMNS}
     shape = (len(by_context), max(map(len, by_context.values())))
+    # Contexts of fewer documents than the largest are padded with scenes of probability 0.
     scenes, levels = np.zeros(shape), np.zeros((*shape, len(COLUMNS)), np.int16)
     shares = np.zeros((*shape, len(SCOPES)))
     for row, of in enumerate(by_context.values()):
@@ -272,7 +284,7 @@ def sharc(
 
 
 def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:  # noqa: ANN401 - fields of a world
-    """World of case 12, which needs no data: on cover sheets page 1 names no insurer, and comes back empty.
+    """World of case 12, which needs no data: on cover sheets page 1 names no vendor, and comes back empty.
 
     Args:
       share: of the requests that are about a contract with a cover sheet. noise_columns: beside `page_1_kind`.
@@ -282,7 +294,7 @@ def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:
     shares = {"body": {PAGE_1: 1.0, CONTENTS: 0.0}, "coversheet": {PAGE_1: 0.0, CONTENTS: 1.0}}
     mix = {"body": 1.0 - share, "coversheet": share}
     given = {"detects": 1.0, "noise_columns": noise_columns} | more
-    return world({f"{INSURER}/contract": shares}, column=COLUMNS[0], mix=mix, **given)
+    return world({f"{VENDOR}/contract": shares}, column=COLUMNS[0], mix=mix, **given)
 
 
 def world_of(name: str, path: str | Path | None, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401

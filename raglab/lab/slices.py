@@ -67,6 +67,7 @@ def slices(
         raise ValueError(msg)
     place = metrics.RATES.index(rate)
     label = said.tables.evidence.label.astype(np.int64)
+    # What every case adds to every count, once; a slice's rate is then a sum over its rows.
     counts = metrics.contributions(np.arange(3, dtype=np.int8))[said.status, label, said.right.astype(int)]
 
     def share(rows: NDArray[np.bool_]) -> tuple[int, int]:
@@ -74,6 +75,7 @@ def slices(
         size = metrics.denominators(summed, np.bincount(label[rows], minlength=len(Status)))
         return int(summed[place]), int(size[place])
 
+    # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
     all_k, all_n = share(np.ones(len(said), dtype=bool))
     found = []
     for column, told in _columns(said, by or {}).items():

@@ -223,13 +223,16 @@ class Intents:
 class Tables:
     """Expressions for what a question asks of tables; `words` as in `Answers`.
 
-    operations: by operation. operating: words that ask for one and name no row. later, earlier: of two columns. unit:
-    before the unit that is asked for. time, share, money: ask for such a unit.
+    operations: by operation. operating: words that ask for one and name no row. totals, parts: names of rows that are
+    the total of others, and of those that are part of another. later, earlier: of two columns. unit: before the unit
+    that is asked for. time, share, money: ask for such a unit.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
     operations: Mapping[str, Patterns] = field(default_factory=dict)
     operating: Patterns = ()
+    totals: Patterns = ()
+    parts: Patterns = ()
     later: Patterns = ()
     earlier: Patterns = ()
     unit: Patterns = ()

@@ -97,12 +97,12 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
     if not budget_ms > 0.0:
         msg = f"budget_ms must be above 0, got {budget_ms:g}; the source's is 8000."
         raise ValueError(msg)
+    # Each arm is decided as if it alone answered: full information, from which any learner can be replayed.
     parts = []
     for arm in trace.arms:
-        # what counts is the depth at which this policy stopped with this arm
-        said = decide(trace, policy, arm)
-        ms = spent(trace, said, arm)
-        seen = measures(trace, said, arm)
+        decisions = decide(trace, policy, arm)
+        ms = spent(trace, decisions, arm)
+        margin, diversity, consistency = measures(trace, decisions, arm).T
         parts.append(
             pd.DataFrame(
                 {
@@ -110,15 +110,15 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
                     "case_id": [case.id for case in trace.cases],
                     "split": [case.split for case in trace.cases],
                     "arm": arm,
-                    "depth": said.outcome.depth,
-                    "margin": seen[:, 0],
-                    "diversity": seen[:, 1],
+                    "depth": decisions.outcome.depth,
+                    "margin": margin,
+                    "diversity": diversity,
                     "latency_ratio": ms / budget_ms,
                     "cache_hit": 0.0,
-                    "consistency": seen[:, 2],
+                    "consistency": consistency,
                     "ms": ms,
-                    "status": [Status(int(code)).name for code in said.status],
-                    "right": said.right,
+                    "status": [Status(int(code)).name for code in decisions.status],
+                    "right": decisions.right,
                 }
             )
         )

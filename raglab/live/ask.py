@@ -101,7 +101,7 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
     Raises:
       ValueError: the response asks nothing.
 
-    Example: `raglab.buttons(raglab.ask("Who is the insurer?", lab=lab, documents=["a.md"]), lab=lab)`
+    Example: `raglab.buttons(raglab.ask("Who is the vendor?", lab=lab, documents=["a.md"]), lab=lab)`
     """
     question = said["clarification"]
     if question is None:

@@ -18,6 +18,7 @@ from uuid import uuid4
 from raglab.answering.question_gaps import failures
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, Read
 from raglab.answering.question_wording import asked as wording
+from raglab.audit.default_rows import RowKey
 from raglab.audit.explanation import Explained
 from raglab.audit.explanation import explain as explained
 from raglab.canonical import digest
@@ -54,6 +55,8 @@ from raglab.live.clarification_requests import (
 from raglab.live.pipeline import answered
 from raglab.live.response import Response, Seen
 from raglab.live.system import normalised
+from raglab.packs import Pack
+from raglab.policy import check_pack
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_of
 from raglab.text import decimals
 
@@ -70,9 +73,9 @@ def value_of(option: Mapping[str, Any]) -> str:
     return text if len(text) <= LONGEST else _digest(option["sources"])
 
 
-def key_of(options: Sequence[Mapping[str, Any]]) -> tuple[str, str, Mapping[str, str]]:
+def key_of(options: Sequence[Mapping[str, Any]]) -> RowKey:
     """Key of the row: the set of the options' sources."""
-    return (f"{KIND}:{_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
+    return RowKey(f"{KIND}:{_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
 
 
 def _digest(value: object) -> str:
@@ -92,6 +95,11 @@ class Turn:
     log: AuditLog
     clarifier: Clarifier
     answered_as: str
+
+    @property
+    def pack(self) -> Pack:
+        """What the trade calls things, by which the request is read."""
+        return self.system.pack
 
     def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
         """Response of the pipeline to the request, or to one that is changed in these fields."""
@@ -114,7 +122,7 @@ def learned(response: Response, turn: Turn) -> Response:
     # The row is read before this request counts: the schedule asks by how often it was met before.
     key = key_of(response["options"])
     values = {value_of(option): option["id"] for option in response["options"]}
-    row = lookup(log.rows(*key[:2]), *key)
+    row = lookup(log.rows(key.target_field, key.doctype), *key)
     log.met(request.id, key, now=request.now)
     if row is None:
         return response
@@ -124,7 +132,7 @@ def learned(response: Response, turn: Turn) -> Response:
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     settled = turn.answer(selected=values[best])
     log.applied(request.id, row=row, value=best, gate=verdict, conditions={}, kind=KIND, now=request.now)
-    return _with(settled, {"default_applied": default_of(row, best, verdict)}, [told_default(row, best)])
+    return _with(settled, {"default_applied": default_of(row, best, verdict)}, [told_default(row, best, turn.pack)])
 
 
 class Vague(NamedTuple):
@@ -143,13 +151,20 @@ class Vague(NamedTuple):
         return self.turn.request
 
     @property
-    def key(self) -> tuple[str, str, Mapping[str, str]]:
+    def pack(self) -> Pack:
+        """Pack of the system."""
+        return self.turn.pack
+
+    @property
+    def key(self) -> RowKey:
         """Key of the row."""
-        return (self.failure.target_field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions)
+        return RowKey(
+            self.failure.target_field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions
+        )
 
     def read(self, value: str) -> Reading:
         """What a value leads to."""
-        return read(self.failure, value, self.request.text, self.parsed, self.pinned.chunks)
+        return read(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
 
 
 def asked(request: Request, system: Lab) -> Response:
@@ -188,6 +203,7 @@ def _opened(log: AuditLog, request: Request, read_by: Read | None, system: Lab) 
         "scorer": system.scorer.name,
         "prompt_version": str(getattr(system.generator, "prompt_version", "")),
         **({} if read_by is None else {"parser": read_by.by}),
+        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
     }
     about: dict[str, Any] = {
         "session": request.session,
@@ -218,17 +234,17 @@ def _clarified(turn: Turn, parsed: ParsedQuestion) -> Response:
         return turn.answer()
     pinned = clarifier.pinned(parsed.documents or request.documents)
     least = clarifier.costs.min_field_confidence
-    failure = next(iter(failures(parsed, request.text, pinned.chunks, least=least)), None)
+    failure = next(iter(failures(parsed, request.text, pinned.chunks, least=least, pack=turn.pack)), None)
     # A question that names no document may still be about a few: which of them is then what is missing.
     if failure is None and not pinned.chunks:
         failure = documents.which(parsed, clarifier, least)
         pinned = pinned if failure is None else clarifier.pinned(failure.candidates)
     if failure is not None:
         return _filled(vague(turn, parsed, failure, pinned, domain))
-    reading = read_known(request.text, parsed, pinned.chunks, least)
+    reading = read_known(request.text, parsed, pinned.chunks, least, turn.pack)
     if reading is None:
         return turn.answer()
-    return answer_of(request, reading, _why(reading), domain, turn.system, {})
+    return answer_of(request, reading, _why(reading, turn.pack), domain, turn.system, {})
 
 
 def vague(turn: Turn, parsed: ParsedQuestion, failure: Failure, pinned: Pinned, domain: Sequence[Check]) -> Vague:
@@ -287,7 +303,7 @@ def _filled(one: Vague) -> Response:
         log.applied(request.id, row=row, value=best, gate=verdict, kind=one.failure.kind, **about)
         if not first.failed:
             more = {"default_applied": default_of(row, best, verdict)}
-            return finished(one, first, more, [told_default(row, best)])
+            return finished(one, first, more, [told_default(row, best, one.pack)])
     # A learned default that reads nothing is evidence against it, applied or not.
     if prospect.is_default and first.failed:
         log.signal(request.id, one.key, best, "failure", **about)
@@ -300,7 +316,7 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     left = [reading for reading in readings if not reading.failed]
     # Only what was tried before a value worked is named: later failures had no part in the answer.
     tried = [reading.value for reading in readings[: readings.index(left[0]) if left else None]]
-    warnings = [told_tried(field, tried, one.failure.kind)] if tried else []
+    warnings = [told_tried(field, tried, one.pack, one.failure.kind)] if tried else []
     if not left:
         return _with(one.turn.answer(), {}, warnings)
     if prospect.worth.asks:
@@ -338,7 +354,9 @@ def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[st
         question_to_user=_question(one, values, failed),
         candidate_values=values,
         proposed_default=values[0],
-        proposed_default_reason=f"{shown(failed, 'en')} did not state it" if failed else prospect.best.reason,
+        proposed_default_reason=f"{shown(failed, 'en', turn.pack)} did not state it"
+        if failed
+        else prospect.best.reason,
         # What the question rests on, so that it can be explained when the row has long gone on.
         audit={
             "request_id": turn.request.id,
@@ -366,7 +384,7 @@ def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[st
     )
     fields = {
         "status": "ambiguous",
-        "options": options_of(values, one.parsed.language, failure.kind),
+        "options": options_of(values, one.parsed.language, failure.kind, turn.pack),
         "clarification": asking.model_dump(mode="json"),
         "arm_reason": f"{failure.kind} of {failure.target_field}: {why}",
     }
@@ -377,14 +395,15 @@ def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:
     failure, language = one.failure, one.parsed.language
     if failure.kind == documents.KIND:
         return documents.asked(failure.target_field, tuple(values), values[0], language)
-    return wording(failure, values[0], failed=failed, language=language, doctype=one.pinned.doctype)
+    about: dict[str, Any] = {"failed": failed, "language": language, "doctype": one.pinned.doctype}
+    return wording(failure, values[0], **about, pack=one.pack)
 
 
 def finished(one: Vague, reading: Reading, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
     """Response to a request that is filled in: what was read, or what the pipeline says to the narrower question."""
     if reading.found is not None:
         system, fields = one.turn.system, {"warnings": [*warnings], **more}
-        return answer_of(one.request, reading, _why(reading), one.domain, system, fields)
+        return answer_of(one.request, reading, _why(reading, one.pack), one.domain, system, fields)
     narrowed = one.turn.answer(text=reading.question, documents=reading.documents or one.request.documents)
     return _with(narrowed, more, warnings)
 
@@ -394,15 +413,15 @@ def _with(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) 
     return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.seen)
 
 
-def _why(reading: Reading) -> str:
-    return f"{reading.field} was read, no arm retrieved: {shown(reading.value, 'en')}"
+def _why(reading: Reading, pack: Pack) -> str:
+    return f"{reading.field} was read, no arm retrieved: {shown(reading.value, 'en', pack)}"
 
 
 def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, is_default: bool) -> str:
     rule = clarifier.learner
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     if tried:
-        return f"{' and '.join(shown(value, 'en') for value in tried)} did not state it"
+        return f"{' and '.join(shown(value, 'en', clarifier.pack) for value in tried)} did not state it"
     if not is_default:
         return "no default was learned for it yet"
     if verdict == "ask":
@@ -452,7 +471,7 @@ class Open(NamedTuple):
 
     request: Request
     kind: str
-    key: tuple[str, str, Mapping[str, str]]
+    key: RowKey
     conditions: Mapping[str, str]
     proposed: str | None
     candidates: tuple[str, ...]
@@ -505,6 +524,8 @@ def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now
         if asked[name] != here:
             msg = f"a reply must go to the {name} that asked, {asked[name]}, got {here}; open that policy and index."
             raise ValueError(msg)
+    remedy = "open that pack, or ask the question again"
+    check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
     text = _text(asked, question)
     request = Request(
         id=request_id, text=text, documents=tuple(asked["documents"]), selected=None, session=asked["session"], now=now
@@ -544,16 +565,20 @@ def _answered(one: Open, answer: str, turn: Turn) -> Response:
     pinned = clarifier.pinned(named)
     # The log keeps what was offered; what else the question could have meant is read from it again.
     least = clarifier.costs.min_field_confidence
-    alike = [gap for gap in failures(parsed, request.text, pinned.chunks, least=least) if gap.kind == one.kind]
+    alike = [
+        gap
+        for gap in failures(parsed, request.text, pinned.chunks, least=least, pack=turn.pack)
+        if gap.kind == one.kind
+    ]
     offered = tuple(dict.fromkeys((*one.candidates, *(alike[0].candidates if alike else ()))))
     failure = Failure(
         kind=one.kind,
-        target_field=one.key[0],
+        target_field=one.key.target_field,
         candidates=offered,
         question_to_user=alike[0].question_to_user if alike else "",
         reason="the user was asked",
     )
-    meaning = meant(_numbered(answer, one), offered, one.proposed, one.kind)
+    meaning = meant(_numbered(answer, one), offered, one.proposed, one.kind, turn.pack)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
     _learn(one, meaning, turn.log)
     waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))
@@ -586,7 +611,7 @@ def _completed(waiting: Vague, one: Open, value: str | None) -> Response:
     left = [other for other in waiting.failure.candidates if other not in {value, *refused, *one.tried}]
     # A bare no settles the field only where one value is left; pages may be read through one after the other.
     if value is None and not paged and len(left) != 1:
-        warning = f"nothing was filled in for {name}: {shown(one.proposed or '', 'en')} was declined"
+        warning = f"nothing was filled in for {name}: {shown(one.proposed or '', 'en', turn.pack)} was declined"
         return _with(turn.answer(), {}, [warning])
     # After the user's own page only the wide scopes are worth reading; without one, all that was not declined.
     order = left if value is None else [value, *(_scopes(left) if paged else ())]
@@ -594,9 +619,10 @@ def _completed(waiting: Vague, one: Open, value: str | None) -> Response:
     for at in order:
         reading = waiting.read(at)
         if not reading.failed:
-            warnings = [told_tried(name, tried, one.kind)] if tried else []
+            warnings = [told_tried(name, tried, turn.pack, one.kind)] if tried else []
             if refused:
-                warnings = [f"{shown(refused[0], 'en')} was declined, {shown(at, 'en')} taken", *warnings]
+                declined, taken = (shown(value, "en", turn.pack) for value in (refused[0], at))
+                warnings = [f"{declined} was declined, {taken} taken", *warnings]
             return finished(waiting, reading, {}, warnings)
         tried.append(at)
         # Only the user's own value is counted against: the others were never said to be right.
@@ -604,8 +630,8 @@ def _completed(waiting: Vague, one: Open, value: str | None) -> Response:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
             turn.log.signal(waiting.request.id, one.key, at, "failure", **about)
     if not paged:
-        return _with(turn.answer(), {}, [told_tried(name, tried, one.kind)])
-    return _not_on_any_page(waiting, told_tried(name, [*one.tried, *tried]))
+        return _with(turn.answer(), {}, [told_tried(name, tried, turn.pack, one.kind)])
+    return _not_on_any_page(waiting, told_tried(name, [*one.tried, *tried], turn.pack))
 
 
 def _not_on_any_page(waiting: Vague, reason: str) -> Response:
@@ -637,7 +663,11 @@ def _chosen(one: Open, answer: str, turn: Turn) -> Response:
     values = {value_of(option): option["id"] for option in options["options"]}
     named = {str(number): value for value, number in values.items()}
     bare = answer.strip()
-    meaning = Meant(named[bare], learned=True) if bare in named else meant(answer, list(values), one.proposed, one.kind)
+    meaning = (
+        Meant(named[bare], learned=True)
+        if bare in named
+        else meant(answer, list(values), one.proposed, one.kind, turn.pack)
+    )
     if meaning.value is not None and meaning.value not in values:
         msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."
         raise ValueError(msg)

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from raglab.answering.contents import scope
-from raglab.answering.fields import FIELDS, Extracted, extract
+from raglab.answering.fields import Extracted, extract
 from raglab.answering.question_gaps import Applied, applied
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, shown, within
 from raglab.live.response import Response, Seen, checked
+from raglab.packs import Pack
 from raglab.patterns import pattern_hits
 from raglab.policy import thresholds
 from raglab.replay import decide_on, tables_of
@@ -37,7 +38,8 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
     """
     wanted, doctype = parsed.said("target_field", least), parsed.said("doctype", least)
     entity = parsed.said("entity", least)
-    if wanted is None or wanted not in FIELDS or entity is None or parsed.said("date_scope", least) is not None:
+    pack = clarifier.pack
+    if wanted is None or wanted not in pack.readings or entity is None or parsed.said("date_scope", least) is not None:
         return None
     files: dict[str, list[Chunk]] = {}
     for chunk in clarifier.chunks:
@@ -46,7 +48,7 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
     meant = {name: chunks for name, chunks in files.items() if _is_about(chunks, entity)}
     if not 1 < len(meant) <= clarifier.costs.max_documents:
         return None
-    found = {name: extract(wanted, chunks).value for name, chunks in meant.items()}
+    found = {name: extract(wanted, chunks, pack=pack).value for name, chunks in meant.items()}
     stated = {name: value for name, value in found.items() if value is not None}
     if len(set(stated.values())) < 2:
         return None
@@ -117,28 +119,31 @@ class _Page:
         return Generation(f"{value}: {row}" if several else row, self.found.confidence, (0,))
 
 
-def read(failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk]) -> Reading:
+def read(
+    failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], pack: Pack
+) -> Reading:
     """What a value of a failure leads to; the extractor reads where it has a rule and documents are named.
 
     A page that does not state the field is null (rule S5.10). Where the question is narrowed and not the pages, a
     field that the extractor cannot tell is left to retrieval.
     """
-    if failure.kind == PAGE_SCOPE and failure.target_field in FIELDS and chunks:
-        return _read(value, text, failure.target_field, _scoped(chunks, value, failure.target_field, text))
+    if failure.kind == PAGE_SCOPE and failure.target_field in pack.readings and chunks:
+        scoped = _scoped(chunks, value, failure.target_field, text, pack)
+        return _read(value, text, failure.target_field, scoped, pack)
     if failure.kind == KIND:
         narrowed = Applied(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
     else:
-        narrowed = applied(failure, value, text, parsed, chunks)
+        narrowed = applied(failure, value, text, parsed, chunks, pack=pack)
     plain = Reading(
         value=value, question=narrowed.question, documents=narrowed.documents, field=None, chunks=(), found=None
     )
-    if narrowed.field is None or narrowed.field not in FIELDS or not chunks:
+    if narrowed.field is None or narrowed.field not in pack.readings or not chunks:
         return plain
-    reading = _read(value, narrowed.question, narrowed.field, within(chunks, narrowed.documents))
+    reading = _read(value, narrowed.question, narrowed.field, within(chunks, narrowed.documents), pack)
     return plain if reading.failed else reading
 
 
-def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk]) -> Reading:
+def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
     pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
     return Reading(
         value=value,
@@ -146,24 +151,24 @@ def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk]) -> Readin
         documents=pages,
         field=wanted,
         chunks=tuple(scoped),
-        found=extract(wanted, scoped, about=text),
+        found=extract(wanted, scoped, about=text, pack=pack),
     )
 
 
-def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float) -> Reading | None:
+def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float, pack: Pack) -> Reading | None:
     """What the extractor reads where nothing was left out; None without a rule, or where it reads nothing.
 
     A question that checks, compares or asks why is none that a field answers.
     """
     wanted = parsed.said("target_field", least)
-    if wanted is None or wanted not in FIELDS or parsed.said("intent", least) != "lookup" or not chunks:
+    if wanted is None or wanted not in pack.readings or parsed.said("intent", least) != "lookup" or not chunks:
         return None
-    if not asks_for(wanted, text):
+    if not asks_for(wanted, text, pack):
         return None
     stated = parsed.said("page_scope", least) or "document"
     known = stated in {"toc", "document"} or stated.isdecimal()
-    scoped = _scoped(chunks, stated, wanted, text) if known else tuple(chunks)
-    found = extract(wanted, scoped, about=text)
+    scoped = _scoped(chunks, stated, wanted, text, pack) if known else tuple(chunks)
+    found = extract(wanted, scoped, about=text, pack=pack)
     return (
         None
         if found.value is None
@@ -171,12 +176,12 @@ def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least
     )
 
 
-def _scoped(chunks: Sequence[Chunk], value: str, wanted: str, text: str) -> tuple[Chunk, ...]:
+def _scoped(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:
     """Chunks within a page scope, document by document."""
     files: dict[str, list[Chunk]] = {}
     for chunk in chunks:
         files.setdefault(chunk.source, []).append(chunk)
-    return tuple(chunk for of in files.values() for chunk in scope(of, value, field=wanted, about=text))
+    return tuple(chunk for of in files.values() for chunk in scope(of, value, field=wanted, about=text, pack=pack))
 
 
 def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
@@ -224,7 +229,7 @@ def answer_of(
     chunk = reading.chunks[found.chunk]
     made = checked(request.text, [chunk], _Page(found), system.scorer)
     told = (made.confidence, made.support, made.claim, made.refused)
-    where = f"{reading.field} was found in {shown(reading.value, 'en')}, on page {found.page}"
+    where = f"{reading.field} was found in {shown(reading.value, 'en', system.pack)}, on page {found.page}"
     checks = (*domain, field_check(where, found=True), *answer_checks(*told, thresholds([system.policy])))
     failed = next((check for check in checks if not check.passes), None)
     fields = {

@@ -11,10 +11,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 from raglab.answering.contents import page_kind
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import BY_RULES, Read, Vocabulary, plain
-from raglab.answering.question_wording import SECTIONS_SAID, VALUES
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import scopes_of
+from raglab.packs import GENERIC, Pack
 from raglab.text import decimals
 from raglab.values import Chunk
 
@@ -44,7 +44,7 @@ class Costs(Protocol):
 
 
 class Parser(Protocol):
-    """What reads a question: `parse_server.OpenAIParser`, or your own."""
+    """What reads a question: `question_parsing.OpenAIParser`, or your own."""
 
     @property
     def name(self) -> str:
@@ -67,13 +67,14 @@ class Clarifier:
     """What asks for what a question leaves out.
 
     vocabulary: of the corpus; None where only choices among options are learned. costs: of a question and of an error.
-    parser: reads questions; None is the rules.
+    pack: of the trade. parser: reads questions; None is the rules.
     """
 
     costs: Costs
     learner: Learner
     chunks: tuple[Chunk, ...] = field(repr=False)
     vocabulary: Vocabulary | None = field(repr=False)
+    pack: Pack = field(repr=False)
     parser: Parser | None = None
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
 
@@ -109,7 +110,7 @@ class Clarifier:
         """The learned column `page_1_kind` of a document; '' where it has no page 1."""
         if name not in self._kinds:
             first = [chunk for chunk in self.chunks if chunk.page == 1 and chunk.file_name == name]
-            self._kinds[name] = page_kind(first).kind if first else ""
+            self._kinds[name] = page_kind(first, pack=self.pack).kind if first else ""
         return self._kinds[name]
 
 
@@ -159,6 +160,7 @@ def text_of(question: Any) -> str:  # noqa: ANN401 - what a caller may pass
 
 LONGEST = 200  # characters of a reply
 YEAR = 4  # digits that are no page
+LANGUAGES: tuple[Literal["en", "fr"], ...] = ("en", "fr")
 PAGE_SCOPE = "page_scope"
 YES = frozenset(
     {
@@ -209,12 +211,12 @@ class Meant(NamedTuple):
     learned: bool
 
 
-def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str) -> Meant:
+def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str, pack: Pack = GENERIC) -> Meant:
     """What a reply means, given what was offered.
 
     Args:
       candidates: values that were offered. proposed: what a yes agrees to. kind: of the failure; a page may be named
-        where it is `page_scope`.
+        where it is `page_scope`. pack: in whose words values may be named.
 
     Raises:
       ValueError: an empty reply or one that is too long, a yes where nothing was proposed, `other` without saying what.
@@ -235,19 +237,19 @@ def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str
             raise ValueError(msg)
         return Meant(proposed, learned=True)
     bare = _bare(_TRY.sub("", _LEADING.sub("", said)))
-    value = next((one for one in candidates if bare in _names(one)), None) or _scope(bare, kind)
+    value = next((one for one in candidates if bare in _names(one, pack)), None) or _scope(bare, kind)
     if value is not None:
         return Meant(value, learned=True)
-    if kind == PAGE_SCOPE or bare in _names(OTHER):
+    if kind == PAGE_SCOPE or bare in _names(OTHER, pack):
         what = "a page's number" if kind == PAGE_SCOPE else "what is meant, in words,"
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
         raise ValueError(msg)
     return Meant(" ".join(reply.split()), learned=False)
 
 
-def _names(value: str) -> set[str]:
+def _names(value: str, pack: Pack) -> set[str]:
     """Texts that name a value, in plain letters, without an article."""
-    texts = (value, value.replace("_", " "), value.removesuffix(".md"), shown(value, "en"), shown(value, "fr"))
+    texts = (value, value.replace("_", " "), value.removesuffix(".md"), *(shown(value, one, pack) for one in LANGUAGES))
     return {_bare(plain(text)) for text in texts}
 
 
@@ -263,20 +265,23 @@ def _scope(bare: str, kind: str) -> str | None:
     return page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
 
 
-def shown(value: str, language: Literal["en", "fr"], kind: str = "") -> str:
-    """A value in words."""
+def shown(value: str, language: Literal["en", "fr"], pack: Pack, kind: str = "") -> str:
+    """A value in words of a pack."""
     if value == OTHER:
         return (_OTHER_PAGE if kind == PAGE_SCOPE else _OTHER)[language]
-    words = (SECTIONS_SAID.get(value) if kind == PAGE_SCOPE else None) or VALUES.get(value)
+    wording = pack.wording[language]
+    words = (wording.sections.get(value) if kind == PAGE_SCOPE else None) or wording.values.get(value)
     if words:
-        return words[language == "fr"]
+        return words
     return f"page {value}" if value.isdecimal() and len(value) < YEAR else value.replace("_", " ")
 
 
-def options_of(candidates: Sequence[str], language: Literal["en", "fr"], kind: str) -> list[dict[str, Any]]:
+def options_of(
+    candidates: Sequence[str], language: Literal["en", "fr"], kind: str, pack: Pack = GENERIC
+) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: the candidate values, and `other` (rule S0.2)."""
     values = [*(one for one in candidates if one != OTHER), OTHER]
-    return [{"id": n, "value": one, "text": shown(one, language, kind)} for n, one in enumerate(values, 1)]
+    return [{"id": n, "value": one, "text": shown(one, language, pack, kind)} for n, one in enumerate(values, 1)]
 
 
 def default_of(row: ClarificationDefault, value: str, verdict: str) -> dict[str, Any]:
@@ -291,19 +296,20 @@ def default_of(row: ClarificationDefault, value: str, verdict: str) -> dict[str,
     }
 
 
-def told_default(row: ClarificationDefault, value: str) -> str:
+def told_default(row: ClarificationDefault, value: str, pack: Pack) -> str:
     """A default that was applied, as a warning says it."""
     under = ", ".join(f"{name} {one}" for name, one in row.sub_conditions.items())
     where = f"{row.doctype}{f' with {under}' if under else ''}"
     learned = f"confidence {decimals(row.confidence)} of {counted(row.sample_size, 'earlier request')}"
     return (
-        f"{row.target_field}: {shown(value, 'en')} by the learned default for {where} ({learned}); reply to correct it"
+        f"{row.target_field}: {shown(value, 'en', pack)} by the learned default for {where} ({learned}); "
+        "reply to correct it"
     )
 
 
-def told_tried(field: str, tried: Sequence[str], kind: str = PAGE_SCOPE) -> str:
+def told_tried(field: str, tried: Sequence[str], pack: Pack, kind: str = PAGE_SCOPE) -> str:
     """What was read in vain, as a warning says it."""
-    values = " or ".join(shown(value, "en") for value in dict.fromkeys(tried))
+    values = " or ".join(shown(value, "en", pack) for value in dict.fromkeys(tried))
     return f"{field} was not found in {values}" if kind == PAGE_SCOPE else f"{field} could not be read as {values}"
 
 

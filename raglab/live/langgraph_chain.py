@@ -202,9 +202,10 @@ def build_graph(
 
     def compressed(question: str, passages: Sequence[Chunk]) -> Compressed:
         every = range(len(passages))
-        return compress(question, passages, budget=budget, keep=every, count=count, meaning=meaning)
+        more: dict[str, Any] = {"count": count, "meaning": meaning, "pack": system.pack}
+        return compress(question, passages, budget=budget, keep=every, **more)
 
-    compressed("", ())  # a budget that is none stops here
+    compress("", (), budget=budget)  # a budget that is none stops here
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
     nodes = _Nodes(system, compressed)
     graph = StateGraph(Running, input_schema=Asked, output_schema=Shown)

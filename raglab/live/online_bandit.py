@@ -338,18 +338,22 @@ class Online:
         check_id(request_id)
         offered = mask_of(mask, len(self.arms))
         known = {name: number(name, value) for name, value in features.items()}
+        # The state is folded from the log outside the transaction, so that nobody waits while it is caught up.
         self._caught_up()
         with self.log.writing() as log:
             if log.one(CHOICES, request_id=request_id) is not None:
                 msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
                 raise ValueError(msg)
             self._noted(log)
+            # From here to the choice all read the same state, so that the logged probabilities are those it had.
             now, last = self._now(log)
             recent = np.array([p95(log.latest(REWARDS, "ms", RECENT, last - HORIZON, arm=arm)) for arm in self.arms])
             ratios = dict(zip(map(p95_name, self.arms), (recent / self.budget_ms).tolist(), strict=True))
             known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
+            # What an arm took of late is known before retrieval, so it may choose; and a slow one is left out.
             left = bandits.guarded(offered, recent, self.budget_ms)
             share = bandits.propensities(now.state, self.setup.bandit, mask=left, context=context_of(known, self.setup))
+            # The draw hangs on seed and state alone: whoever replays the log draws the same arm.
             uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
             arm = int(bandits.sample(share, uniform))
             row = {

@@ -19,7 +19,7 @@ from raglab.audit.log import read, written
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import with_answers
-from raglab.decision.recorded_answers import calibrated
+from raglab.decision.recorded_answers import AnswerKey, calibrated
 from raglab.live.arms import chosen, learned, measures
 from raglab.live.clarification_requests import Request
 from raglab.live.response import PREVIEW, Checked, Response, Seen, answers_of, checked
@@ -221,8 +221,8 @@ def completed(
     answer = checked(text, passages, system.generator, system.scorer, ms=ms)
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and not a second copy.
     start = perf_counter()
-    place = (0, 0, int(decisions.outcome.depth[0]), chunks)
-    answers = answers_of([place], [answer], system.generator.name, system.scorer.name)
+    key = AnswerKey(case=0, arm=0, depth=int(decisions.outcome.depth[0]), chunks=chunks)
+    answers = answers_of([key], [answer], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
     measured = with_answers(decisions.tables, trace, system.policy.structure)
     final = decide_on(measured, trace, system.policy, decisions.limits)

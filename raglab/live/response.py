@@ -19,7 +19,8 @@ from raglab.answering.support import Support
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.decisions import Check
-from raglab.decision.recorded_answers import slot_sets
+from raglab.decision.measurement import OPTION_SLOTS
+from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.policy import PolicyData
 from raglab.replay import decide, tables_of
 from raglab.retrieval.tables import TableIndex
@@ -126,9 +127,6 @@ def _cell(value: object) -> str:
     return html.escape(text).replace("\n", "<br>")
 
 
-Set = tuple[int, int, int, tuple[int, ...]]
-
-
 class Generator(Protocol):
     """What writes answers."""
 
@@ -221,73 +219,85 @@ def record_answers(
       ValueError: an arm that the trace lacks.
     """
     named = trace.arms if arms is None else tuple(arms)
-    sets = [
-        one for arm in named for one in (_chosen(trace, policy, arm) if decided_only else _every(trace, policy, arm))
-    ]
+    sets_of = _chosen if decided_only else _every
+    keys = [key for arm in named for key in sets_of(trace, policy, arm)]
+    # By question and hits alone: arms and depths that choose alike share an answer.
     known: dict[tuple[int, tuple[int, ...]], Checked] = {}
-    for row, _, _, chunks in tqdm(sets, desc="answer", unit="set", disable=not progress):
-        if (row, chunks) not in known:
-            passages = [trace.chunks[number] for number in chunks]
-            known[row, chunks] = checked(trace.cases[row].query, passages, generator, scorer)
-    answers = answers_of(sets, [known[row, chunks] for row, _, _, chunks in sets], generator.name, scorer.name)
+    for key in tqdm(keys, desc="answer", unit="set", disable=not progress):
+        if (key.case, key.chunks) not in known:
+            passages = [trace.chunks[number] for number in key.chunks]
+            known[key.case, key.chunks] = checked(trace.cases[key.case].query, passages, generator, scorer)
+    answers = answers_of(keys, [known[key.case, key.chunks] for key in keys], generator.name, scorer.name)
+    # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
     meta = dict(trace.meta)
     if "fingerprint" in meta:
         made_of = f"{meta['fingerprint']} {generator.name} {scorer.name} {policy.structure} {named} {decided_only}"
         meta |= {"fingerprint": digest(made_of, 16)}
     meta |= {"generator": generator.name, "scorer": scorer.name}
-    parts = (trace.cases, trace.chunks, trace.arms, trace.hits, trace.pattern_hits)
-    return Trace(*parts, meta, trace.queries, answers, trace.latency, trace.vectors)
+    return Trace(
+        cases=trace.cases,
+        chunks=trace.chunks,
+        arms=trace.arms,
+        hits=trace.hits,
+        pattern_hits=trace.pattern_hits,
+        meta=meta,
+        queries=trace.queries,
+        answers=answers,
+        latency=trace.latency,
+        vectors=trace.vectors,
+    )
 
 
-def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Set]:
+def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
-    found = tables_of(trace, policy, arm)
-    at, places = trace.arm(arm), found.chosen.places
+    chosen = tables_of(trace, policy, arm).chosen
+    at, places = trace.arm(arm), chosen.places
     n_cases = len(trace)
     keep = np.ones(places.shape[:2], dtype=bool)
-    for slot, options in ((-2, found.chosen.options_all), (-1, found.chosen.options_tied)):
+    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
         keep[:, slot] = [len(shown) == 1 for shown in options]
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(-1, trace.hits.chunk.shape[3])
     rows = slot_sets(places, chunk, keep)
-    return list(dict.fromkeys((batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
+    return list(dict.fromkeys(AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
 
 
-def _chosen(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Set]:
+def _chosen(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits that a policy answers from."""
-    said = decide(trace, policy, arm)
+    decisions = decide(trace, policy, arm)
     ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
-    rows = np.flatnonzero(np.isin(said.outcome.stage, ready))
-    return [(int(row), trace.arm(arm), int(said.outcome.depth[row]), said.in_slot(int(row))) for row in rows]
+    rows = np.flatnonzero(np.isin(decisions.outcome.stage, ready)).tolist()
+    at, depth = trace.arm(arm), decisions.outcome.depth
+    return [AnswerKey(row, at, int(depth[row]), decisions.in_slot(row)) for row in rows]
 
 
-def answers_of(sets: Sequence[Set], found: Sequence[Checked], generator: str, scorer: str) -> Answers:
+def answers_of(keys: Sequence[AnswerKey], answers: Sequence[Checked], generator: str, scorer: str) -> Answers:
     """Checked answers of sets of hits, as a trace holds them."""
-    width = max((len(chunks) for *_, chunks in sets), default=0)
-    padded = np.full((len(sets), width), -1, dtype=np.int32)
-    for number, (*_, chunks) in enumerate(sets):
-        padded[number, : len(chunks)] = chunks
+    width = max((len(key.chunks) for key in keys), default=0)
+    padded = np.full((len(keys), width), -1, dtype=np.int32)
+    for number, key in enumerate(keys):
+        padded[number, : len(key.chunks)] = key.chunks
 
     def ints(values_: Sequence[int]) -> NDArray[np.int32]:
         return np.array(values_, dtype=np.int32)
 
     def floats(name: str) -> Any:  # noqa: ANN401 - an array
-        return np.array([getattr(one, name) for one in found], dtype=np.float64)
+        return np.array([getattr(one, name) for one in answers], dtype=np.float64)
 
-    pairs = zip(sets, found, strict=True)
-    cited = tuple(tuple(chunks[place] for place in one.cited) for (*_, chunks), one in pairs)
+    pairs = zip(keys, answers, strict=True)
+    cited = tuple(tuple(key.chunks[place] for place in one.cited) for key, one in pairs)
     return Answers(
         generator=generator,
         scorer=scorer,
-        row=ints([one[0] for one in sets]),
-        arm=ints([one[1] for one in sets]),
-        depth=ints([one[2] for one in sets]),
+        row=ints([key.case for key in keys]),
+        arm=ints([key.arm for key in keys]),
+        depth=ints([key.depth for key in keys]),
         chunks=padded,
-        text=tuple(one.text for one in found),
+        text=tuple(one.text for one in answers),
         confidence=floats("confidence"),
         support=floats("support"),
-        claim=tuple(one.claim for one in found),
+        claim=tuple(one.claim for one in answers),
         cited=cited,
-        refused=tuple(one.refused for one in found),
+        refused=tuple(one.refused for one in answers),
     )
 
 

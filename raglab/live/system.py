@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,12 +18,14 @@ from raglab.arms import LIVE_ARMS
 from raglab.canonical import digest
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.response import Generator, SupportScorer, TableFirst
-from raglab.live.trace_building import Retriever, fingerprint_of, retriever, settings_of
+from raglab.live.trace_building import Retriever, Settings, fingerprint_of, retriever, settings_of
+from raglab.packs import Pack
 from raglab.patterns import chunk_entities
+from raglab.policy import check_pack
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.strategies import Found, Rewriter, walk
 from raglab.store.files import Where, input_error, read_json, write_text
-from raglab.store.loaders import Policy, hash_corpus, load_corpus, save_corpus
+from raglab.store.loaders import Policy, hash_corpus, load_corpus, load_pack, save_corpus
 from raglab.text import composed, word_set
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Chunk, Corpus, Hits
 
@@ -127,6 +130,7 @@ class Lab:
     """What answers a question: see `ask`.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
+    pack: what the trade calls things, as the policy names it.
     generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. clarifier: asks
@@ -140,6 +144,7 @@ class Lab:
     scorer: SupportScorer
     caches: Caches | None = field(repr=False)
     entities: tuple[tuple[str, ...], ...] = field(repr=False)
+    pack: Pack = field(repr=False)
     arm: str | None = None
     online: Online | None = field(default=None, repr=False)
     audit: AuditLog | None = field(default=None, repr=False)
@@ -182,38 +187,37 @@ class Lab:
 
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable.
-          ValueError: clarify without the log.
+          ValueError: clarify without the log, or another pack than that of the index or of what its log has learned.
         """
         from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings
 
+        # A wrong variable or a wrong index stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
-        where = Where(str(place / INDEX))
-        if not (place / INDEX).is_file():
-            raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
-        head = read_json(place / INDEX, _MAX_BYTES)
-        corpus = load_corpus(place / CORPUS)
-        wanted = settings_of(head["settings"])
-        found = fingerprint_of(hash_corpus(corpus), wanted.parameters(rewriter))
-        if head.get("schema_version") != SCHEMA_VERSION or head.get("corpus_hash") != hash_corpus(corpus):
-            came = f"version {head.get('schema_version')} of corpus {str(head.get('corpus_hash'))[:12]}"
-            rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
-            raise input_error(where, rule, "make it again with `raglab index`", came)
+        corpus, wanted = _index_at(place)
+        fingerprint = fingerprint_of(hash_corpus(corpus), wanted.parameters(rewriter))
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
+        pack = load_pack(chosen.pack)
+        remedy = "put that pack back, or make the index again"
+        check_pack(read_json(place / INDEX, _MAX_BYTES).get("pack"), pack.stored, f"the index {place}", remedy)
+        # Models and indexes; embeddings of the corpus are kept beside it, so that only the first start encodes them.
         stored = EmbeddingCache(place / EMBEDDINGS)
-        ready = retriever(corpus, wanted, stored, rewriter=rewriter)
+        ready = retriever(corpus, wanted, stored, rewriter=rewriter, pack=pack)
         tables = ready.indexes.tables
-        base = Extractive() if generator is None else generator
+        base = Extractive(pack=pack) if generator is None else generator
         kept = Caches(place / CACHE) if cache else None
         named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
         judge = scorer or WordSupport()
         _read(ready.chunks, base, judge)
+        # A row of a table answers for itself; what is no row goes to the generator.
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
+        # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
         off = bandit.enabled is False or not set(ready.strategies) & set(LIVE_ARMS)
         online = None if off else bandit.online(place, tuple(ready.strategies))
         if online is not None and (stated or chosen.strategy.arm) == "bandit":
             for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
                 next(walk(strategy, ready.question(corpus.chunks[0].text)))
+        # The audit log comes before the clarifier, which learns from it; old texts are blanked at every start.
         asking, logging = ClarifySettings.read(), AuditSettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         log = logging.audit_log(place, asking.learner) if audit and logging.enabled else None
@@ -221,18 +225,22 @@ class Lab:
             log.forget()
         clarifier = None
         if asks or (asking.options and clarify is not False):
-            words = _words(corpus.chunks, ready, stored) if asks else None
+            words = _words(corpus.chunks, ready, stored, pack) if asks else None  # choices among options need none
             clarifier = Clarifier(
-                costs=asking, learner=asking.learner, chunks=corpus.chunks, vocabulary=words, parser=parser
+                costs=asking, learner=asking.learner, chunks=corpus.chunks, vocabulary=words, pack=pack, parser=parser
             )
+            if log is not None:
+                remedy = "put that pack back, or move the log away and learn anew"
+                check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
         return cls(
             policy=chosen,
             retriever=ready,
-            fingerprint=found,
+            fingerprint=fingerprint,
             generator=writer,
             scorer=judge,
             caches=kept,
             entities=named,
+            pack=pack,
             arm=stated,
             online=online,
             audit=log,
@@ -240,19 +248,42 @@ class Lab:
         )
 
     def replace(self, policy: Policy) -> Self:
-        """The same system under another policy."""
+        """The same system under another policy, whatever pack that names: the index was opened with this one.
+
+        Raises:
+          ValueError: the policy names another pack.
+        """
+        check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
-        parts = (self.retriever, self.fingerprint, self.generator, self.scorer, self.caches, named)
-        return type(self)(policy, *parts, self.arm, self.online, self.audit, self.clarifier)
+        return dataclasses.replace(self, policy=policy, entities=named)
 
 
-def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache) -> Vocabulary:
+def _index_at(place: Path) -> tuple[Corpus, Settings]:
+    """Corpus and settings of the index in a folder.
+
+    Raises:
+      InputError: no index there, or one that was altered or made by another version.
+    """
+    where = Where(str(place / INDEX))
+    if not (place / INDEX).is_file():
+        raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
+    head = read_json(place / INDEX, _MAX_BYTES)
+    corpus = load_corpus(place / CORPUS)
+    wanted = settings_of(head["settings"])
+    if head.get("schema_version") != SCHEMA_VERSION or head.get("corpus_hash") != hash_corpus(corpus):
+        came = f"version {head.get('schema_version')} of corpus {str(head.get('corpus_hash'))[:12]}"
+        rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
+        raise input_error(where, rule, "make it again with `raglab index`", came)
+    return corpus, wanted
+
+
+def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache, pack: Pack) -> Vocabulary:
     """Field vocabulary of a corpus; its embeddings are kept, those of questions are not."""
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         return embed(ready.encoder, list(texts), None).vectors
 
-    known = vocabulary_of(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors)
+    known = vocabulary_of(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors, pack=pack)
     return known._replace(encode=encode)
 
 
@@ -273,13 +304,15 @@ def build_index(
     arms: Sequence[str] = LIVE_ARMS,
     cache: EmbeddingCache | Literal["default"] | None = "default",
     progress: bool = False,
+    policy: Policy | None = None,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> str:
     """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
 
     Args:
       folder: made where it is not there; an index of the same corpus and settings is left as it is.
-      arms: that may answer. cache: from which embeddings are copied where it has them.
+      arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
+        for, and no other; any where it names none.
       settings: further fields of `Settings`.
 
     Returns: the fingerprint.
@@ -306,5 +339,8 @@ def build_index(
         "corpus_hash": hash_corpus(stored),
         "settings": wanted._asdict() | {"arms": list(wanted.arms)},
     }
+    pack = None if policy is None else load_pack(policy.pack).stored
+    if pack is not None:
+        head["pack"] = pack
     write_text(json.dumps(head, indent=2) + "\n", place / INDEX)
     return fingerprint

@@ -21,6 +21,7 @@ from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
+from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.entity_graph import entity_graph
@@ -28,7 +29,7 @@ from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.strategies import STAGES, Found, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.tables import table_index
-from raglab.store.loaders import hash_cases, hash_corpus
+from raglab.store.loaders import hash_cases, hash_corpus, load_pack
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
@@ -136,14 +137,16 @@ def retriever(
     *,
     rewriter: Rewriter | None = None,
     progress: bool = False,
+    pack: Pack = GENERIC,
 ) -> Retriever:
     """Load the models, index the corpus, and make a strategy for every arm.
 
     Args:
-      rewriter: None is RM3 over the corpus.
+      rewriter: None is RM3 over the corpus. pack: of the trade, for questions about tables.
     """
     encoder = load_encoder(wanted.encoder)
-    tables = table_index(corpus.chunks) if wanted.needs("tables") else None
+    # The rows of tables join the chunks before anything is indexed, so that positions mean the same everywhere.
+    tables = table_index(corpus.chunks, pack=pack) if wanted.needs("tables") else None
     chunks = universe(corpus, wanted)
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
     indexes = build_indexes(
@@ -158,6 +161,7 @@ def retriever(
         graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
         tables=tables,
     )
+    # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
     if wanted.rewrites and rewriter is None:
         rewriter = rm3([chunk.text for chunk in corpus.chunks])
     reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
@@ -247,7 +251,8 @@ def build_trace(
       corpus: what is searched.
       cases: questions.
       out: Parquet file of the trace.
-      policy: whose patterns are measured at once (others later, on replay).
+      policy: whose patterns are measured at once (others later, on replay), and whose pack reads questions about
+        tables: its hash is stored, and a policy of another is refused.
       cache: of embeddings, by content.
       batch_size: cases a batch, at least 1.
       progress: whether bars count batches and texts.
@@ -267,8 +272,11 @@ def build_trace(
     names = [f"case {case.id!r}" for case in cases]
     allowed = scopes_of(corpus.chunks, [case.selected_sources for case in cases], names)
     meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
+    pack = GENERIC if policy is None else load_pack(policy.pack)
+    if pack.stored is not None:
+        meta["pack"] = pack.stored
     place = None if out is None else Path(out)
-    known = _existing(place, meta["fingerprint"])
+    known = _existing(place, meta)
     if known is not None:
         return known
     store = default_cache() if cache == "default" else cache
@@ -277,7 +285,7 @@ def build_trace(
     @functools.cache
     def made_ready() -> Retriever:
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
-        ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress)
+        ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress, pack=pack)
         _keep_vectors(parts, ready.indexes.vectors)
         return ready
 
@@ -366,15 +374,16 @@ def _hashed(made_of: Mapping[str, Any]) -> str:
     return digest(canonical_json(made_of, ensure_ascii=True), 16)
 
 
-def _existing(place: Path | None, fingerprint: str) -> Trace | None:
-    """Trace of this fingerprint, where the file is one and whole."""
+def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
+    """Trace of this fingerprint and pack, where the file is one and whole."""
     if place is None or not place.is_file():
         return None
     try:
         known = Trace.load(place)
     except TraceError:
         return None
-    there = known.meta.get("fingerprint") == fingerprint and known.vectors is not None
+    same = all(known.meta.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
+    there = same and known.vectors is not None
     return known if there else None
 
 

@@ -323,11 +323,13 @@ def effective_size(weight: Floats) -> float:
 
 def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
     """Overlap of a log with a target, judged by the rules on ess, share, drift and unsupported arms."""
+    # Weights alone tell how much of the log speaks of the target: no reward is looked at.
     weight, n = rows.weight, len(rows.weight)
     ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
     error = standard_error(weight - mean, rows.log)
     reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
     share = largest / (n * mean) if mean > 0.0 else 1.0
+    # Weights of a log with right propensities average 1; only what chance does not explain counts as drift.
     drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
     gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
     status, note = _verdict(

@@ -264,21 +264,24 @@ def difference(
     pair = rows_of(log, (first, second), arms, session, mask)
     settings = settings_of(pair[0], (estimator,), clip, switch, seed)
     fits: list[Fit] = []
-    said: list[Judged] = []
+    diagnostics: list[Judged] = []
     for rows in pair:
         refuse_deterministic(rows, (estimator,))
         fits.append(fit(rows, estimator, settings))
-        said.append(judged(rows, fits[-1], estimator, settings, overlap_of(rows, level, rules), rules))
+        diagnostics.append(judged(rows, fits[-1], estimator, settings, overlap_of(rows, level, rules), rules))
+    # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike cancels.
     value = fits[0].value - fits[1].value
     one, other = (_drawn(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair)
     if one is None or other is None:
         low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
     else:
         low, high = map(float, percentile_interval(one[0] - other[0], level))
-    worst = max(said, key=lambda one: STATUSES.index(one.status))
+    # A difference is no better founded than the worse of its two sides.
+    worst = max(diagnostics, key=lambda one: STATUSES.index(one.status))
     if worst.status == STATUSES[2]:
         _warn({estimator: worst.note})
-    least, largest = min(one.ess for one in said), max(one.max_weight for one in said)
+    least = min(one.ess for one in diagnostics)
+    largest = max(one.max_weight for one in diagnostics)
     return Gain(
         estimator=estimator,
         value=value,

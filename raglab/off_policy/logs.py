@@ -108,6 +108,7 @@ def read(
     if arms is not None and (len(arms) != n_arms or len(set(arms)) != n_arms):
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
+    # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row looked for.
     reward = _numbers(log["reward"], "reward")
     if not np.isfinite(reward.sum()):
         _raise_first(~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward")

@@ -85,7 +85,7 @@ def beginning(word: str) -> str:
     """First letters of a longer word, in place of its stem.
 
     Example:
-      >>> beginning("insured") == beginning("insurer"), beginning("van")
+      >>> beginning("covered") == beginning("coverage"), beginning("van")
       (True, 'van')
     """
     return word[:STEM]
@@ -105,8 +105,8 @@ def labels_in(text: str) -> list[str]:
     r"""First cells of the rows of Markdown tables: what a row is about, such as a role or a peril.
 
     Example:
-      >>> labels_in("| Role | Name |\n|---|---|\n| Loss payee | Cotswold |")
-      ['Role', 'Loss payee']
+      >>> labels_in("| Role | Name |\n|---|---|\n| Trustee | Cotswold |")
+      ['Role', 'Trustee']
     """
     cells = (match.group(1).strip(" *_`") for match in _CELL.finditer(text))
     return [cell for cell in cells if any(char.isalpha() for char in cell) and not cell[0].isdigit()]
@@ -119,7 +119,7 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
     that begins a sentence and a longer name too where they never write it in small letters.
 
     Example:
-      >>> names_in(["The loss payee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
+      >>> names_in(["The trustee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
       [['crédit des alpes'], ['perrin', 'alpes']]
     """
     placed = [[_placed(sentence) for sentence in sentences(text)] for text in texts]
@@ -393,7 +393,7 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
       ValueError: damping or common is out of range.
 
     Example:
-      >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is insured."]
+      >>> texts = ["Here Lee owes Crédit des Alpes.", "Crédit des Alpes has 9 branches.", "Hail is covered."]
       >>> graph = entity_graph([Chunk(text, text, "a.md") for text in texts], common=1.0)
       >>> graph.seeds_of("what does Lee owe?")
       [Seed(entity='lee', weight=1.0)]

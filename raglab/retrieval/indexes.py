@@ -92,8 +92,8 @@ def words_of(text: str) -> list[str]:
     change nothing.
 
     Example:
-      >>> words_of("L'assuré résilie")
-      ['l', 'assuré', '^assur', 'résilie', '^résil']
+      >>> words_of("L'adhérent résilie")
+      ['l', 'adhérent', '^adhér', 'résilie', '^résil']
     """
     words = WORD.findall(composed(text).lower())
     return [term for word in words for term in ((word, f"^{word[:STEM]}") if len(word) > STEM else (word,))]

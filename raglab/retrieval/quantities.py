@@ -110,8 +110,8 @@ def quantity_of(cell: str) -> Quantity:
     """What a cell states; kind `text` where it is no quantity, or more than one.
 
     Example:
-      >>> quantity_of("1 200,50 € par sinistre")
-      Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par sinistre')
+      >>> quantity_of("1 200,50 € par objet")
+      Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par objet')
     """
     text = " ".join(cell[: LONGEST + 1].replace("*", "").replace("`", "").split())
     plain = text.casefold()
@@ -136,10 +136,10 @@ def quantities_in(text: str) -> list[Found]:
 def period_of(head: str) -> Quantity | None:
     """Days that the head of a column speaks of: until or from a date, or a calendar year; None where it names none.
 
-    A year of insurance (`2024/25`) is known by its first year.
+    A business year (`2024/25`) is known by its first year.
 
     Example:
-      >>> period_of("Franchise 2024") == period_of("2024/25 (GBP)")
+      >>> period_of("Montant 2024") == period_of("2024/25 (GBP)")
       True
     """
     for date in dates_in(head[:LONGEST]):

@@ -182,7 +182,7 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
       ValueError: passages or terms is below 1.
 
     Example:
-      >>> texts = ["Hail breaks glass.", "Glass is insured against hail.", "Rain is wet.", "Fog is grey."]
+      >>> texts = ["Hail breaks glass.", "Glass is covered against hail.", "Rain is wet.", "Fog is grey."]
       >>> rm3(texts, terms=2).rewrite("hail?", texts[:1], step=1)
       'hail? breaks glass'
     """
@@ -314,13 +314,6 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
 def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[Found]:
     """The first n depths of a question."""
     return list(islice(walk(strategy, question, scope), n))
-
-
-def one_of(queries: Queries, row: int) -> Queries:
-    """One of several questions."""
-    at = slice(row, row + 1)
-    tokens = None if queries.tokens is None else queries.tokens[at]
-    return Queries(queries.texts[at], queries.vectors[at], tokens, None if queries.ms is None else queries.ms[at])
 
 
 def check(strategy: Strategy) -> None:

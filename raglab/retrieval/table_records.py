@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of
+from raglab.packs import compiled
 from raglab.retrieval.quantities import (
     CURRENCIES,
     CURRENCY_OF,
@@ -269,12 +270,12 @@ class Asked(NamedTuple):
     kinds: tuple[str, ...]
 
 
-def asked(question: str) -> Asked:
-    """Return what a question asks of tables.
+def asked(question: str, later: Sequence[str] = ()) -> Asked:
+    """Return what a question asks of tables; later: expressions of a pack that speak of the newer figures.
 
     Example:
-      >>> asked("Which excess is the highest under Core?")[:2]
-      (('excess', '^exces', 'core'), 'highest')
+      >>> asked("Which charge is the highest under Core?")[:2]
+      (('charge', '^charg', 'core'), 'highest')
     """
     text = question[:LONGEST]
     found = quantities_in(text)
@@ -283,7 +284,7 @@ def asked(question: str) -> Asked:
     terms = terms_of(_untyped(text, found, operation), _ASKING)[:MOST_TERMS]
     terms = (*terms, CHANGE) if operation == "change" else terms
     days = tuple(f.quantity for f in found if f.quantity.kind == "date") or tuple(d for d in (period_of(text),) if d)
-    return Asked(terms, operation, tuple(f.quantity for f in stated), days, _side(text), _kinds(text))
+    return Asked(terms, operation, tuple(f.quantity for f in stated), days, _side(text, later), _kinds(text))
 
 
 def terms_of(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
@@ -294,8 +295,8 @@ def terms_of(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...
       without: words that are left out beside the function words.
 
     Example:
-      >>> terms_of("La résiliation du contrat")
-      ('resiliation', '^resil', 'contrat', '^contr')
+      >>> terms_of("La réservation du vélo")
+      ('reservation', '^reser', 'velo')
     """
     kept = (unaccented(word) for word in words(text) if word not in STOP_WORDS)
     return tuple(dict.fromkeys(term for word in kept if word not in without for term in _with_beginning(word)))
@@ -322,9 +323,12 @@ def _untyped(text: str, found: list[Found], operation: Operation) -> str:
     return rest if operation in {"value", "count", "total"} else _OPERATING.sub(" ", rest)
 
 
-def _side(text: str) -> int:
+def _side(text: str, later: Sequence[str]) -> int:
     """1 for the newer, -1 for the older, 0 where both or neither are asked for."""
-    return (_LATER.search(text) is not None) - (_EARLIER.search(text) is not None)
+    newer = _LATER.search(text) is not None
+    if later and not newer:
+        newer = compiled(rf"\b(?:{'|'.join(later)})\b").search(text) is not None
+    return newer - (_EARLIER.search(text) is not None)
 
 
 def _kinds(text: str) -> tuple[str, ...]:

@@ -12,6 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.languages import LANGUAGES, expression
+from raglab.packs import GENERIC, Pack
 from raglab.retrieval import table_records
 from raglab.retrieval.quantities import Quantity, rewritten
 from raglab.retrieval.table_records import (
@@ -38,8 +40,8 @@ from raglab.values import Chunk
 
 _DIGITS = 9  # of a number that counts rows
 _YEAR = 360  # days from which on a span is a year: it means the column that begins in it
-TOTAL = re.compile(r"^(?:grand )?total\b|\btotal (?:payable|to pay|ttc)\b", re.IGNORECASE)
-_PART = re.compile(r"\b(?:sub-?|sous-)total\b|^net\b|^nett?e\b|^(?:of which|dont)\b", re.IGNORECASE)
+TOTAL = re.compile(expression(LANGUAGES.tables.totals), re.IGNORECASE)
+_PART = re.compile(expression(LANGUAGES.tables.parts), re.IGNORECASE)
 
 
 class Held(NamedTuple):
@@ -155,7 +157,7 @@ def _timely(table: Table, places: list[int], asked: Asked) -> list[int]:
 
 
 def _fitting(times: Mapping[int, Quantity], day: Quantity) -> list[int]:
-    """Columns for a day or a span; for a year those that begin in it, if any. A day is in no year of insurance."""
+    """Columns for a day or a span; for a year those that begin in it, if any. A day is in no business year."""
     spans = {place: time for place, time in times.items() if isinf(time.low) != isinf(time.high)}
     if day.high - day.low >= _YEAR:
         begun = [place for place, time in times.items() if day.low <= time.low <= day.high]
@@ -420,12 +422,14 @@ class TableIndex:
     """Rows of the tables in a corpus.
 
     rows: one chunk a row. parents: position in the corpus of the chunk that each row stands in, [R]. tables: typed.
+    later: expressions of a question that speak of the newer figures.
     """
 
     rows: tuple[Chunk, ...] = field(repr=False)
     parents: Ids = field(repr=False)
     tables: tuple[Table, ...] = field(repr=False)
     held: Held | None = field(repr=False)
+    later: tuple[str, ...] = ()
 
     def search(self, queries: Sequence[str], k: int, allowed: Allowed | None = None) -> tuple[Values, Ids]:
         """Return the k best rows, (scores, ids), each [Q, k], by (score, id); NaN and -1 where fewer share a word.
@@ -440,7 +444,8 @@ class TableIndex:
         scores, ids = np.full((len(queries), k), np.nan), np.full((len(queries), k), -1, np.int64)
         scopes = [None] * len(queries) if allowed is None else allowed
         for i, (query, scope) in enumerate(zip(queries, scopes, strict=True)):
-            found = self.held.records.matches(asked(query), k, self._within(scope)) if self.held is not None else []
+            wanted = asked(query, self.later)
+            found = self.held.records.matches(wanted, k, self._within(scope)) if self.held is not None else []
             scores[i, : len(found)] = [match.score for match in found]
             ids[i, : len(found)] = [match.row for match in found]
         return scores, ids
@@ -453,25 +458,25 @@ class TableIndex:
           allowed: positions of chunks whose tables may answer; None is all of them.
 
         Example:
-          >>> text = "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |\n| Flood | £500 |"
+          >>> text = "Charges\n| Kind | Charge |\n|---|---|\n| Tandem | £250 |\n| Trailer | £500 |"
           >>> index = table_index([Chunk("a#1", text, "a.md")])
-          >>> index.answer("By how much is the flood excess higher than the storm excess?").text
-          'Excesses - Cause: Storm; Excess: £250 | Cause: Flood; Excess: £500; difference: £250'
+          >>> index.answer("By how much is the trailer charge higher than the tandem charge?").text
+          'Charges - Kind: Tandem; Charge: £250 | Kind: Trailer; Charge: £500; difference: £250'
         """
         if self.held is None:
             return None
-        return answered(self.held._replace(within=self._within(allowed)), asked(question))
+        return answered(self.held._replace(within=self._within(allowed)), asked(question, self.later))
 
     def _within(self, allowed: NDArray[np.integer] | None) -> NDArray[np.integer] | None:
         """Rows of chunks."""
         return None if allowed is None else np.flatnonzero(np.isin(self.parents, allowed))
 
 
-def table_index(chunks: Sequence[Chunk]) -> TableIndex:
+def table_index(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> TableIndex:
     """Index the tables in the texts of a corpus; an empty index where there is none.
 
     Args:
-      chunks: of the corpus, in its order.
+      chunks: of the corpus, in its order. pack: of its trade, with its words for newer figures.
     """
     tables = tables_of(chunks)
     at = tuple((number, row) for number, table in enumerate(tables) for row in range(len(table.rows)))
@@ -484,7 +489,7 @@ def table_index(chunks: Sequence[Chunk]) -> TableIndex:
         for parent, place, (number, row) in zip(parents.tolist(), within, at, strict=True)
     )
     held = Held(tables, at, _runs(tables, chunks), records(len(at), _columns(chunks, tables, at)))
-    return TableIndex(rows, parents, tables, held)
+    return TableIndex(rows, parents, tables, held, pack.later)
 
 
 def _runs(tables: Sequence[Table], chunks: Sequence[Chunk]) -> tuple[range, ...]:

@@ -234,6 +234,7 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
       cells: of the frame.
       of_hit: columns that must be empty in a row without a passage.
     """
+    # A row without a passage says that its case found nothing: whatever else it says of one is a mistake.
     ids = names(cells, "hit_id")
     nothing = [row for row, hit in enumerate(ids) if hit is None]
     for column in filter(cells.has, of_hit):
@@ -242,28 +243,30 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
             if value is not None:
                 rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
                 raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown(value))
+    # Every cell is checked before passages are made, so that an error names the row of the frame.
     columns: dict[str, Sequence[Any]] = {
         "source": cells.typed("source", filled, "a path that is not blank", "fill it, or drop the column"),
         "page": cells.typed("page", at_least(1), "an integer from 1", "write a printed label into page_label"),
-        "entities": cells.typed("entities", texts, "a list of strings", "write ['fleet', 'hull']"),
+        "entities": cells.typed("entities", texts, "a list of strings", "write ['Acme', 'Leeds']"),
     }
     for column in ("text", "page_label", *TAG_KEYS):
         columns[column] = cells.typed(column, text, "a string", _AS_TEXT)
+    # Passages repeat from row to row: the first row states them, all others must agree with it.
     number: dict[str, int] = {}
     rows = [-1 if hit is None else number.setdefault(hit, len(number)) for hit in ids]
     first = _first_rows(rows)
     of_row = [first[place] if place >= 0 else row for row, place in enumerate(rows)]
-    for column, found in columns.items():
-        cells.same(column, found, of_row, "a hit_id", "correct it, or name the passages apart")
+    for column, cells_of_column in columns.items():
+        cells.same(column, cells_of_column, of_row, "a hit_id", "correct it, or name the passages apart")
     chunks = []
     for hit, row in zip(number, first, strict=True):
-        of = {column: found[row] for column, found in columns.items()}
+        of = {column: cells_of_column[row] for column, cells_of_column in columns.items()}
         tags = {key: of[key] for key in TAG_KEYS if of[key] is not None}
-        source, said = of["source"] or flat_name(hit), of["text"] or ""
+        source, passage = of["source"] or flat_name(hit), of["text"] or ""
         chunks.append(
             Chunk(
                 chunk_id=hit,
-                text=said,
+                text=passage,
                 source=source,
                 page=of["page"],
                 page_label=of["page_label"],
@@ -357,6 +360,7 @@ def trace_from_frame(
     """
     cells = cells_of(frame, name)
     _check_columns(cells, score)
+    # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
     cases, case_of_row = cases_of(cells)
     chunks, chunk_of_row = chunks_of(cells, _OF_HIT)
     arms, arm_of_row = numbered(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
@@ -371,6 +375,7 @@ def trace_from_frame(
         "cases_hash": hash_cases(cases),
         "parameters": {"score": score, "arms": list(arms)},
     }
+    # No build made it, so its fingerprint is of what it holds.
     meta |= {
         "fingerprint": content_hash(
             values.TraceData(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=None, meta=meta)
@@ -380,8 +385,8 @@ def trace_from_frame(
         "n_documents": len({chunk.source for chunk in chunks}),
         "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
     }
-    found = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
-    return Trace(cases, chunks, arms, hits, found, meta)
+    hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
+    return Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
 
 
 class _Rows(NamedTuple):

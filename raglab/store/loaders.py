@@ -20,7 +20,9 @@ field is kept in `extra`::
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -29,7 +31,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 import yaml
 
-from raglab import policy
+from raglab import packs, policy
+from raglab.packs import BUNDLED
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunk,
@@ -625,7 +628,14 @@ class Policy(policy.PolicyData):
             line, came = _told(error)
             where = Where(str(path), line)
             raise input_error(where, "a policy must be valid YAML", "correct or remove the line", came) from None
-        return cls.from_mapping(stated, str(path))
+        made = cls.from_mapping(stated, str(path))
+        if made.pack in BUNDLED:
+            return made
+        place = (Path(path).parent / made.pack).resolve()
+        pack = load_pack(place)
+        remedy = f"put that pack back, or correct pack_hash in {path}"
+        policy.check_pack(made.pack_hash, pack.digest, f"the policy {path}", remedy)
+        return made.model_copy(update={"pack": str(place), "pack_hash": pack.stored})
 
     def save(self, path: str | Path) -> None:
         """Write every value as YAML, whole or not at all, under a comment that names the policy_id.
@@ -633,10 +643,68 @@ class Policy(policy.PolicyData):
         Raises:
           InputError: the folder cannot be written.
         """
-        rows = self.model_dump(mode="json", exclude_none=False)
+        rows = self.model_dump(mode="json")
         rows = {key: value for key, value in rows.items() if value is not None or key not in {"certificate", "notes"}}
+        rows.pop("pack_hash", None)  # the content of the pack may go on changing
+        if "pack" in rows and self.pack not in BUNDLED:
+            rows["pack"] = Path(os.path.relpath(self.pack, Path(path).resolve().parent)).as_posix()
         text = yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
         write_text(f"# policy_id {self.policy_id}\n{text}", Path(path))
+
+
+def load_pack(name: str | Path) -> packs.Pack:
+    """Pack by name, or of a YAML file or a folder of them (rule S5.11); what it leaves out comes from the generic pack.
+
+    The files of a folder are one: each states keys of its own, and entries of `parts` and `wording` of its own.
+
+    Args:
+      name: of a bundled pack, or a path.
+
+    Raises:
+      ValueError: no such pack, a key in two files, an unknown key, a bad expression; names file, key and rule.
+    """
+    if str(name) in BUNDLED:
+        return BUNDLED[str(name)]
+    place = Path(name)
+    files = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
+    if not files or not all(file.is_file() for file in files):
+        rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
+        raise input_error(Where(str(place)), rule, "correct `pack` in the policy file", "none there")
+    return _pack_of_files(tuple((str(file), read_text(file, MAX_POLICY_BYTES)) for file in files))
+
+
+@lru_cache(maxsize=8)
+def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
+    """Pack of the texts of its files."""
+    rows: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for file, text in texts:
+        for key, value in _yaml_mapping(file, text).items():
+            deep = key in packs.MERGED and isinstance(value, dict)
+            for path in (f"{key}.{name}" for name in value) if deep else (key,):
+                if path in origin:
+                    rule = f"a pack states {path} once, and {origin[path]} has it"
+                    raise input_error(Where(file), rule, "remove one of them")
+                origin[path] = file
+            rows[key] = {**rows.get(key, {}), **value} if deep else value
+
+    def where(path: str) -> str:
+        parts = path.split(".")
+        return origin.get(".".join(parts[:2])) or origin.get(parts[0]) or texts[0][0]
+
+    return packs.pack_of(rows, where)
+
+
+def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
+    """A YAML file that states a mapping."""
+    try:
+        stated = yaml.load(text, _Plain)  # noqa: S506 - a SafeLoader
+    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
+        line, came = _told(error)
+        raise input_error(Where(file, line), "a pack must be valid YAML", "correct or remove the line", came) from None
+    if not isinstance(stated, dict):
+        raise input_error(Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown(stated))
+    return stated
 
 
 class _Plain(yaml.SafeLoader):

@@ -189,22 +189,24 @@ def table_of(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
         "query": pa.array([case.query for case in trace.cases], pa.string()),
         "case": pa.array([dumped(record_of(case), Where("case", None, case.id)) for case in trace.cases], pa.string()),
     }
+    # Floats go to disk in half the width where that loses nothing; the algebra reads them as float64 again.
     for name, field in trace.hits._asdict().items():
         columns[name] = _lists(_narrow(field) if name in FLOAT_FIELDS else field.astype(width(name)), size)
-    found = trace.pattern_hits
-    if found is not None:
-        columns["pattern_counts"] = _lists(found.counts, size)
-        columns["query_entities"] = pa.array([list(names) for names in found.query_entities], pa.list_(pa.string()))
+    hits_of = trace.pattern_hits
+    if hits_of is not None:
+        columns["pattern_counts"] = _lists(hits_of.counts, size)
+        columns["query_entities"] = pa.array([list(names) for names in hits_of.query_entities], pa.list_(pa.string()))
     columns |= _optional(trace)
+    # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is read by itself.
     rows = chunk_rows(trace)
     columns["chunks"] = pa.array(rows, pa.list_(CHUNK))
     if trace.vectors is not None:
-        numbers = [[row["position"] for row in found] for found in rows]
-        columns["vectors"] = pa.array([trace.vectors[found].ravel() for found in numbers], pa.list_(pa.float32()))
+        numbers = [[row["position"] for row in of_case] for of_case in rows]
+        columns["vectors"] = pa.array([trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32()))
     described = {
         "shape": list(trace.hits.l2.shape[1:]),
         "arms": list(trace.arms),
-        "patterns_hash": None if found is None else found.patterns_hash,
+        "patterns_hash": None if hits_of is None else hits_of.patterns_hash,
         "generator": None if trace.answers is None else trace.answers.generator,
         "scorer": None if trace.answers is None else trace.answers.scorer,
         "meta": dict(trace.meta),

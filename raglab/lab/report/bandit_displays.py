@@ -322,6 +322,24 @@ class ArmShareDisplay:
         return html(self, f"{self.name or 'pulls'}: share of each arm by window", columns, self._band_is)
 
 
+LANE = 0.045  # height of an arm's lane of choices, as a share of the probability axis
+TICK: dict[str, Any] = {"marker": "|", "markersize": 5, "markeredgewidth": 0.8, "alpha": 0.7, "linestyle": "none"}
+
+
+def _windowed(
+    p: NDArray[np.float64], starts: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+    """Mean, least and largest of each window of rounds, [W, A] each; NaN where an arm was never available in it."""
+    known = ~np.isnan(p)
+    count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        mean = np.add.reduceat(np.where(known, p, 0.0), starts, axis=0) / count
+    least = np.minimum.reduceat(np.where(known, p, np.inf), starts, axis=0)
+    most = np.maximum.reduceat(np.where(known, p, -np.inf), starts, axis=0)
+    least[count == 0.0] = most[count == 0.0] = np.nan
+    return mean, least, most
+
+
 @dataclass(eq=False, repr=False)
 class PropensityDisplay:
     """Probability of each arm through the rounds of one log, and which arm was chosen.
@@ -401,18 +419,13 @@ class PropensityDisplay:
             raise ValueError(msg)
         if mask is not None:
             p[~np.broadcast_to(np.asarray(mask, dtype=bool), p.shape)] = np.nan
+        # Windows, because a line a round says nothing where there are more rounds than pixels.
         size = max(1, -(-len(p) // (4 * WINDOWS))) if window is None else window
         if size < 1:
             msg = f"window must be at least 1 round, got {size}."
             raise ValueError(msg)
         starts = np.arange(0, len(p), size)
-        known = ~np.isnan(p)
-        count = np.add.reduceat(known, starts, axis=0, dtype=np.float64)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            mean = np.add.reduceat(np.where(known, p, 0.0), starts, axis=0) / count
-        least = np.minimum.reduceat(np.where(known, p, np.inf), starts, axis=0)
-        most = np.maximum.reduceat(np.where(known, p, -np.inf), starts, axis=0)
-        least[count == 0.0] = most[count == 0.0] = np.nan
+        mean, least, most = _windowed(p, starts)
         at = starts + (np.diff(np.append(starts, len(p))) + 1) / 2.0
         acted = None if action is None else np.asarray(action, dtype=np.int64)
         if acted is not None and acted.shape != (len(p),):
@@ -435,21 +448,14 @@ class PropensityDisplay:
         self.ax_ = canvas.axes(ax, 7.2, 4.2)
         self.figure_ = canvas.whole(self.ax_)
         self.lines_ = []
-        lane = 0.045
+        # What was chosen stands below 0 %, a lane an arm, where no probability can be.
         for arm, name in enumerate(self.arms):
             look = ink.line_style(arm) | kwargs
             label = ink.plain(name)
             if self.action is not None:
                 rounds = np.flatnonzero(self.action == arm) + 1
                 label += f": chosen {len(rounds)} of {len(self.action)} times"
-                ticks: dict[str, Any] = {
-                    "marker": "|",
-                    "markersize": 5,
-                    "markeredgewidth": 0.8,
-                    "alpha": 0.7,
-                    "linestyle": "none",
-                }
-                self.ax_.plot(rounds, np.full(len(rounds), -lane * (arm + 1)), color=look["color"], **ticks)
+                self.ax_.plot(rounds, np.full(len(rounds), -LANE * (arm + 1)), color=look["color"], **TICK)
             self.lines_ += self.ax_.plot(self.at, self.mean[:, arm], label=label, **look)
             ends = (self.least[:, arm], self.most[:, arm])
             self.ax_.fill_between(self.at, *ends, color=look["color"], **ink.BAND)
@@ -461,7 +467,7 @@ class PropensityDisplay:
         self.ax_.set_xlabel(f"round (count{windows})", fontsize=9)
         canvas.shares_up(self.ax_, "propensity (probability of the arm, %)")
         if self.action is not None:
-            self.ax_.set_ylim(-lane * (len(self.arms) + 1), 1 + ink.SHARE_MARGIN)
+            self.ax_.set_ylim(-LANE * (len(self.arms) + 1), 1 + ink.SHARE_MARGIN)
             self.ax_.set_yticks(np.linspace(0.0, 1.0, 6))
             self.ax_.axhline(0.0, color=ink.SILVER, linewidth=0.6)
         canvas.legend_above(self.ax_, 2)

@@ -90,25 +90,28 @@ def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: in
     """
     depths = trace.hits.chunk.shape[2]
     _check(trace, policy, depth, depths)
-    said = replay.decide(trace, policy, arm)
-    found, every = said.tables.evidence, np.arange(len(trace))
-    at = said.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
+    decisions = replay.decide(trace, policy, arm)
+    found, every = decisions.tables.evidence, np.arange(len(trace))
+    at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
+    # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
     limits, shape = thresholds([always_answer(policy)]), (1, len(trace))
     slot = np.stack([chain.one_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
     can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
     chosen = found.right[at, slot[at, every], every] & can
-    confidence = said.confidence() if depth is None else chain.confidence_of(found, said.limits, depth)[0]
+    confidence = decisions.confidence() if depth is None else chain.confidence_of(found, decisions.limits, depth)[0]
+    # Groups by what would be right to do: answer, refuse for want of evidence, refuse, ask.
     of_ok = np.where(chosen, 0, 1)
     group = np.where(found.label == Status.ok, of_ok, np.where(found.label == Status.refuse, 2, 3))
     taus = gates.ConfidenceThresholds(policy.confidence.tau_default, policy.confidence.tau_explicit)
+    # Two thresholds make three zones; the number of thresholds that a case keeps is its zone.
     short = [gates.fires(gates.confidence_margins(confidence, named, taus)) for named in (False, True)]
     return Boundary(
         confidence=confidence,
         group=group.astype(np.int8),
         zone=(len(short) - np.sum(np.array(short), axis=0)).astype(np.int8),
         explicit=found.explicit,
-        answered=said.status == Status.ok,
-        right=said.right,
+        answered=decisions.status == Status.ok,
+        right=decisions.right,
         tau_default=policy.confidence.tau_default,
         tau_explicit=policy.confidence.tau_explicit,
         depth=depth,

@@ -68,29 +68,10 @@ class ConfidenceDisplay:
         self.ax_ = self.axes_[0]
         self.figure_ = canvas.whole(self.ax_)
         self.lines_ = []
+        # Above what silence alone teaches, below what the gate makes of it: the same learners, on one scale.
         for on, gated in zip(self.axes_, (False, True), strict=True):
-            part = self.paths[self.paths["gated"] == gated]
-            for place, (learner, rows) in enumerate(part.groupby("learner", sort=False)):
-                look = ink.line_style(place) | kwargs
-                label = f"{ink.plain(str(learner))}: ends at {rows['confidence'].iloc[-1]:.3f}"
-                label += f", {int(rows['question'].sum())} questions" if gated else ""
-                self.lines_ += on.plot(rows["request"], rows["confidence"], label=label, **look)
-                at = rows[rows["question"]]
-                mark = {"marker": ink.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
-                on.plot(at["request"], at["confidence"], **mark)
-            marks = (
-                (APPLY_ABOVE, "applies above", "bottom", 0.015),
-                (ASK_BELOW, "always asks below", "top", -0.03),
-            )
-            for value, what, side, lift in marks:
-                on.axhline(value, **ink.TARGET)
-                told, clear = (
-                    f"{what} {value:g}",
-                    {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5},
-                )
-                on.annotate(
-                    told, (0.995, value + lift), xycoords=("axes fraction", "data"), va=side, bbox=clear, **NOTE
-                )
+            self._draw_paths(on, gated, kwargs)
+            self._draw_thresholds(on)
             on.set_ylabel("confidence (0 to 1)", fontsize=9)
             on.set_ylim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
             canvas.tidy(on)
@@ -101,6 +82,30 @@ class ConfidenceDisplay:
         self.axes_[1].set_xlabel("requests that met the row (count)", fontsize=9)
         self.axes_[1].set_xlim(0, int(self.paths["request"].max()))
         return self
+
+    def _draw_paths(self, on: Axes, gated: bool, style: dict[str, Any]) -> None:  # noqa: FBT001 - a panel
+        """A line a learner, with a mark where the user was asked."""
+        part = self.paths[self.paths["gated"] == gated]
+        for place, (learner, rows) in enumerate(part.groupby("learner", sort=False)):
+            look = ink.line_style(place) | style
+            label = f"{ink.plain(str(learner))}: ends at {rows['confidence'].iloc[-1]:.3f}"
+            label += f", {int(rows['question'].sum())} questions" if gated else ""
+            self.lines_ += on.plot(rows["request"], rows["confidence"], label=label, **look)
+            at = rows[rows["question"]]
+            mark = {"marker": ink.MARKERS[place], "color": look["color"], "linestyle": "none", "markersize": 4}
+            on.plot(at["request"], at["confidence"], **mark)
+
+    def _draw_thresholds(self, on: Axes) -> None:
+        """Both thresholds of the gate, named at the right end, clear of the lines."""
+        clear = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.5}
+        marks = (
+            (APPLY_ABOVE, "applies above", "bottom", 0.015),
+            (ASK_BELOW, "always asks below", "top", -0.03),
+        )
+        for value, what, side, lift in marks:
+            on.axhline(value, **ink.TARGET)
+            place = (0.995, value + lift)
+            on.annotate(f"{what} {value:g}", place, xycoords=("axes fraction", "data"), va=side, bbox=clear, **NOTE)
 
     def to_frame(self) -> pd.DataFrame:
         """The paths."""
@@ -267,6 +272,7 @@ class ClarifyDisplay:
         self.ax_ = self.axes_[0]
         self.figure_ = canvas.whole(self.ax_)
         self.lines_ = []
+        # One look a policy through all panels, so that one legend serves them.
         for place, (policy, rows) in enumerate(self.table.groupby("policy", sort=False)):
             look = ink.line_style(place) | kwargs
             for on, measure in zip(self.axes_, PANELS, strict=True):
@@ -284,6 +290,7 @@ class ClarifyDisplay:
             canvas.tidy(on)
         canvas.shares_up(self.axes_[3], PANELS["silent"][1])
         self._bent(self.axes_[1])
+        # An empty band stands in the legend for all of them.
         band = self.axes_[0].fill_between([], [], [], color=ink.GREY, **ink.BAND)
         labels = [str(line.get_label()) for line in self.lines_]
         canvas.legend_over(self.figure_, [*self.lines_, band], [*labels, INTERVAL], 4)

@@ -197,6 +197,7 @@ class RewardAuditDisplay:
         self.axes_ = _three(ax)
         self.ax_ = self.axes_[0]
         self.figure_ = canvas.whole(self.ax_)
+        # Three questions in a row: does a signal go with the value, does it rank arms, what does following it lose?
         signals, policies = self.audit.correlations, self.audit.policies
         shown = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
         _marks(self.axes_[0], signals, ("pearson", "spearman"), shown, kwargs)

@@ -338,9 +338,11 @@ def write_report(
     judged = _judged(trace, policies, arm, tuned, incumbent, split)
     _check_trials(trials)
     page = Path(path)
+    # A section with nothing to say is left out.
     material = Material(judged, tuple(notes), trials, plateaus, paired)
     sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
-    kept = [section for section in sections if section.blocks]  # a section with nothing to say is left out
+    kept = [section for section in sections if section.blocks]
+    # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")
     folder.mkdir(parents=True, exist_ok=True)
     for block in (block for section in kept for block in section.blocks):

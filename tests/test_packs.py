@@ -1,0 +1,477 @@
+"""Packs: what a trade calls things is data; another trade is another pack; no module of the package names one."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+import yaml
+
+import raglab
+from raglab.answering.contents import contents_pages, page_kind
+from raglab.answering.fields import extract
+from raglab.answering.question_gaps import applied, failures
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_vocabulary import Vocabulary, vocabulary_of
+from raglab.live.ask import ask, reply
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import build_trace
+from raglab.packs import GENERIC, Pack, nested_repeat, pack_of
+from raglab.policy import PolicyData, check_pack
+from raglab.replay import decide
+from raglab.store.loaders import Policy, load_pack
+from raglab.values import Case, Chunk, Corpus
+from test_asking import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
+from test_build import SMALL, WordEncoder
+from trades import INSURANCE
+
+LIBRARY = Path(__file__).parent / "data" / "library"
+NOW = datetime(2026, 1, 5, 9, tzinfo=UTC)
+
+
+@pytest.fixture(scope="module")
+def library() -> Pack:
+    """Return the pack of a small trade that is no insurance."""
+    return load_pack(LIBRARY / "pack.yaml")
+
+
+@pytest.fixture(scope="module")
+def papers() -> tuple[Chunk, ...]:
+    """Return its documents."""
+    return raglab.load_corpus(LIBRARY).chunks
+
+
+def of(papers: tuple[Chunk, ...], *files: str) -> list[Chunk]:
+    """Passages of some documents."""
+    return [chunk for chunk in papers if chunk.file_name in files]
+
+
+def copied(folder: Path, *changes: tuple[str, str]) -> Path:
+    """The library's folder copied, with some words of its pack changed."""
+    place = folder / "library"
+    shutil.copytree(LIBRARY, place)
+    text = (place / "pack.yaml").read_text(encoding="utf-8")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (place / "pack.yaml").write_text(text, encoding="utf-8")
+    return place
+
+
+class TestAnotherTrade:
+    """A lending library: the engine reads its questions and documents by its pack alone."""
+
+    @pytest.mark.parametrize(
+        ("question", "field"),
+        [
+            ("Which library lends the ladder?", "library_name"),
+            ("what is the deposit for a drill?", "deposit"),
+            ("how long is a drill lent?", "loan_period"),
+            ("How much is the fine?", "late_fee"),
+            ("the guarantor", "guarantor_name"),
+            ("who is the insurer?", None),
+        ],
+    )
+    def test_its_questions_are_parsed(self, library: Pack, question: str, field: str | None) -> None:
+        """By its own fields, and by no other trade's."""
+        parsed = parse(question, Vocabulary(pack=library))
+        assert parsed.said("target_field") == field
+        assert parsed.language == "en"
+
+    def test_a_term_of_its_documents_names_its_field(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
+        """Rows of a table of deposits are deposits; the people of a card are clients."""
+        vocabulary = vocabulary_of(papers, pack=library)
+        fields = {term.text: term.field for term in vocabulary.terms}
+        assert fields["Ladder"] == "deposit"
+        assert {name.name for name in vocabulary.names if name.kind == "client"} == {"Ada Moss", "Jonas Reed"}
+
+    @pytest.mark.parametrize(
+        ("question", "files", "kind", "field", "candidates", "words"),
+        [
+            (
+                "Which library lends?",
+                ("rules.md",),
+                "page_scope",
+                "library_name",
+                ("1", "toc", "document"),
+                "the library",
+            ),
+            (
+                "who is the member?",
+                ("card.md",),
+                "implicit_entity",
+                "person:role",
+                ("borrower", "guarantor"),
+                "borrower",
+            ),
+            (
+                "what is the deposit?",
+                ("prices-2026.md",),
+                "field_type",
+                "deposit",
+                ("ladder", "drill", "any other tool"),
+                "several deposits",
+            ),
+            (
+                "what is the deposit for a ladder?",
+                ("prices-2025.md", "prices-2026.md"),
+                "date_scope",
+                "deposit:date",
+                ("new version", "old version"),
+                "the old version",
+            ),
+        ],
+    )
+    def test_it_is_asked_about(
+        self,
+        library: Pack,
+        papers: tuple[Chunk, ...],
+        question: str,
+        files: tuple[str, ...],
+        kind: str,
+        field: str,
+        candidates: tuple[str, ...],
+        words: str,
+    ) -> None:
+        """In its own words, with what its documents have."""
+        parsed = parse(question, vocabulary_of(papers, pack=library), documents=files)
+        failure = failures(parsed, question, of(papers, *files), pack=library)[0]
+        assert (failure.kind, failure.target_field, failure.candidates) == (kind, field, candidates)
+        assert words in failure.question_to_user
+
+    def test_a_value_narrows_the_request(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
+        """The old version is the older price list, and its deposit is read there."""
+        question, files = "what is the deposit for a ladder?", ("prices-2025.md", "prices-2026.md")
+        parsed = parse(question, Vocabulary(pack=library), documents=files)
+        chunks = of(papers, *files)
+        failure = failures(parsed, question, chunks, pack=library)[0]
+        narrowed = applied(failure, "old version", question, parsed, chunks, pack=library)
+        assert (narrowed.documents, narrowed.field) == (("prices-2025.md",), "deposit")
+        read = extract("deposit", of(papers, *narrowed.documents), about=question, pack=library)
+        assert read.value == "£40"
+
+    @pytest.mark.parametrize(
+        ("field", "about", "value"),
+        [
+            ("library_name", "", "Orchard Lane Tool Library"),
+            ("loan_period", "", "14 days"),
+            ("loan_period", "how long is a renewal", "7 days"),
+            ("late_fee", "", "£2.50"),
+            ("borrower_name", "", "Ada Moss"),
+            ("guarantor_name", "", "Jonas Reed"),
+            ("deposit", "the deposit for a drill", None),
+        ],
+    )
+    def test_its_fields_are_read(
+        self, library: Pack, papers: tuple[Chunk, ...], field: str, about: str, value: str | None
+    ) -> None:
+        """From prose, rows of roles and tables; two price lists leave a deposit open."""
+        assert extract(field, papers, about=about, pack=library).value == value
+
+    def test_its_pages_are_told(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
+        """The table of contents leads to the library's name; page 1 is a cover sheet."""
+        rules = of(papers, "rules.md")
+        assert contents_pages("library_name", rules, pack=library) == (3, 2)
+        assert page_kind([chunk for chunk in rules if chunk.page == 1], pack=library).kind == "coversheet"
+
+    def test_it_asks_once_and_answers(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The whole loop of clarification under a policy file that names the pack."""
+        from raglab.live import trace_building
+
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        more = {name: value for name, value in OPEN.items() if name != "pack"}
+        policy = Policy.from_mapping({**more, "pack": str(LIBRARY / "pack.yaml")})
+        build_index(raglab.load_corpus(LIBRARY), tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
+        lab = Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
+        asked = ask("Which library lends the ladder?", lab=lab, documents=["rules.md"], request_id="one", now=NOW)
+        assert asked["clarification"]["target_field"] == "library_name"
+        said = reply("one", "toc", lab=lab, now=NOW)
+        assert (said["status"], said["sources"]) == ("ok", ["rules.md#3"])
+        assert "Orchard Lane Tool Library" in said["answer"]
+
+
+class TestLoading:
+    """A pack is checked at the door; the message names file, key and rule."""
+
+    def test_the_generic_pack_ships_with_the_package(self) -> None:
+        """By its name; it names no trade, so that nothing stores it."""
+        assert load_pack("generic") is GENERIC
+        assert GENERIC.stored is None
+        assert INSURANCE.stored == INSURANCE.digest
+
+    def test_what_is_left_out_is_generic(self, library: Pack) -> None:
+        """A key that is stated stands for the generic one whole; wording and parts are added to it."""
+        assert library.intents == GENERIC.intents
+        assert list(library.sections) == ["tools", "fines"]
+        assert library.wording["en"].values["toc"] == "the table of contents"
+        assert library.wording["en"].values["loan"] == "the loan"
+
+    @pytest.mark.parametrize(
+        ("old", "new", "message"),
+        [
+            (
+                "['deposits?']\n    own_words",
+                "['deposits(']\n    own_words",
+                r"pack\.yaml.*fields\.deposit\.asked\.0.*regular",
+            ),
+            ("'^guarantor'", "'(?:a+)+'", r"pack\.yaml.*guarantor_name\.reading\.role.*without bound"),
+            ("(?P<value>{lender})", "{lender}", r"pack\.yaml.*prose\.1\.match.*\(\?P<value>"),
+            ("{lender}) (", "{landlord}) (", r"pack\.yaml.*no part is called 'landlord'.*lender"),
+            ("figure: deducted", "figure: withheld", r"pack\.yaml.*fields\.deposit\.reading\.figure"),
+            (
+                "field: borrower_name}",
+                "field: reader}",
+                r"roles\.borrower\.field must name one that exists, got 'reader'",
+            ),
+            ("right: 3", "right: 4", r"at most filled, got 4 of 3"),
+            ("same: ", "synonyms: {}\nsame: ", r"pack\.yaml: synonyms: unknown key"),
+            ("same: ", "name: twice\nsame: ", r"'name' twice"),
+            ("any: rules", "any: ''\n  more: 1", r"documents\.more: unknown key"),
+        ],
+    )
+    def test_what_is_wrong_is_named(self, tmp_path: Path, old: str, new: str, message: str) -> None:
+        """One fault a row."""
+        place = copied(tmp_path, (old, new))
+        with pytest.raises(ValueError, match=message):
+            load_pack(place / "pack.yaml")
+
+    def test_files_of_a_folder_are_one_pack(self, tmp_path: Path) -> None:
+        """Each states keys of its own; what two state is refused, and so is a folder without any."""
+        rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
+        fields = {"parts": rows.pop("parts"), "fields": rows.pop("fields")}
+        for name, part in (("a", rows), ("b", fields)):
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(part, sort_keys=False), encoding="utf-8")
+        assert load_pack(tmp_path).digest == load_pack(LIBRARY / "pack.yaml").digest
+        (tmp_path / "c.yaml").write_text("name: other\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"c\.yaml.*states name once, and .*a\.yaml has it"):
+            load_pack(tmp_path)
+        with pytest.raises(ValueError, match="one of generic, a YAML file or a folder"):
+            load_pack(tmp_path / "none")
+
+    def test_the_hash_is_that_of_the_content(self, library: Pack) -> None:
+        """Not of the file: the order of a table counts, the way a part is written does not."""
+        rows = yaml.safe_load((LIBRARY / "pack.yaml").read_text(encoding="utf-8"))
+        assert pack_of(rows).digest == library.digest
+        turned = {**rows, "sections": dict(reversed(rows["sections"].items()))}
+        assert pack_of(turned).digest != library.digest
+        written = {**rows, "later": []}
+        assert pack_of(written).digest == library.digest
+
+    @pytest.mark.parametrize(
+        ("expression", "nested"),
+        [
+            (r"(?:a+)+", True),
+            (r"(?:(?:b|a*)c)*", True),
+            (r"(?P<value>\w+ ?){2,}", True),
+            (r"(?:a{1,5})+", False),
+            (r"[(a+)+]+\+", False),
+            (r"(?:\(a+\))?b+", False),
+            (r"(?i:a+)b{0,3}", False),
+        ],
+    )
+    def test_a_repeat_in_a_repeat(self, expression: str, *, nested: bool) -> None:
+        """Unbounded in unbounded alone."""
+        assert nested_repeat(expression) is nested
+
+
+class TestPolicy:
+    """A policy file names a pack."""
+
+    def test_its_path_is_relative_to_the_file(self, tmp_path: Path) -> None:
+        """Loaded from anywhere, saved to anywhere; the id is that of thresholds and patterns alone."""
+        policy = Policy.load(LIBRARY / "policy.yaml")
+        assert Path(policy.pack) == LIBRARY / "pack.yaml"
+        assert policy.pack_hash == load_pack(LIBRARY / "pack.yaml").digest
+        assert policy.policy_id == Policy.load().policy_id
+        (tmp_path / "deep").mkdir()
+        policy.save(tmp_path / "deep" / "p.yaml")
+        assert Policy.load(tmp_path / "deep" / "p.yaml") == policy
+
+    def test_the_default_is_left_out(self, tmp_path: Path) -> None:
+        """Of the id, of the file that is saved, of manifest and log (rule S0.8)."""
+        Policy.load().save(tmp_path / "p.yaml")
+        assert "pack" not in (tmp_path / "p.yaml").read_text(encoding="utf-8")
+        assert not [path for path in Policy.load().manifest if path.startswith("pack")]
+        assert PolicyData.from_mapping({"pack": "/elsewhere"}).policy_id == PolicyData.from_mapping().policy_id
+
+    def test_a_pinned_hash_takes_no_other_content(self, tmp_path: Path) -> None:
+        """With both hashes, and what to do."""
+        place = copied(tmp_path)
+        digest = load_pack(place / "pack.yaml").digest
+        (place / "policy.yaml").write_text(f"pack: pack.yaml\npack_hash: {digest}\n", encoding="utf-8")
+        assert Policy.load(place / "policy.yaml").pack_hash == digest
+        (place / "pack.yaml").write_text("name: other\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=rf"{digest}, got [0-9a-f]{{12}}; put that pack back"):
+            Policy.load(place / "policy.yaml")
+
+    def test_another_pack_drops_certificate_and_hash(self) -> None:
+        """They were for the one before."""
+        policy = Policy.load(LIBRARY / "policy.yaml").replace("pack", "generic")
+        assert (policy.pack, policy.pack_hash) == ("generic", None)
+
+
+class TestAnotherPack:
+    """What was made with one pack is used with no other; what names none goes with any."""
+
+    def test_the_check(self) -> None:
+        """Two hashes that differ."""
+        for stored, given in ((None, "a"), ("a", None), ("a", "a"), ("", "a")):
+            check_pack(stored, given, "a trace", "build it again")
+        with pytest.raises(
+            ValueError, match="a trace must be used with the pack that it was made with, a, got b; build"
+        ):
+            check_pack("a", "b", "a trace", "build it again")
+
+    def test_a_trace(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its meta has the hash; without a pack it has none, and replays under any."""
+        from raglab.live import trace_building
+
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        monkeypatch.setattr(trace_building, "identifier_of", lambda _: "words")
+        corpus, cases = raglab.load_corpus(LIBRARY), [Case("q", "what is the deposit?", "ok")]
+        one, two = Policy.load(LIBRARY / "policy.yaml"), Policy.load(BROKER / "policy.yaml")
+        bare = build_trace(corpus, cases, cache=None, **SMALL)
+        assert "pack" not in bare.meta
+        assert len(decide(bare, one).status) == len(decide(bare, two).status) == 1
+        made = build_trace(corpus, cases, cache=None, policy=one, out=tmp_path / "t.parquet", **SMALL)
+        assert made.meta["pack"] == one.pack_hash
+        assert made.fingerprint == bare.fingerprint
+        decide(made, one)
+        decide(made, Policy.load())
+        with pytest.raises(ValueError, match=f"{one.pack_hash}, got {two.pack_hash}; put that pack back, or build"):
+            decide(raglab.Trace.load(tmp_path / "t.parquet"), two)
+        again = build_trace(corpus, cases, cache=None, policy=two, out=tmp_path / "t.parquet", **SMALL)
+        assert again.meta["pack"] == two.pack_hash
+
+    def test_an_index(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that was made for a policy's pack opens under no other."""
+        from raglab.live import trace_building
+
+        monkeypatch.setattr(trace_building, "load_encoder", lambda _: WordEncoder())
+        one = Policy.load(LIBRARY / "policy.yaml")
+        build_index(
+            Corpus("some", raglab.load_corpus(LIBRARY).chunks),
+            tmp_path / "i",
+            arms=("hybrid",),
+            cache=None,
+            policy=one,
+            **SMALL,
+        )
+        lab = Lab.open(tmp_path / "i", policy=one, cache=False)
+        assert lab.pack.digest == one.pack_hash
+        with pytest.raises(ValueError, match=rf"index .* {one.pack_hash}, got {INSURANCE.digest}; put that pack back"):
+            Lab.open(tmp_path / "i", policy=BROKER / "policy.yaml")
+        with pytest.raises(ValueError, match="open it again under that policy"):
+            lab.replace(Policy.load(BROKER / "policy.yaml"))
+
+    def test_what_was_asked_and_learned(
+        self,
+        tmp_path: Path,
+        indexed: Path,  # noqa: F811 - the fixture
+    ) -> None:
+        """The log has the hash with every request; a reply and what was learned go with no other pack."""
+        shutil.copytree(indexed, tmp_path / "i")
+        pack = tmp_path / "pack"
+        shutil.copytree(BROKER / "pack", pack)
+
+        def opened() -> Lab:
+            policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
+            return Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=True)
+
+        lab = opened()
+        ask(QUI, lab=lab, documents=[FRENCH], request_id="one", now=NOW)
+        assert lab.audit is not None
+        assert lab.audit.pack() == INSURANCE.digest
+        figures = (pack / "figures.yaml").read_text(encoding="utf-8")
+        (pack / "figures.yaml").write_text(figures.replace("retenues?", "retenue"), encoding="utf-8")
+        changed = load_pack(pack).digest
+        with pytest.raises(ValueError, match=f"{INSURANCE.digest}, got {changed}; put that pack back, or move the log"):
+            opened()
+        policy = Policy.from_mapping({**OPEN, "pack": str(pack)})
+        silent = Lab.open(tmp_path / "i", policy=policy, cache=False, clarify=False)
+        assert silent.pack.digest == changed
+        (pack / "figures.yaml").write_text(figures, encoding="utf-8")
+        assert reply("one", "oui", lab=opened(), now=NOW)["status"] == "ok"
+
+
+# Words of the insurance pack that the package says of itself, of statistics or of anything; each with its reason.
+OWN: dict[str, str] = {
+    "policy": "the YAML of thresholds",
+    "policies": "of them",
+    "coverage": "share of cases answered; share of an interval",
+    "covered": "of a question's words by passages; by an interval",
+    "covers": "likewise",
+    "claim": "a sentence that evidence must support",
+    "claims": "of them",
+    "limit": "of bytes, of a threshold",
+    "excess": "what goes beyond a target; excess AURC",
+    "excesses": "in an example of a table of figures",
+    "loss": "of a certificate; what is minimised",
+    "empty": "nothing in it",
+    "auto": "an engine that is chosen by itself",
+    "escape": "of HTML and of regular expressions",
+    "parties": "persons in tables of roles",
+    "schedule": "of asking, by counts",
+    "driver": "of a database",
+    "home": "of a user: the folder",
+    "damage": "of a file",
+    "legal": "of a firm's name: its form",
+    "storm": "weather, in examples",
+    "glass": "what hail breaks, in examples",
+    "fire": "in examples",
+    "water": "in examples",
+    "renewal": "of figures: the newer ones, in English",
+    "renouvellement": "likewise, in French",
+    "cancellation": "of digits in a difference",
+    "account": "of money in examples",
+    "broker": "the name of the bundled set",
+}
+# Files that are lexicons of a language, whose words are no trade's terms but stand beside them.
+LEXICONS = {
+    "answering/claim_words.py": "opposites and numerals of English and French",
+    "decision/evidence.py": "how English and French ask for relations and figures",
+    "retrieval/quantities.py": "what cells say that state nothing: not insured, non garanti",
+}
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+def terms(pack: Pack) -> set[str]:
+    """Words that name the trade: of fields, families, kinds, roles, documents, sections, amounts and wording."""
+    named = [*pack.fields, *pack.families, *pack.sections, *pack.documents.kinds, *pack.roles, *pack.filler]
+    named += [kind for family in pack.families.values() for kind in family.kinds]
+    named += [word for words in pack.language_words.values() for word in words]
+    named += [word for words in pack.amounts.values() for word in words]
+    for wording in pack.wording.values():
+        named += [*wording.values.values(), *(said.the for said in wording.fields.values())]
+        named += [said.a for said in wording.documents.values()]
+    return {word for name in named for word in _WORD.findall(name.lower()) if len(word) > 3}
+
+
+def found(words: set[str], text: str) -> set[str]:
+    """Those of the words that a text has."""
+    return words & set(_WORD.findall(text.lower()))
+
+
+def test_no_module_names_a_trade() -> None:
+    """Neither code nor docstring has a term of the insurance pack that is not the package's own word."""
+    root = Path(raglab.__file__).parent
+    generic = set(_WORD.findall((root / "generic_pack.yaml").read_text(encoding="utf-8").lower()))
+    trade = terms(INSURANCE) - generic - OWN.keys()
+    assert len(trade) > 60
+    hits = {
+        (path.relative_to(root).as_posix(), word)
+        for path in root.rglob("*.py")
+        if path.relative_to(root).as_posix() not in LEXICONS
+        for word in found(trade, path.read_text(encoding="utf-8"))
+    }
+    assert hits == set()
+
+
+def test_the_generic_pack_names_no_trade() -> None:
+    """Its words are those of any document."""
+    text = (Path(raglab.__file__).parent / "generic_pack.yaml").read_text(encoding="utf-8")
+    trade = "insurer insured insurance premium deductible excess endorsement policyholder assureur franchise sinistre"
+    assert found(set(trade.split()), text.partition("\n\n")[2]) == set()

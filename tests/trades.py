@@ -1,0 +1,10 @@
+"""Packs that tests read with: the insurance pack of the bundled set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from raglab.store.loaders import load_pack
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+INSURANCE = load_pack(BROKER / "pack")
