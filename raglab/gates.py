@@ -672,11 +672,13 @@ GATES: tuple[Gate, ...] = (
 )
 
 
+@cache
 def judging(judges: Judged) -> tuple[Gate, ...]:
     """Gates that judge a query, its hits, the chosen ones or an answer, in their order."""
     return tuple(gate for gate in GATES if gate.judges == judges)
 
 
+@cache
 def named(name: str) -> Gate:
     """A gate by its name.
 
@@ -719,8 +721,12 @@ def threshold_met(gate: Gate, read: Read) -> Threshold:
 
 
 @cache
-def _form(name: str, keys: tuple[str, ...]) -> Any:  # noqa: ANN401 - a type of named tuples
-    return namedtuple(name, (*keys, "on"))  # noqa: PYI024 - the fields are the row's
+def _layout(name: str) -> tuple[Any, tuple[str, ...], str]:
+    """Form of a gate's thresholds, their paths in a policy, and that of its switch."""
+    gate = named(name)
+    keys = (*(one.key for one in gate.thresholds), "on")
+    form = namedtuple(f"{name.title()}Thresholds", keys) if gate.form is None else gate.form  # noqa: PYI024 - by the row
+    return form, tuple(one.path for one in gate.thresholds), f"{name}.enabled"
 
 
 def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN401 - a named tuple
@@ -729,12 +735,10 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     Args:
       of: values of a path in the policies, [...]; NaN for null.
     """
-    keys = tuple(one.key for one in gate.thresholds)
-    values = [of(one.path) for one in gate.thresholds]
-    on = of(f"{gate.name}.enabled") if gate.switch else np.True_
+    form, paths, switch = _layout(gate.name)
+    values, on = [of(path) for path in paths], of(switch)
     if gate.thresholds and gate.thresholds[0].nullable:
         on &= ~np.isnan(values[0])
-    form = _form(f"{gate.name.title()}Thresholds", keys) if gate.form is None else gate.form
     return form(*values, on)
 
 

@@ -46,34 +46,34 @@ def nested_repeat(expression: str) -> bool:
       (True, False, False)
     """
     holds = [False]  # of each open group: whether it holds an unbounded repeat
-    at, ended = 0, False
+    at, ended = 0, False  # ended: a group that holds one was closed just before, so that a repeat here repeats it
     while at < len(expression):
         char = expression[at]
-        if char == "\\":
+        if char == "\\":  # an escaped character repeats nothing
             at, ended = at + 2, False
             continue
-        if char == "[":
+        if char == "[":  # in a set of characters, + and * are characters
             at, ended = _after_class(expression, at), False
             continue
-        if char == "(":
+        if char == "(":  # the mark behind a bracket, such as ?:, is no repeat
             holds.append(False)
             mark = _GROUP_MARK.match(expression, at + 1)
             at, ended = mark.end() if mark else at + 1, False
             continue
-        if char == ")":
-            ended = holds.pop() if len(holds) > 1 else False  # what follows repeats the whole group
+        if char == ")":  # what a group holds, the group around it holds as well
+            ended = holds.pop() if len(holds) > 1 else False
             holds[-1] = holds[-1] or ended
             at += 1
             continue
         count = _COUNTED.match(expression, at)
-        if count is not None:
-            if _UNBOUNDED.fullmatch(count[0]):
-                if ended:
-                    return True
-                holds[-1] = True
-            at = count.end()
+        if count is None:
+            at, ended = at + 1, False
             continue
-        at, ended = at + 1, False
+        if _UNBOUNDED.fullmatch(count[0]):
+            if ended:
+                return True
+            holds[-1] = True
+        at = count.end()
     return False
 
 

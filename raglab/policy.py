@@ -57,11 +57,14 @@ class Thresholds(NamedTuple):
         return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
 
 
+_getter = cache(attrgetter)  # of a path in a policy
+
+
 def thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = list(map(attrgetter(path), policies))
+        values = list(map(_getter(path), policies))
         kind = np.bool_ if isinstance(values[0], bool) else np.float64
         return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
 

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raglab.decision.chain import STAGES
 from raglab.gates import (
+    GATES,
     ConfidenceThresholds,
     DensityThresholds,
     GapThresholds,
+    Gate,
     L2Thresholds,
     SimilarityThresholds,
     SufficiencyThresholds,
@@ -21,12 +27,20 @@ from raglab.gates import (
     domain_margins,
     explain,
     fires,
+    fused_margins,
     gap_margins,
+    generation_margins,
     l2_cut,
     l2_margins,
+    margins_of,
+    named,
     similarity_margins,
     sufficiency_margins,
+    support_margins,
 )
+from raglab.policy import PolicyData
+from raglab.signals import signal
+from raglab.values import Status
 
 NAN = np.nan
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=150)
@@ -159,3 +173,68 @@ def test_fires_unless_every_margin_is_headroom(rows: list[tuple[float, float, fl
     """A gate of several checks fires where any of them is negative or missing."""
     stacked = tuple(np.array(rows).T)
     assert fires(stacked).tolist() == [not all(margin >= 0.0 for margin in row) for row in rows]
+
+
+def test_the_order_of_the_table_is_the_published_one() -> None:
+    """Rule S2.12, and every refusal is numbered in it."""
+    names = [gate.name for gate in GATES]
+    assert names == [
+        "domain", "l2", "density", "gap", "coverage", "similarity", "fused", "sufficiency", "confidence",
+        "generation", "support", "hygiene",
+    ]  # fmt: skip
+    refusals = [name for name, status in STAGES if status == Status.refuse]
+    assert refusals == [name for gate in GATES if gate.firing == "refuse" for name in gate.decides]
+
+
+SCALAR = [gate for gate in GATES if gate.scalar]
+PUBLIC = {
+    "similarity": similarity_margins,
+    "fused": fused_margins,
+    "sufficiency": sufficiency_margins,
+    "generation": generation_margins,
+    "support": support_margins,
+}
+
+
+@pytest.mark.parametrize("gate", SCALAR, ids=lambda gate: gate.name)
+@LAWFUL
+@given(value=VALUES, bound=BOUNDS, other=BOUNDS, on=st.booleans(), explicit=st.booleans())
+def test_a_row_s_margin_is_the_primitive_s(
+    *, gate: Gate, value: float, bound: float, other: float, on: bool, explicit: bool
+) -> None:
+    """The generic margin of a scalar row has the bits of the gate's own function."""
+    bounds = (bound, other) if len(gate.thresholds) > 1 else (bound,)
+    limits = gate.form(*bounds, np.array(on))
+    (margin,) = margins_of(gate, {gate.measurements[0]: value, "explicit": explicit}.__getitem__, limits)
+    if gate.name == "confidence":
+        (expected,) = confidence_margins(value, explicit, limits)
+    else:
+        (expected,) = PUBLIC[gate.name](value, limits)
+    np.testing.assert_array_equal(margin, expected)
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: gate.name)
+def test_a_row_agrees_with_itself(gate: Gate) -> None:
+    """A margin a stage, a section of the policy by its name, a published value within each threshold's range."""
+    policy = PolicyData.from_mapping()
+    assert len(gate.measurements) == (len(gate.decides) or 1)
+    assert hasattr(policy, gate.name) == gate.switch
+    for one in gate.thresholds:
+        assert one.section == gate.name
+        value = policy.value(one.path)
+        assert one.nullable if value is None else one.low <= value <= one.high
+
+
+def test_a_gate_out_of_place_is_refused() -> None:
+    """What judges the query stands before what judges its hits."""
+    code = "from raglab import gates\ngates.GATES = gates.GATES[::-1]\nimport raglab.decision.chain"
+    moved = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert "gates must stand in the order query, hits, chosen, answer" in moved.stderr
+
+
+def test_a_name_that_is_none_names_those_there_are() -> None:
+    """Gates and signals alike."""
+    with pytest.raises(KeyError, match="gate must be one of domain, l2"):
+        named("distance")
+    with pytest.raises(KeyError, match="signal must be one of confidence, top1_cosine"):
+        signal("distance")

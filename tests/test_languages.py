@@ -8,12 +8,16 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 import raglab
+from raglab.answering.extractive import Kind
+from raglab.decision.evidence import intent_rules
 from raglab.languages import LANGUAGES, Language, expression, parse, union
-from raglab.numerals import counted, dates_in, plain_number
+from raglab.numerals import CURRENCY_CODES, counted, dates_in, plain_number
+from raglab.retrieval.table_records import Operation
 from raglab.text import content_words
 
 DATA = Path(__file__).parent / "data"
@@ -118,6 +122,15 @@ def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> 
             whole = expression([name], words)
             re.compile(whole)
             assert not re.search(r"(?<![A-Z\\\[])[A-Z]{2,}(?![A-Z])", whole), whole
+
+
+def test_expressions_stand_under_names_that_are_read() -> None:
+    """A misspelt name would read nothing, and say nothing."""
+    with pytest.raises(ValueError, match=r"intent\.rules of x must be rules of intent, got how mch"):
+        intent_rules(parse("{name: x, intent: {rules: {how mch: '.'}}}", "x.yaml"))
+    assert LANGUAGES.tables.operations.keys() <= set(get_args(Operation))
+    assert LANGUAGES.answers.asked.keys() <= set(get_args(Kind))
+    assert LANGUAGES.quantities.currencies.keys() <= set(CURRENCY_CODES)
 
 
 def test_all_languages_share_the_names_of_their_months_and_of_one_to_ten() -> None:

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, outcome
 from raglab.bandit.scores import student_of
 from raglab.canonical import canonical_json, digest
-from raglab.metrics.intervals import t_quantile
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -499,6 +498,8 @@ def _log_score(seen: Array, stats: Stats, bandit: Bandit) -> Array:
 
 def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tuple[float, float]:
     """Interval of a mean whose terms hang together within each unit; the widest over the kinds of unit."""
+    from raglab.metrics.intervals import t_quantile  # here, so that a writer of a log loads no metrics
+
     mean, off = float(gains.mean()), gains - gains.mean()
     half = 0.0
     for unit in units:

@@ -82,6 +82,7 @@ def _slot_table() -> NDArray[np.int16]:
 
 STAGE_OF_RULE = _stage_of_rule()
 SLOT_TABLE = _slot_table()
+COMPUTED = frozenset({"n_relevant", "confidence"})  # measurements that hang on thresholds or on the blend
 BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit"})  # measured of the chosen hits
 
 
@@ -115,10 +116,9 @@ def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]
         near = np.asarray(bound, dtype=np.float32)
         return np.where(near > bound, np.nextafter(near, np.float32(-np.inf)), near)
 
-    for path in ("l2.max_l2", "l2.soft_max_l2"):
-        section, _, key = path.partition(".")
-        limits = limits.with_value(path, down(getattr(limits.gates[section], key)))
-    return found._replace(l2=l2, best_l2=best), limits
+    wide = limits.gates["l2"]
+    bounds = wide._replace(max_l2=down(wide.max_l2), soft_max_l2=down(wide.soft_max_l2))
+    return found._replace(l2=l2, best_l2=best), limits._replace(gates={**limits.gates, "l2": bounds})
 
 
 def n_judged(found: Evidence, limits: Thresholds) -> int:
@@ -132,7 +132,7 @@ def n_judged(found: Evidence, limits: Thresholds) -> int:
 class Reading:
     """What the gates read at one depth, each measurement by its name: [Q], [1, Q] or [P, Q].
 
-    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: measurements that hang on thresholds.
+    depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`, by gates on hits.
     """
 
     found: Evidence
@@ -144,6 +144,9 @@ class Reading:
         """Measurement by its name: computed, a field of `Evidence` or a signal."""
         if name in self.computed:
             return self.computed[name]
+        if name in COMPUTED:
+            msg = f"a gate on a query or an answer must not read {name}, which is of the hits; judge those instead."
+            raise KeyError(msg)
         table = measurement(self.found, name)
         if np.ndim(table) < 2:  # of the question, whatever the depth
             return table

@@ -82,7 +82,7 @@ def reason(said: Decisions, row: int) -> str:
 
 def _check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
     headroom = _n(margin)
-    return Check(gate, rule, _n(value), _n(threshold), headroom, not bool(gates.fires((headroom,))), text)
+    return Check(gate, rule, _n(value), _n(threshold), headroom, bool(gates.reaches(headroom)), text)
 
 
 def _reading(said: Decisions, row: int) -> gates.Read:
@@ -145,8 +145,8 @@ def _l2(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     yield _check(gate.name, gate.rule, hits, 1, any_hit, f"{_counted(hits, 'hit')} retrieved")
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
     hard = gates.l2_margins(best, limits._replace(soft_max_l2=np.nan)).l2
-    fails = bool(gates.fires((margin,)))
-    by_soft = bool(gates.fires((hard,))) and not fails
+    fails = not gates.reaches(_n(margin))
+    by_soft = not fails and not gates.reaches(_n(hard))
     name = "soft_max_l2" if by_soft else "max_l2"
     bound, soft = _n(getattr(limits, name)), _n(limits.soft_max_l2)
     text = _told(gate.label, best, name, bound, margin, limits.on, upper=True)
@@ -259,7 +259,7 @@ def _told(what: str, value: float, name: str, threshold: float, margin: Floats, 
         return f"{what} {decimals(value)}{_off(on)}"
     if np.isnan(value):
         return f"{what} is missing, {name} {_set(threshold, value)}"
-    fails = bool(gates.fires((_n(margin),)))
+    fails = not gates.reaches(_n(margin))
     relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
     return f"{what} {decimals(value, threshold)} is {relation} {name} {_set(threshold, value)}"
 
@@ -291,7 +291,7 @@ def _counted(number: int, what: str) -> str:
 
 
 def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
-    return float(np.squeeze(value))
+    return float(value if isinstance(value, float | int) else np.asarray(value).item())
 
 
 _GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)

@@ -188,11 +188,19 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
 def intent_rules(language: Language = LANGUAGES) -> tuple[Rule, ...]:
     """Rules that read what a question asks for, with the expressions of a language.
 
+    Raises:
+      ValueError: the language has expressions for a rule that there is not.
+
     Example:
       >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search("Are both insured?")[0]
       'both'
     """
     own = language.intent
+    known = {name for _, name, *_ in _RULES} | {f"{flag} {name}" for flag, name, *_ in _RULES}
+    if not own.rules.keys() <= known:
+        unknown = ", ".join(sorted(own.rules.keys() - known))
+        msg = f"intent.rules of {language.name} must be rules of intent, got {unknown}; en.yaml has their names."
+        raise ValueError(msg)
     rules = []
     for flag, name, weight, times, everywhere in _RULES:
         patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from raglab import gates, metrics
 from raglab._numba import compiled
 from raglab.decision import evidence as measure
-from raglab.decision.chain import BY_SLOT, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, Reading
+from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, Reading
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
@@ -59,7 +59,7 @@ def complete() -> bool:
 def _scalars() -> tuple[gates.Gate, ...]:
     """Gates on the chosen hits that compare one measurement of the case, which hangs on no policy."""
     chosen = [gate for gate in gates.judging("chosen") if gate.firing == "refuse" and gate.name not in COMPILED]
-    return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in {*BY_SLOT, "confidence"})
+    return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED)
 
 
 @compiled(inline="always")

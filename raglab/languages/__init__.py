@@ -349,7 +349,7 @@ def expression(patterns: Iterable[str], words: Mapping[str, str] | None = None) 
 
     Example:
       >>> expression([r"\bTHE end\b", "fin"], {"THE": "(?:the|ONE)", "ONE": "a"})
-      '(?:\\bthe|a) end\\b|fin)'
+      '(?:\\b(?:the|a) end\\b|fin)'
     """
     joined = f"(?:{'|'.join(patterns)})"
     left = dict(words or {})

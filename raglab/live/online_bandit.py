@@ -35,7 +35,6 @@ from raglab.store.log_tables import (
     events,
     rounds,
 )
-from raglab.text import decimals
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -187,6 +186,8 @@ def _added(sums: NDArray[np.float64], arm: int, value: float) -> NDArray[np.floa
 
 def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> str:
     """Why an arm was selected, in words: `selected iterative: high complexity, reward 0.71 over 214 pulls`."""
+    from raglab.text import decimals  # here: it reads the languages, which a writer of the log need not load
+
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
     seen = f"{pulls} pull{'' if pulls == 1 else 's'}"

@@ -1,0 +1,55 @@
+"""Evidence: what is measured of a trace for all thresholds at once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from raglab import replay, resolver
+from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence
+from raglab.values import TraceData
+from worlds import policy, random_trace
+
+
+@pytest.fixture(scope="module")
+def trace() -> TraceData:
+    """Return forty drawn cases."""
+    return random_trace(3, 40, depths=2)
+
+
+def test_every_field_is_said_with_its_meaning() -> None:
+    """The docstring names each field of the evidence; a field that nobody explains does not get in."""
+    words = set(re.findall(r"[a-z_0-9]+(?=[,:]| \[)", str(Evidence.__doc__)))
+    assert set(Evidence._fields) <= words
+
+
+def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
+    """Cases are the last axis of every array, depths come before them, slots and hits between the two."""
+    measured = replay.tables_of(trace, policy())
+    evidence: Any = measured.evidence
+    depths, hits, cases = evidence.l2.shape
+    assert cases == len(trace)
+    slots = hits + 1 + len(WINNERS)
+    for name in ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label"):
+        assert getattr(evidence, name).shape == (cases,), name
+    for name in ("n_hits", "best_l2", "top1", "gap", "agree", "degenerate", "fused", "n_groups", "n_options_all"):
+        assert getattr(evidence, name).shape == (depths, cases), name
+    for name in ("missing", "right", "share"):
+        assert getattr(evidence, name).shape == (depths, slots, cases), name
+    for name in ("generation", "support", "unfit"):
+        assert getattr(evidence, name).shape == (depths, 0, cases), name
+    for contest in (evidence.all, evidence.tied):
+        assert isinstance(contest, resolver.Contest)
+        assert {field.shape for field in contest} == {(depths, cases)}
+
+
+def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) -> None:
+    """`OPTION_SLOTS` and `WINNERS` say the same of one order."""
+    assert [WINNERS[slot] for slot in OPTION_SLOTS] == ["options_of_all", "options_of_tied"]
+    chosen = replay.tables_of(trace, policy()).chosen
+    for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
+        for row, of_row in enumerate(options):
+            shown = [place for option in of_row for place in option.places]
+            assert [place for place in chosen.places[row, slot] if place >= 0] == shown
