@@ -298,9 +298,14 @@ class Structure(NamedTuple):
 
 
 @cache
+def _stated() -> Mapping[str, Any]:
+    return dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
+
+
+@cache
 def _published() -> Mapping[str, Any]:
     """Published values: those of `defaults.yaml`; of a gate that has none there, off and as its row says."""
-    rows = dict(yaml.safe_load(files("raglab").joinpath("defaults.yaml").read_text(encoding="utf-8")))
+    rows = dict(_stated())
     for gate in gates.GATES:
         if gate.switch and gate.name not in rows:
             rows[gate.name] = {"enabled": False} | {one.key: one.default for one in gate.thresholds}
@@ -316,8 +321,11 @@ ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "stra
 
 
 def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
-    """Sections of a policy without the added keys that stand at their default."""
+    """Sections of a policy without the added keys, and sections of added gates, that stand at their default."""
     published = _published()
+    for name in published.keys() - _stated().keys():
+        if rows[name] == published[name]:
+            del rows[name]
     for path in ADDED:
         section, _, key = path.partition(".")
         if rows[section][key] == published[section][key]:

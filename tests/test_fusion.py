@@ -18,11 +18,12 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab import fusion, metrics
 from raglab.cli import app
-from raglab.fusion import SIGNALS, Model, Part, contributions, fit, fused, logit, rank_knots, scaled, stacked
+from raglab.fusion import Model, Part, contributions, fit, fused, logit, rank_knots, scaled, stacked
 from raglab.lab.gate_fitting import boosted, compare_gates, fuse, signals_of
 from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.signals import SIGNALS
 from raglab.store import loaders
 from raglab.values import Status, TraceData
 from worlds import FUSED, Hit, ask, policy, random_policies, random_trace, trace_of
@@ -205,6 +206,8 @@ def test_the_gate_stands_between_similarity_and_confidence() -> None:
     assert decide(trace, both).stage(0) == "similarity"
     after = low.replace("fused.min_fused", 0.1, "confidence.enabled", True, "confidence.tau_default", 60.0)
     assert decide(trace, after).stage(0) == "confidence"
+    order = [check.gate for check in decide(trace, after).explain("q")]
+    assert order[order.index("similarity") :] == ["similarity", "fused", "sufficiency", "confidence"]
 
 
 def test_an_explanation_names_the_parts_and_they_add_up() -> None:

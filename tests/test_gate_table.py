@@ -41,6 +41,7 @@ from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 # The policy file: the threshold is there with its range, off as its row says, and written back with the others.
 assert (Policy.load().toy.enabled, Policy.load().toy.min_hybrid) == (False, 0.25)
 assert Policy.load().replace("toy.min_hybrid", 0.5).manifest["toy.min_hybrid"] == 0.5
+assert Policy.load().policy_id == "8cebf1eedb13" != Policy.load().replace("toy.min_hybrid", 0.5).policy_id  # rule S0.8
 for value, told in ((2.0, "it is a share"), ("high", "toy.min_hybrid")):
     with pytest.raises(ValueError, match=told):
         PolicyData.from_mapping({"toy": {"min_hybrid": value}})
@@ -118,7 +119,7 @@ trace = trace_of((ask(query), [[few]]), (ask(query), [[all_]]), (ask(query), [tw
 chosen = policy(lone={"enabled": True, "min_lone": 0.5})
 said = replay.decide(trace, chosen)
 assert said.frame()["gate"].tolist() == ["lone", "gap", "gap"]
-assert said.reason(0) == "keyword share of a lone hit 0.333 is below min_lone 0.5"
+assert said.reason(0) == "keyword share of a lone hit 0.3333 is below min_lone 0.5"
 assert replay.steps(trace, chosen, "lone.min_lone")["coverage_k"].tolist() == [3, 2]
 assert replay.tally(trace, [chosen]).counts.tolist() == replay.tally(trace, [chosen], engine="numpy").counts.tolist()
 with pytest.raises(ValueError, match="must know every gate"):

@@ -14,7 +14,7 @@ from raglab.languages import LANGUAGES
 from raglab.numerals import any_of, calendar_date, counted, plain_number, tables, unpointed
 from raglab.text import STOP_WORDS, unaccented
 
-# Letters that a word is known by: `insured`, `insurance` and `insurer` are one, so are `assuré` and `assurance`.
+# Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and `durera`.
 KEY = 5
 
 # Words that carry no fact of their own, beyond those that a question is read without.

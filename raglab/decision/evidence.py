@@ -192,7 +192,7 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[Rule, ...]:
       ValueError: the language has expressions for a rule that there is not.
 
     Example:
-      >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search("Are both insured?")[0]
+      >>> next(rule for rule in intent_rules() if rule.name == "both").pattern.search("Are both covered?")[0]
       'both'
     """
     own = language.intent
@@ -216,7 +216,7 @@ def intent(question: str) -> Intent:
     """Scores of a question by every rule that speaks: one minus the product of what their weights leave.
 
     Example:
-      >>> asked = intent("Who is the loss payee of the client whose excess is £250?")
+      >>> asked = intent("Who is the beneficiary of the client whose excess is £250?")
       >>> round(asked.graph, 2), round(asked.table, 2)
       (0.96, 0.6)
       >>> asked.reasons["table"]
