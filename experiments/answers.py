@@ -22,13 +22,20 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.extractive import Extractive, fit_confidence, lines, named, read_question, short_answer
+from raglab.answering.extractive import (
+    Extractive,
+    fit_answer_confidence,
+    kind_phrases,
+    parse_question,
+    passage_lines,
+    short_answer,
+)
 from raglab.calibration import ece_interval, judged
 from raglab.live.trace_building import build_trace
 from raglab.metrics import auroc, auroc_interval, clopper_pearson
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.store.traces import Trace
-from raglab.text import answer_recall, exact_match, normalised, token_f1
+from raglab.text import answer_recall, exact_match, normalise_answer, token_f1
 from raglab.values import Case, Chunk, Generation
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -71,8 +78,8 @@ def containing(golds: Mapping[str, Sequence[str]]) -> Right:
     """Whether an answer contains a gold answer, word for word after normalisation."""
 
     def right(case: Case, said: Generation, _: Sequence[Chunk]) -> bool:
-        words = f" {normalised(said.text)} "
-        return any(f" {normalised(gold)} " in words for gold in golds[case.id])
+        words = f" {normalise_answer(said.text)} "
+        return any(f" {normalise_answer(gold)} " in words for gold in golds[case.id])
 
     return right
 
@@ -140,7 +147,7 @@ def calibration(sets: Mapping[str, Sequence[Answered]]) -> None:
     print("\n| judged on report | n | mean | right | ECE | smooth ECE | Brier | mcb | dsc | unc | AUROC |")
     print("|---|---|---|---|---|---|---|---|---|---|---|")
     for name, rows in sets.items():
-        x, y = fit_confidence(*said_at_all(labelled_ok(rows, "tune")))
+        x, y = fit_answer_confidence(*said_at_all(labelled_ok(rows, "tune")))
         raw, right = said_at_all(labelled_ok(rows, "report"))
         reliability(f"{name}, raw", raw, raw, right)
         reliability(f"{name}, fitted on tune", raw, np.interp(raw, x, y), right)
@@ -159,9 +166,9 @@ def speed(rows: Sequence[Answered]) -> None:
         took = []
         for row in rows:
             if forget:
-                lines.cache_clear()
-                read_question.cache_clear()
-                named.cache_clear()
+                passage_lines.cache_clear()
+                parse_question.cache_clear()
+                kind_phrases.cache_clear()
             start = time.process_time()
             Extractive().answer(row.case.query, row.passages)
             took.append((time.process_time() - start) * 1e3)

@@ -14,7 +14,7 @@ import numpy as np
 import raglab
 from raglab.decision.decisions import Decisions
 from raglab.lab.search_space import always_answer
-from raglab.values import Status, each
+from raglab.values import Status, map_fields
 
 ARMS = ("hybrid", "iterative", "graph", "table")
 DEPTHS = 3
@@ -97,7 +97,7 @@ def refinement(trace: raglab.Trace) -> None:
     print("\n## Refine loop: what a depth finds by itself, answerable cases\n")
     print("| arm | depth | hit@5 | nDCG@10 | mean confidence |\n|---|---|---|---|---|")
     for arm, depth in product(trace.arms, range(DEPTHS + 1)):
-        hits = each(part.hits, lambda field, depth=depth: field[:, :, [depth]])
+        hits = map_fields(part.hits, lambda field, depth=depth: field[:, :, [depth]])
         only = raglab.Trace(part.cases, part.chunks, part.arms, hits, part.pattern_hits, part.meta)
         table = raglab.ranking(only).query("order == 'final'").set_index("arm")
         base = always_answer(raglab.Policy.load("datasets/broker/policy.yaml"))

@@ -17,7 +17,7 @@ import pandas as pd
 
 import raglab
 from raglab.bandit import LEARNERS, Bandit, Table
-from raglab.lab.bandit_study import baselines, simulated, tune_bandit
+from raglab.lab.bandit_study import baselines, compare_learners, tune_bandit
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.search_space import always_answer
 from raglab.lab.slices import ndcg_by_case
@@ -75,7 +75,7 @@ def compared(world: Table, plans: dict[str, np.ndarray], title: str, rounds: int
     """Table of all learners and baselines."""
     names = [name for name, entry in LEARNERS.items() if world.features.shape[1] or not entry.linear]
     begun = time.perf_counter()
-    found = simulated(
+    found = compare_learners(
         world, {name: Bandit(name) for name in names}, plans, rounds=rounds, replications=replications
     ).table  # fmt: skip
     took = time.perf_counter() - begun

@@ -29,9 +29,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import replay
-from raglab.decision.chain import outcome
-from raglab.decision.measurement import Evidence, tables
-from raglab.policy import PolicyData, thresholds
+from raglab.decision.chain import decide_cases
+from raglab.decision.measurement import Evidence, measure_tables
+from raglab.policy import PolicyData, policy_thresholds
 from raglab.store.loaders import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, TraceData
@@ -217,13 +217,13 @@ def of_case(found: Any, row: int) -> Any:  # noqa: ANN401 - evidence or a part o
 
 def one_by_one(found: Evidence, policies: Sequence[PolicyData], rows: Sequence[int], repeats: int) -> float:
     """Decisions a second of the chain on one case and one policy at a time."""
-    limits = [thresholds([policy]) for policy in policies]
+    limits = [policy_thresholds([policy]) for policy in policies]
     cases = [of_case(found, row) for row in rows]
 
     def run() -> None:
         for limit in limits:
             for case in cases:
-                outcome(case, limit, (1, 1))
+                decide_cases(case, limit, (1, 1))
 
     return len(limits) * len(cases) / seconds(run, repeats)
 
@@ -305,11 +305,11 @@ def main() -> None:
 
     trace, policies = synthetic_trace(sizes), random_policies(sizes.policies)
     line(f"{sizes.cases:,} cases x {sizes.hits} hits, {sizes.policies:,} policies, one thread", "measured", "target")
-    hits_of, structure = replay.patterns_of(trace, policies[0]), policies[0].structure
-    taken = seconds(lambda: tables(trace, "hybrid", hits_of, structure, needs_allowed=False), sizes.repeats)
+    hits_of, structure = replay.policy_pattern_hits(trace, policies[0]), policies[0].structure
+    taken = seconds(lambda: measure_tables(trace, "hybrid", hits_of, structure, needs_allowed=False), sizes.repeats)
     line("measure the tables", f"{taken:,.2f} s")
-    line("read the thresholds of the policies", f"{seconds(lambda: thresholds(policies), sizes.repeats):,.3f} s")
-    found = replay.tables_of(trace, policies[0]).evidence
+    line("read the thresholds of the policies", f"{seconds(lambda: policy_thresholds(policies), sizes.repeats):,.3f} s")
+    found = replay.measured_tables(trace, policies[0]).evidence
     speed = {}
     for engine in engines():
         taken = seconds(lambda engine=engine: replay.tally(trace, policies[:1], engine=engine), 1)  # type: ignore[misc]

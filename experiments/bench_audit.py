@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from raglab.audit.explanation import explain
+from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.decision.decisions import Check
 from raglab.policy import PolicyData
@@ -110,7 +110,7 @@ def main() -> int:
         seconds = []
         for number in chosen:
             start = time.perf_counter()
-            explain(f"r{number}", log)
+            explain_request(f"r{number}", log)
             seconds.append(time.perf_counter() - start)
         line("explain a request", seconds)
         size = (Path(folder) / "audit.sqlite").stat().st_size

@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from raglab.default_learner import RULES, SIGNALS, Learner, init, update
-from raglab.default_learner.votes import aged, confidence, no_votes, voted
+from raglab.default_learner.votes import add_signal, decay_votes, no_votes, vote_confidence
 
 VALUES = 4
 KINDS = (0.3, 0.1, 0.5, 0.1)  # shares of the signals
@@ -71,8 +71,8 @@ def many(learner: Learner, users: int, steps: int, left: float = 1.0) -> Callabl
     def play() -> None:
         votes = no_votes(VALUES, (users,))
         for about, kind, other in zip(value, signal, named, strict=True):
-            votes = voted(votes if left == 1.0 else aged(votes, left), about, kind, other)
-            confidence(votes, learner)
+            votes = add_signal(votes if left == 1.0 else decay_votes(votes, left), about, kind, other)
+            vote_confidence(votes, learner)
 
     return play
 

@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certification import Certified, certify_policy, check_policy, counted, grid, nearest
+from raglab.lab.certification import Certification, certify_policy, check_policy, count_rates, grid, lowest_kept_target
 from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
-from raglab.lab.search_space import published
+from raglab.lab.search_space import published_policy
 from raglab.metrics import TARGETS, upper_bound
 from raglab.replay import sweep
 from raglab.store.loaders import Policy
@@ -49,7 +49,7 @@ def share(row: Mapping[str, object], rate: str) -> str:
     return f"{k}/{n}, ≤ {float(upper_bound(k, n, DELTA)):.3f}" if n else "–"
 
 
-def outcome(found: Certified, trace: Trace) -> str:
+def outcome(found: Certification, trace: Trace) -> str:
     """Certificate or reason, and what the report split says of it."""
     made = found.certificate
     told = ", ".join(f"{one.name.removesuffix('_rate')} {one.k:g}/{one.n} ≤ {one.bound:.3f}" for one in made.promises)
@@ -65,7 +65,7 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
     print("\n| set, certify cases | published defaults | 10 % / 1 % together | nearest by tune | certificate for it |")
     print("|---|---|---|---|---|")
     for one in sets:
-        row = sweep(one.trace.split("certify"), [published(one.policy)]).to_dict("records")[0]
+        row = sweep(one.trace.split("certify"), [published_policy(one.policy)]).to_dict("records")[0]
         defaults = (
             f"false refusals {share(row, 'false_refusal_rate')}; hallucinations {share(row, 'hallucination_rate')}"
         )
@@ -76,7 +76,7 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
                 tune = one.trace.split("tune")
-                near = nearest(counted(tune, grid(tune, fused[one.name]), ALONE), targets, DELTA)
+                near = lowest_kept_target(count_rates(tune, grid(tune, fused[one.name]), ALONE), targets, DELTA)
             second = "–"
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near

@@ -24,13 +24,13 @@ from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
     ClarifyStudy,
-    compared,
-    paired,
-    rates_of,
+    policy_rates,
+    seed_differences,
+    seed_rates,
     summary,
     tune_clarification,
 )
-from raglab.lab.clarify_worlds import SCOPES, broker, clariq, cover, read_fields, scope_of, sharc
+from raglab.lab.clarify_worlds import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc
 from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
@@ -112,7 +112,7 @@ def studied(name: str, tune: World, held_out: World, args: argparse.Namespace) -
     }  # fmt: skip
     first = tune_clarification(tune, held_out, **sizes)
     judged(first, "Least cost within 2 silent errors per 100")
-    own = rates_of(tune, PUBLISHED, users=2000, requests=REQUESTS, seed=1)["errors"] / HUNDRED
+    own = policy_rates(tune, PUBLISHED, users=2000, requests=REQUESTS, seed=1)["errors"] / HUNDRED
     second = tune_clarification(tune, held_out, **sizes, objective="questions", most_errors=own)
     judged(second, f"Fewest questions within the published rule's own silent errors ({HUNDRED * own:.2f} per 100)")
     if args.mlruns is not None:
@@ -156,8 +156,8 @@ def sensitivity(data: Path, tuned: Learner, args: argparse.Namespace) -> None:
     for noise in (0.0, 0.01, 0.02, 0.04):
         made = clariq(data, "held_out", noise_per_need=noise)
         policies: dict[str, Policy] = {"tuned": tuned, "published": PUBLISHED, "published, priced": Priced(PUBLISHED)}
-        by_seed = compared(made, policies, seeds=args.seeds, users=50, requests=REQUESTS, n_jobs=args.jobs)
-        means, apart = summary(by_seed), paired(by_seed, "tuned").iloc[0]
+        by_seed = seed_rates(made, policies, seeds=args.seeds, users=50, requests=REQUESTS, n_jobs=args.jobs)
+        means, apart = summary(by_seed), seed_differences(by_seed, "tuned").iloc[0]
         told = [f"{row['questions']:.1f}, {row['errors']:.2f}, {row['cost']:.1f}" for _, row in means.iterrows()]
         rows.append([f"{noise:g}", *told, cell(apart, "questions", "+"), cell(apart, "errors", "+")])
     head = ("noise a step of need", "tuned: questions, errors, cost", "published", "published, priced")
@@ -204,7 +204,7 @@ def empty_reads() -> None:
         if one.field not in PACK.readings:
             continue
         chunks = documents[one.document]
-        true = scope_of(one, chunks, pack=PACK)
+        true = field_scope(one, chunks, pack=PACK)
         narrower = [value for value in SCOPES[:-1] if value != true]
         held = extract(one.field, scope(chunks, true, field=one.field, pack=PACK), pack=PACK).value
         for value in narrower:

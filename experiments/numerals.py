@@ -18,8 +18,8 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-from raglab.answering.claim_words import words_of
-from raglab.numerals import counted, dates_in, plain_number, tables
+from raglab.answering.claim_words import claim_words
+from raglab.numerals import dates_in, number_word_value, plain_number, tables
 from raglab.retrieval.quantities import quantities_in
 from raglab.store.loaders import load_corpus
 from raglab.text import pieces
@@ -99,7 +99,7 @@ def own_figure(text: Text) -> Values:
 
 def own_values(text: Text) -> Values:
     """Values of all numbers of a text, in digits and in words, in order."""
-    return tuple(word.key for word in words_of(text.text) if word.kind == "number")
+    return tuple(word.key for word in claim_words(text.text) if word.kind == "number")
 
 
 def text2num(text: Text) -> Values:
@@ -139,7 +139,7 @@ def generated(lang: str, upto: int = 10_000) -> tuple[int, int, list[str]]:
     for value in range(2, upto):
         written = num2words(value, lang=lang)
         words = re.findall(r"[^\W\d_]+", written.lower())
-        if counted(words) != (value, len(words)):
+        if number_word_value(words) != (value, len(words)):
             missed.append(written)
     return upto - 2, upto - 2 - len(missed), missed[:EXAMPLES]
 

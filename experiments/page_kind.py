@@ -19,7 +19,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
-from raglab.answering.contents import FEATURES, features
+from raglab.answering.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
 from raglab.store.loaders import load_corpus, load_pack
@@ -73,7 +73,7 @@ def left_out(x: NDArray[np.float64], y: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 def trained(pages: Sequence[tuple[str, bool, Sequence[Chunk]]], pack: Pack) -> dict[str, Any]:
     """The coefficients with what they were measured to do; pack: whose terms are counted."""
-    x = np.array([features(chunks, pack=pack) for _, _, chunks in pages])
+    x = np.array([page_features(chunks, pack=pack) for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     right = left_out(x, y)
     low, high = clopper_pearson(int(right.sum()), len(right))
@@ -107,7 +107,7 @@ def main() -> None:
     print(f"leave-one-document-out accuracy {k / n:.3f} ({k}/{n}; 95 % {low:.3f} to {high:.3f})")
     for name, row in model["features"].items():
         print(f"  {name:18} weight {row['weight']:+.3f} per {row['scale']:.3f}")
-    x = np.array([features(chunks, pack=pack) for _, _, chunks in pages])
+    x = np.array([page_features(chunks, pack=pack) for _, _, chunks in pages])
     y = np.array([cover for _, cover, _ in pages])
     for (source, cover, _), right in zip(pages, left_out(x, y), strict=True):
         if not right:

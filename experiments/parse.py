@@ -20,7 +20,7 @@ from typing import Any
 
 from raglab.answering.question_gaps import failures
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, vocabulary_of
+from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, build_vocabulary
 from raglab.metrics import clopper_pearson
 from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
@@ -114,7 +114,7 @@ def main() -> None:
 
         encode = load_encoder().sentences
     begun = perf_counter()
-    vocabulary = vocabulary_of(chunks, encode, pack=PACK)
+    vocabulary = build_vocabulary(chunks, encode, pack=PACK)
     print(f"vocabulary: {len(vocabulary.terms)} terms, {len(vocabulary.names)} names, {perf_counter() - begun:.1f} s")
     labelled = rows("parsed.jsonl", SPLIT)
     print(f"reading, {SPLIT}, {len(labelled)} questions", *reading(vocabulary, labelled), sep="\n")

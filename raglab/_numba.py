@@ -11,7 +11,7 @@ Kernel = TypeVar("Kernel")
 ENGINES = ("auto", "numpy", "numba")
 
 
-def compiled(inline: str = "never", *, checked: bool = True) -> Callable[[Function], Function]:
+def compile_kernel(inline: str = "never", *, checked: bool = True) -> Callable[[Function], Function]:
     """Decorator that compiles a function once and keeps it on disk; exact arithmetic, no fast-math.
 
     Args:

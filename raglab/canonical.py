@@ -73,11 +73,11 @@ def instant(now: datetime) -> datetime:
     return now if now.utcoffset() is not None else now.replace(tzinfo=UTC)
 
 
-def stamp(now: datetime) -> str:
+def utc_text(now: datetime) -> str:
     """A moment as logs keep it: UTC, to the microsecond, so that its text sorts as time does.
 
     Example:
-      >>> stamp(datetime(2026, 1, 5, 9))
+      >>> utc_text(datetime(2026, 1, 5, 9))
       '2026-01-05T09:00:00.000000+00:00'
     """
     return instant(now).astimezone(UTC).isoformat(timespec="microseconds")

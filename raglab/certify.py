@@ -64,13 +64,13 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
     return np.where(size > 0, np.minimum(1.0, np.minimum(hoeffding, bentkus)), 1.0)
 
 
-def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def fixed_sequence_test(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     """Hypotheses that are rejected when tested in their order, each at delta, until the first that is not, [N].
 
     The order must not depend on the labels that are tested.
 
     Example:
-      >>> fixed_sequence(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
+      >>> fixed_sequence_test(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
       array([ True,  True, False, False])
     """
     rejected: NDArray[np.bool_] = np.logical_and.accumulate(p <= delta)
@@ -318,9 +318,9 @@ def certify(
         came = "one for holm, which tests every level" if method == "holm" else "NaN"
         msg = f"start must be a score at which a fixed sequence begins, got {came}; leave it out."
         raise ValueError(msg)
-    score, loss = _cases(scores, correct)
+    score, loss = _certify_cases(scores, correct)
     graded = bool(((loss > 0.0) & (loss < 1.0)).any())
-    levels, n, total = (_graded_levels if graded else _levels)(score, loss)
+    levels, n, total = (_graded_levels if graded else _loss_levels)(score, loss)
     p_value: Any = hoeffding_bentkus if graded else binomial_p
     p = np.asarray(p_value(total, n, alpha))
     needed = cases_needed(alpha, delta)
@@ -369,7 +369,7 @@ def _graded_bound(total: float, n: int, delta: float) -> float:
     return float(brentq(over, low, high)) if low < high and over(high) < 0.0 else 1.0
 
 
-def _levels(
+def _loss_levels(
     score: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
     """Levels of the score from the highest, how many are answered at each, and how many of them are wrong."""
@@ -380,7 +380,7 @@ def _levels(
 def _graded_levels(
     score: NDArray[np.float64], loss: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """`_levels` where the loss has grades, summed in their own order: the order of the rows is nothing to them."""
+    """`_loss_levels` where the loss has grades, summed in their own order: the order of the rows is nothing to them."""
     known = np.flatnonzero(~np.isnan(score))
     known = known[np.lexsort((loss[known], -score[known]))]
     levels, place = np.unique(-score[known], return_inverse=True)
@@ -392,10 +392,10 @@ def _tests(method: str) -> Any:  # noqa: ANN401 - a function
     if method not in {"fixed_sequence", "holm"}:
         msg = f"method must be fixed_sequence or holm, got {method!r}."
         raise ValueError(msg)
-    return fixed_sequence if method == "fixed_sequence" else holm
+    return fixed_sequence_test if method == "fixed_sequence" else holm
 
 
-def _cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _certify_cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Scores and losses of the cases."""
     score, right = np.asarray(scores, dtype=np.float64), np.asarray(correct, dtype=np.float64)
     if score.ndim != 1 or score.shape != right.shape:

@@ -33,7 +33,7 @@ class Model(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def contributions(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def logit_contributions(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     """What each part adds to the logit, [parts, ...]; a missing signal adds the least that it can.
 
     Args:
@@ -43,7 +43,7 @@ def contributions(signals: NDArray[np.float64], model: Model) -> NDArray[np.floa
       >>> one = Model(0.0, (Part("gap", (0.0, 0.1), (-1.0, 1.0)),))
       >>> signals = np.full((len(SIGNALS), 2), np.nan)
       >>> signals[SIGNALS.index("gap")] = [0.05, np.nan]
-      >>> contributions(signals, one)
+      >>> logit_contributions(signals, one)
       array([[ 0., -1.]])
     """
     out = np.empty((len(model.parts), *signals.shape[1:]))
@@ -57,10 +57,10 @@ def logit(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured."""
     used = [SIGNALS.index(part.signal) for part in model.parts]
     blind = np.isnan(signals[used]).all(axis=0)
-    return np.where(blind, np.nan, model.bias + contributions(signals, model).sum(axis=0))
+    return np.where(blind, np.nan, model.bias + logit_contributions(signals, model).sum(axis=0))
 
 
-def fused(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def fused_probability(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
     """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured."""
     return np.round(1.0 / (1.0 + np.exp(-logit(signals, model))), DIGITS)
 
@@ -84,7 +84,7 @@ def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 RIDGE = 1.0  # penalty on the squared weights, in units of one case
 
 
-def fit(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
+def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     """Monotone logistic regression on ranked, standardised signals.
 
     Every signal is replaced by the normal score of its rank, standardised; weights are not negative, so that a surer
@@ -99,7 +99,7 @@ def fit(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     Example:
       >>> signals = np.full((len(SIGNALS), 4), np.nan)
       >>> signals[0] = [10.0, 20.0, 30.0, 40.0]
-      >>> [part.signal for part in fit(signals, np.array([False, False, True, True])).parts]
+      >>> [part.signal for part in fit_fusion(signals, np.array([False, False, True, True])).parts]
       ['confidence']
     """
     from scipy.optimize import minimize
@@ -143,7 +143,7 @@ def fit(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     return Model(float(found[0]), tuple(parts))
 
 
-def scaled(model: Model, slope: float, intercept: float) -> Model:
+def rescale_logit(model: Model, slope: float, intercept: float) -> Model:
     """Model whose logit is slope · logit + intercept: how a calibration of the logit is folded in.
 
     Raises:
@@ -157,7 +157,7 @@ def scaled(model: Model, slope: float, intercept: float) -> Model:
     return Model(slope * model.bias + intercept, parts)
 
 
-def stacked(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+def signal_rows(signals: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
     """Signals by name as rows in the order of `SIGNALS`, [S, ...]; one that is not there is missing everywhere."""
     shape = np.broadcast_shapes(*(np.shape(values) for values in signals.values()))
     unknown = sorted(set(signals) - set(SIGNALS))

@@ -39,14 +39,14 @@ def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -
     return margin if np.all(on) else np.where(on, margin, np.inf)
 
 
-def reaches(margin: Any) -> Any:  # noqa: ANN401 - bool or array
+def meets_threshold(margin: Any) -> Any:  # noqa: ANN401 - bool or array
     """Whether a margin is 0 or more, bool [...]; a missing one is not."""
     return np.greater_equal(margin, 0.0)
 
 
 def fires(margins: Margins) -> Bools:
     """Whether a gate fires, bool [...]. A missing measurement (NaN) fires it."""
-    fired: Bools = np.logical_not(reaches(reduce(np.minimum, margins)))
+    fired: Bools = np.logical_not(meets_threshold(reduce(np.minimum, margins)))
     return fired
 
 
@@ -443,8 +443,8 @@ def hygiene_margins(unfit: Bools) -> HygieneMargins:
     return HygieneMargins(hygiene=np.negative(np.asarray(unfit, dtype=np.float64)))
 
 
-Judged = Literal["query", "hits", "chosen", "answer"]
-JUDGED: tuple[Judged, ...] = ("query", "hits", "chosen", "answer")
+GateInputs = Literal["query", "hits", "chosen", "answer"]
+JUDGED: tuple[GateInputs, ...] = ("query", "hits", "chosen", "answer")
 Firing = Literal["refuse", "ask", "warn"]
 Side = Literal["floor", "ceiling"]
 Read: TypeAlias = Callable[[str], Any]  # measurement by its name, scalar or array
@@ -511,7 +511,7 @@ class Gate(NamedTuple):
 
     name: str
     rule: str
-    judges: Judged
+    judges: GateInputs
     firing: Firing
     label: str = ""
     thresholds: tuple[Threshold, ...] = ()
@@ -673,13 +673,13 @@ GATES: tuple[Gate, ...] = (
 
 
 @cache
-def judging(judges: Judged) -> tuple[Gate, ...]:
+def judging_gates(judges: GateInputs) -> tuple[Gate, ...]:
     """Gates that judge a query, its hits, the chosen ones or an answer, in their order."""
     return tuple(gate for gate in GATES if gate.judges == judges)
 
 
 @cache
-def named(name: str) -> Gate:
+def gate_by_name(name: str) -> Gate:
     """A gate by its name.
 
     Raises:
@@ -705,7 +705,7 @@ def scalar_margins(gate: Gate, read: Read, limits: Any) -> Margins:  # noqa: ANN
     """Headroom of one measurement above or below the threshold that holds for the case.
 
     Example:
-      >>> scalar_margins(named("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5))
+      >>> scalar_margins(gate_by_name("similarity"), {"top1_cosine": 0.75}.get, SimilarityThresholds(0.5))
       (np.float64(0.25),)
     """
     first = gate.thresholds[0]
@@ -723,7 +723,7 @@ def threshold_met(gate: Gate, read: Read) -> Threshold:
 @cache
 def _layout(name: str) -> tuple[Any, tuple[str, ...], str]:
     """Form of a gate's thresholds, their paths in a policy, and that of its switch."""
-    gate = named(name)
+    gate = gate_by_name(name)
     keys = (*(one.key for one in gate.thresholds), "on")
     form = namedtuple(f"{name.title()}Thresholds", keys) if gate.form is None else gate.form  # noqa: PYI024 - by the row
     return form, tuple(one.path for one in gate.thresholds), f"{name}.enabled"
@@ -742,7 +742,7 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     return form(*values, on)
 
 
-def swept() -> Iterator[Threshold]:
+def swept_thresholds() -> Iterator[Threshold]:
     """Thresholds of the gates that change a decision, in their order; a warning changes none."""
     for gate in GATES:
         if gate.firing != "warn":

@@ -53,7 +53,7 @@ class Encoder:
         """Sentence embeddings, L2-normalised, float32 [N, dim]."""
         found = np.empty((len(texts), self.dim), np.float32)
         for at, items in self._passes(texts):
-            found[at] = _unit(np.stack([_array(item["sentence_embedding"]) for item in items]))
+            found[at] = _unit_vectors(np.stack([_numpy_array(item["sentence_embedding"]) for item in items]))
         return found
 
     def tokens(self, texts: Sequence[str]) -> list[Tokens]:
@@ -66,10 +66,10 @@ class Encoder:
         sentences = np.empty((len(texts), self.dim), np.float32)
         tokens: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
         for at, items in self._passes(texts):
-            sentences[at] = _unit(np.stack([_array(item["sentence_embedding"]) for item in items]))
+            sentences[at] = _unit_vectors(np.stack([_numpy_array(item["sentence_embedding"]) for item in items]))
             for i, item in zip(at, items, strict=True):
-                kept = (_array(item["attention_mask"]) > 0) & ~np.isin(_array(item["input_ids"]), special)
-                tokens[i] = _unit(_array(item["token_embeddings"])[kept]).astype(np.float16)
+                kept = (_numpy_array(item["attention_mask"]) > 0) & ~np.isin(_numpy_array(item["input_ids"]), special)
+                tokens[i] = _unit_vectors(_numpy_array(item["token_embeddings"])[kept]).astype(np.float16)
         return Encoding(sentences, tokens)
 
     def _passes(self, texts: Sequence[str]) -> Iterator[tuple[list[int], list[dict[str, Any]]]]:
@@ -134,10 +134,10 @@ def load_encoder(name: str | None = None) -> Encoder:
       >>> load_encoder().dim  # doctest: +SKIP
       384
     """
-    identifier, path = _bundled() if name is None else _located(name)
+    identifier, path = _bundled_model() if name is None else _locate_model(name)
     from sentence_transformers import SentenceTransformer
 
-    with _quiet(), _told(identifier, "an encoder"):
+    with _quiet(), _explain_load_failure(identifier, "an encoder"):
         model = SentenceTransformer(str(path), local_files_only=True)
         dim = model.get_embedding_dimension()
     if dim is None:
@@ -185,10 +185,10 @@ def load_nli(name: str) -> Nli:
 
 def _cross_encoder(name: str) -> tuple[str, st.CrossEncoder]:
     """Identifier and loaded cross-encoder."""
-    identifier, path = _located(name)
+    identifier, path = _locate_model(name)
     from sentence_transformers import CrossEncoder as Loaded
 
-    with _quiet(), _told(identifier, "a cross-encoder"):
+    with _quiet(), _explain_load_failure(identifier, "a cross-encoder"):
         return identifier, Loaded(str(path), local_files_only=True)
 
 
@@ -201,10 +201,10 @@ def identifier_of(name: str | None = None) -> str:
     Raises:
       ValueError: the name must be found on this machine.
     """
-    return (_bundled() if name is None else _located(name))[0]
+    return (_bundled_model() if name is None else _locate_model(name))[0]
 
 
-def _bundled() -> tuple[str, Path]:
+def _bundled_model() -> tuple[str, Path]:
     """Identifier and folder of the model that is installed as a package."""
     from importlib.metadata import version
 
@@ -213,7 +213,7 @@ def _bundled() -> tuple[str, Path]:
     return f"{BUNDLED}=={version(BUNDLED)}", Path(get_model_path())
 
 
-def _located(name: str) -> tuple[str, Path]:
+def _locate_model(name: str) -> tuple[str, Path]:
     """Identifier (name and content hash) and folder of a model on this machine."""
     path = Path(name).expanduser()
     if path.is_dir():
@@ -261,13 +261,13 @@ def _batches(keys: Sequence[tuple[Any, ...]]) -> Iterator[list[int]]:
         yield order[start : start + BATCH]
 
 
-def _array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
+def _numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
     """Copy a tensor to numpy."""
     array: NDArray[Any] = tensor.detach().cpu().numpy()
     return array
 
 
-def _unit(rows: NDArray[Any]) -> NDArray[np.float32]:
+def _unit_vectors(rows: NDArray[Any]) -> NDArray[np.float32]:
     """Rows divided by their Euclidean norm, float32; a zero row stays zero."""
     wide = rows.astype(np.float32)
     norms = np.linalg.norm(wide, axis=-1, keepdims=True)
@@ -291,7 +291,7 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _told(identifier: str, kind: str) -> Iterator[None]:
+def _explain_load_failure(identifier: str, kind: str) -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
     try:
         yield

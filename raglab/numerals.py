@@ -70,7 +70,7 @@ def plain_number(digits: str, *, money: bool = False, scaled: bool = False) -> s
     return f"{whole}.{part}" if part else whole
 
 
-class Tables(NamedTuple):
+class NumeralTables(NamedTuple):
     """What a language's numerals are looked up in, by words in small letters.
 
     numbers: values below a scale. inside: values of words that count only inside a number. scales: by word. suffixes,
@@ -90,7 +90,7 @@ class Tables(NamedTuple):
 
 
 @lru_cache(maxsize=16)
-def tables(language: Language = LANGUAGES) -> Tables:
+def tables(language: Language = LANGUAGES) -> NumeralTables:
     """The numerals of a language, by word.
 
     Example:
@@ -102,7 +102,7 @@ def tables(language: Language = LANGUAGES) -> Tables:
         return {word: value for value, some in words.items() for word in some}
 
     own = language.numerals
-    return Tables(
+    return NumeralTables(
         numbers=by_word(own.numbers),
         inside=by_word(own.inside),
         scales=by_word(own.scales),
@@ -120,15 +120,15 @@ def tables(language: Language = LANGUAGES) -> Tables:
     )
 
 
-def counted(words: Sequence[str], start: int = 0, language: Language = LANGUAGES) -> tuple[int, int]:
+def number_word_value(words: Sequence[str], start: int = 0, language: Language = LANGUAGES) -> tuple[int, int]:
     """Value of the number words from `start` on, and where they end.
 
     Args:
       words: in small letters, without hyphens; the first is a number word or a scale.
 
     Example:
-      >>> counted("one hundred and twenty five vans".split()), counted("quatre vingt dix jours".split())
-      ((125, 5), (90, 3))
+      >>> [number_word_value(text.split()) for text in ("one hundred and twenty five vans", "quatre vingt dix jours")]
+      [(125, 5), (90, 3)]
     """
     table = tables(language)
     total = current = 0
@@ -153,14 +153,14 @@ def counted(words: Sequence[str], start: int = 0, language: Language = LANGUAGES
     return total + current, at
 
 
-def _value(word: str, table: Tables, *, first: bool) -> int | None:
+def _value(word: str, table: NumeralTables, *, first: bool) -> int | None:
     """Value of a number word or a scale; some words count only inside a number."""
     if not first and word in table.inside:
         return table.inside[word]
     return table.numbers.get(word, table.scales.get(word))
 
 
-def _joins(words: Sequence[str], at: int, total: int, current: int, table: Tables) -> bool:
+def _joins(words: Sequence[str], at: int, total: int, current: int, table: NumeralTables) -> bool:
     """Whether `and` or `et` stands inside one number: `hundred and two`, `thousand and one`, `vingt et un`."""
     word = words[at]
     after_hundreds = word in table.joins_hundreds and total + current > 0 and current % 100 == 0
@@ -247,7 +247,7 @@ def currencies(language: Language = LANGUAGES) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=16)
-def _pointed_money(language: Language) -> re.Pattern[str]:
+def _point_money_pattern(language: Language) -> re.Pattern[str]:
     """A sum of money whose only mark is a point before three digits."""
     signs = re.escape("".join(sign for sign in CURRENCY_SIGNS if len(sign) == 1))
     names = any_of([name for name in currencies(language) if name.isalpha()])
@@ -261,21 +261,21 @@ def _pointed_money(language: Language) -> re.Pattern[str]:
     )
 
 
-def unpointed(text: str, language: Language = LANGUAGES) -> str:
+def comma_thousands(text: str, language: Language = LANGUAGES) -> str:
     """A text in which sums of money such as `1.000 €` have a comma before their thousands.
 
     For readers that look at one word at a time, and so cannot see the currency beside it.
 
     Example:
-      >>> unpointed("1.000 € or 1.000 m")
+      >>> comma_thousands("1.000 € or 1.000 m")
       '1,000 € or 1.000 m'
     """
     if "." not in text:
         return text
-    return _pointed_money(language).sub(lambda match: match[0].replace(".", ","), text)
+    return _point_money_pattern(language).sub(lambda match: match[0].replace(".", ","), text)
 
 
-def before_bound(patterns: Sequence[str], symbols: str, language: Language = LANGUAGES) -> re.Pattern[str]:
+def bound_opening(patterns: Sequence[str], symbols: str, language: Language = LANGUAGES) -> re.Pattern[str]:
     """What stands before a bound: one of a language's phrases or a symbol, and an article."""
     articles = "|".join(language.quantities.articles) or "(?!)"
     return re.compile(rf"(?:{expression(patterns)}|{symbols})\s*(?:{articles})?\s*", re.IGNORECASE)

@@ -24,7 +24,7 @@ MERGED = ("parts", "wording")  # keys that a pack adds to; any other key that it
 _PLAIN_TEXT = ("parts", "wording", "name", "about", "page_kind.model")  # in these a brace is a brace
 _PART = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
 _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
-_COUNTED = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
+_COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
 _GROUP_MARK = re.compile(r"\?(?:P<\w+>|<?[=!]|:|>|\(\w+\)|[aiLmsux]*(?:-[imsx]+)?:)")
 MONEY = (  # a sum of money as documents print it, English and French
     r"(?:[£€$]|GBP |EUR |USD )\s?\d+(?:,\d{3})*(?:\.\d\d)?|\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?:,\d\d)?\s?€"
@@ -33,7 +33,7 @@ MONEY = (  # a sum of money as documents print it, English and French
 
 
 @lru_cache(maxsize=8192)
-def compiled(expression: str, *, case: bool = False) -> re.Pattern[str]:
+def compile_expression(expression: str, *, case: bool = False) -> re.Pattern[str]:
     """An expression of a pack, ready to search with; case: whether capitals tell."""
     return re.compile(expression, 0 if case else re.IGNORECASE)
 
@@ -65,7 +65,7 @@ def nested_repeat(expression: str) -> bool:
             holds[-1] = holds[-1] or ended
             at += 1
             continue
-        count = _COUNTED.match(expression, at)
+        count = _COUNT_PART.match(expression, at)
         if count is None:
             at, ended = at + 1, False
             continue
@@ -86,7 +86,7 @@ def _after_class(expression: str, at: int) -> int:
     return at + 1
 
 
-def _checked(expression: str) -> str:
+def _check_pack(expression: str) -> str:
     if not expression:
         msg = "an expression must not be empty, it would match every text; remove it"
         raise ValueError(msg)
@@ -103,9 +103,9 @@ def _checked(expression: str) -> str:
     return expression
 
 
-Expression = Annotated[str, AfterValidator(_checked)]
+Expression = Annotated[str, AfterValidator(_check_pack)]
 Expressions = tuple[Expression, ...]
-Table = Mapping[str, Expressions]  # an ordered table: the first entry that occurs wins
+TermTable = Mapping[str, Expressions]  # an ordered table: the first entry that occurs wins
 
 
 class _Part(BaseModel):
@@ -157,7 +157,7 @@ class Total(_Part):
 FigureKind = Literal["deducted", "each", "total", "inner"]
 
 
-class Reading(_Part):
+class FieldReading(_Part):
     """How one field is read from documents.
 
     prose, headings: patterns, strongest first. role: what the cell of a table's row says that states the field; its
@@ -206,7 +206,7 @@ class FieldTerms(_Part):
     names: bool = False
     one_kind: bool = False
     column: bool = False
-    reading: Reading | None = None
+    reading: FieldReading | None = None
     titles: Titles | None = None
 
 
@@ -223,7 +223,7 @@ class Family(_Part):
     """
 
     heads: Expressions = ()
-    kinds: Table = {}
+    kinds: TermTable = {}
     first: tuple[str, ...] = ()
     otherwise: str = ""
     own_rows: bool = False
@@ -281,7 +281,7 @@ class Documents(_Part):
     amends: that states old figures beside new ones. any: type that is taken where none is known.
     """
 
-    kinds: Table = {}
+    kinds: TermTable = {}
     dated: tuple[str, ...] = ()
     amends: str = ""
     any: str = "document"
@@ -333,7 +333,7 @@ class PageKinds(_Part):
     model: PageModel
 
 
-class Said(_Part):
+class FieldWording(_Part):
     """A field in words: with its article, without one after a negation, and whether it is named or stated."""
 
     the: str
@@ -341,7 +341,7 @@ class Said(_Part):
     named: str
 
 
-class DocumentSaid(_Part):
+class DocumentWording(_Part):
     """A type of document in words: `a contract`, `this contract`."""
 
     a: str
@@ -355,9 +355,9 @@ class Wording(_Part):
     as a user reads them; sections: as pages to read. written: values as a question is completed by them.
     """
 
-    any_document: DocumentSaid
-    fields: Mapping[str, Said] = {}
-    documents: Mapping[str, DocumentSaid] = {}
+    any_document: DocumentWording
+    fields: Mapping[str, FieldWording] = {}
+    documents: Mapping[str, DocumentWording] = {}
     families: Mapping[str, str] = {}
     values: Mapping[str, str] = {}
     sections: Mapping[str, str] = {}
@@ -385,9 +385,9 @@ class Pack(_Part):
     about: str
     fields: Mapping[str, FieldTerms]
     families: Mapping[str, Family]
-    mentions: Table
-    intents: Table
-    sections: Table
+    mentions: TermTable
+    intents: TermTable
+    sections: TermTable
     named_sections: Expressions
     page: Expressions
     toc: Expressions
@@ -423,7 +423,7 @@ class Pack(_Part):
     @cached_property
     def digest(self) -> str:
         """First 12 hex digits of the SHA-256 of the canonical JSON: tables keep their order, defaults are left out."""
-        text = json.dumps(_canonical(self), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+        text = json.dumps(_canonical_pack(self), sort_keys=True, ensure_ascii=False, separators=(",", ":"))
         return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     @property
@@ -432,27 +432,27 @@ class Pack(_Part):
         return None if self.digest == GENERIC.digest else self.digest
 
     @cached_property
-    def asked(self) -> Table:
+    def asked(self) -> TermTable:
         """Expressions of fields and families."""
         return {name: field.asked for name, field in self.fields.items()}
 
     @cached_property
-    def readings(self) -> Mapping[str, Reading]:
+    def readings(self) -> Mapping[str, FieldReading]:
         """How documents are read, of the fields that have a rule."""
         return {name: field.reading for name, field in self.fields.items() if field.reading is not None}
 
     @cached_property
-    def heads(self) -> Table:
+    def heads(self) -> TermTable:
         """Expressions that put a figure into a family."""
         return {name: family.heads for name, family in self.families.items() if family.heads}
 
     @cached_property
-    def role_terms(self) -> Table:
+    def role_terms(self) -> TermTable:
         """Expressions of roles."""
         return {name: role.asked for name, role in self.roles.items()}
 
     @cached_property
-    def version_terms(self) -> Table:
+    def version_terms(self) -> TermTable:
         """Expressions of the old and the new version, by the value of the date scope."""
         return {version.value: version.asked for version in (self.versions.old, self.versions.new)}
 
@@ -495,16 +495,16 @@ def _references(pack: Pack) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield "vague_role.field", pack.vague_role.field, fields
 
 
-def _canonical(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
+def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds
     if isinstance(value, BaseModel):
         kinds = type(value).model_fields
         stated = {name: getattr(value, name) for name in kinds}
-        return {name: _canonical(held) for name, held in stated.items() if held != kinds[name].default}
+        return {name: _canonical_pack(held) for name, held in stated.items() if held != kinds[name].default}
     if isinstance(value, Mapping):
-        return [[name, _canonical(held)] for name, held in value.items()]
+        return [[name, _canonical_pack(held)] for name, held in value.items()]
     if isinstance(value, frozenset):
         return sorted(value)
-    return [_canonical(one) for one in value] if isinstance(value, tuple) else value
+    return [_canonical_pack(one) for one in value] if isinstance(value, tuple) else value
 
 
 def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "pack") -> Pack:
@@ -516,45 +516,45 @@ def pack_of(stated: Mapping[str, Any], where: Callable[[str], str] = lambda _: "
     Raises:
       ValueError: an unknown key or part, a reference to what is not there, a bad expression; names file, key and rule.
     """
-    rows = dict(_published())
+    rows = dict(_bundled_pack())
     for key, value in stated.items():
         deep = key in MERGED and isinstance(value, Mapping)
-        rows[key] = merged(rows.get(key, {}), value) if deep else value
+        rows[key] = merge_packs(rows.get(key, {}), value) if deep else value
     parts = rows.pop("parts", {})
     if not isinstance(parts, Mapping):
         msg = f"{where('parts')}: parts must be a mapping of names to expressions, got {type(parts).__name__}."
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     known = {"money": MONEY}
     for name, expression in parts.items():
-        known[str(name)] = _filled(str(expression), known, f"parts.{name}", where)
-    whole = {key: _expanded(value, known, key, where) for key, value in rows.items()}
+        known[str(name)] = _fill_expressions(str(expression), known, f"parts.{name}", where)
+    whole = {key: _expand_parts(value, known, key, where) for key, value in rows.items()}
     try:
         return Pack.model_validate(whole)
     except ValidationError as error:
         raise ValueError(" ".join(_problem(one, where) for one in error.errors())) from None
 
 
-def merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def merge_packs(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     """A mapping with the entries of another put over it, mapping by mapping."""
     rows = dict(base)
     for key, value in stated.items():
         deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
-        rows[key] = merged(rows[key], value) if deep else value
+        rows[key] = merge_packs(rows[key], value) if deep else value
     return rows
 
 
-def _expanded(value: Any, parts: Mapping[str, str], path: str, where: Callable[[str], str]) -> Any:  # noqa: ANN401
+def _expand_parts(value: Any, parts: Mapping[str, str], path: str, where: Callable[[str], str]) -> Any:  # noqa: ANN401
     """A value with the named parts put into its expressions."""
     if path in _PLAIN_TEXT:
         return value
     if isinstance(value, str):
-        return _filled(value, parts, path, where)
+        return _fill_expressions(value, parts, path, where)
     if isinstance(value, Mapping):
-        return {key: _expanded(held, parts, f"{path}.{key}", where) for key, held in value.items()}
-    return [_expanded(one, parts, path, where) for one in value] if isinstance(value, list) else value
+        return {key: _expand_parts(held, parts, f"{path}.{key}", where) for key, held in value.items()}
+    return [_expand_parts(one, parts, path, where) for one in value] if isinstance(value, list) else value
 
 
-def _filled(text: str, parts: Mapping[str, str], path: str, where: Callable[[str], str]) -> str:
+def _fill_expressions(text: str, parts: Mapping[str, str], path: str, where: Callable[[str], str]) -> str:
     def part(match: re.Match[str]) -> str:
         if match[1] not in parts:
             msg = f"{where(path)}: {path}: no part is called {match[1]!r}; write one of {', '.join(sorted(parts))}."
@@ -576,7 +576,7 @@ def _problem(problem: Mapping[str, Any], where: Callable[[str], str]) -> str:
 
 
 @cache
-def _published() -> Mapping[str, Any]:
+def _bundled_pack() -> Mapping[str, Any]:
     return dict(yaml.safe_load(files("raglab").joinpath("generic_pack.yaml").read_text(encoding="utf-8")))
 
 

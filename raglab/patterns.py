@@ -39,7 +39,7 @@ def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fiel
 
 
 @lru_cache(maxsize=4096)
-def _expression(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
+def _compile_pattern(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
     import re2
 
     options = re2.Options()
@@ -71,7 +71,7 @@ def matches(pattern: Pattern, text: str) -> bool:
       (True, False)
     """
     parts = [pattern] if isinstance(pattern, str) else pattern
-    return all(_expression(part).search(text) is not None for part in parts)
+    return all(_compile_pattern(part).search(text) is not None for part in parts)
 
 
 @lru_cache(maxsize=256)
@@ -79,17 +79,17 @@ def _either(patterns: tuple[str, ...]) -> str:
     return "|".join(f"(?:{pattern})" for pattern in patterns)
 
 
-def _none_of(patterns: Iterable[Pattern], text: str) -> bool:
+def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
     """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
     first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
-    return not first or _expression(_either(first)).search(text) is None
+    return not first or _compile_pattern(_either(first)).search(text) is None
 
 
 def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[str, ...]:
     """Names of the entities that a text names, in the order of the policy."""
-    if _none_of((alias for aliases in entities.values() for alias in aliases), text):
+    if _cannot_match((alias for aliases in entities.values() for alias in aliases), text):
         return ()
-    named = (name for name, aliases in entities.items() if not _none_of(aliases, text))
+    named = (name for name, aliases in entities.items() if not _cannot_match(aliases, text))
     return tuple(name for name in named if any(matches(alias, text) for alias in entities[name]))
 
 
@@ -116,7 +116,7 @@ def pattern_hits(
     for column, name in enumerate(COUNTED):
         listed = getattr(patterns, name)
         for row, case in enumerate(cases):
-            if not _none_of(listed, case.query):
+            if not _cannot_match(listed, case.query):
                 counts[row, column] = sum(matches(pattern, case.query) for pattern in listed)
     names = patterns.entities
     return PatternHits(

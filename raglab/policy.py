@@ -60,7 +60,7 @@ class Thresholds(NamedTuple):
 _getter = cache(attrgetter)  # of a path in a policy
 
 
-def thresholds(policies: Sequence[PolicyData]) -> Thresholds:
+def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     """Thresholds of many policies, each field [P, 1]."""
 
     def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
@@ -95,17 +95,17 @@ def intent_thresholds(policy: PolicyData) -> IntentThresholds:
     return IntentThresholds(rows.min_graph, rows.min_table, rows.min_complexity)
 
 
-def _in(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
+def _unit_field(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
     """Range of a unit, and what a message says of it."""
     return Field(ge=unit.low, le=unit.high, allow_inf_nan=None if unit.whole else False, description=unit.described)
 
 
-SquaredL2 = Annotated[float, _in(SQUARED_L2)]
-Cosine = Annotated[float, _in(COSINE)]
-Lead = Annotated[float, _in(LEAD)]
-Points = Annotated[float, _in(POINTS)]
-Share = Annotated[float, _in(SHARE)]
-Count = Annotated[int, _in(COUNT)]
+SquaredL2 = Annotated[float, _unit_field(SQUARED_L2)]
+Cosine = Annotated[float, _unit_field(COSINE)]
+Lead = Annotated[float, _unit_field(LEAD)]
+Points = Annotated[float, _unit_field(POINTS)]
+Share = Annotated[float, _unit_field(SHARE)]
+Count = Annotated[int, _unit_field(COUNT)]
 if TYPE_CHECKING:
     ArmName: TypeAlias = str
 else:  # pydantic checks against the table's names and lists them where none of them came
@@ -120,7 +120,7 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
-class Chosen(_Section):
+class ContextSection(_Section):
     """Which hits go to the answer (rules S1.2, S1.3)."""
 
     final_k: Count
@@ -131,18 +131,18 @@ def _section_of(gate: gates.Gate) -> Any:  # noqa: ANN401 - a model
     """Section of a gate: its switch, and a number a threshold within the range of its unit."""
     fields: dict[str, Any] = {"enabled": (bool, ...)}
     for one in gate.thresholds:
-        kind: Any = Annotated[int if one.whole else float, _in(one.unit)]
+        kind: Any = Annotated[int if one.whole else float, _unit_field(one.unit)]
         fields[one.key] = (kind | None if one.nullable else kind, ...)
     return create_model(gate.name.title(), __base__=_Section, __doc__=f"Rule {gate.rule}.", **fields)
 
 
-class Gap(_section_of(gates.named("gap"))):  # type: ignore[misc]
+class Gap(_section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
     """Rule S2.4."""
 
     near_pages: Annotated[int, Field(ge=0, le=1_000)]
 
 
-class Confidence(_section_of(gates.named("confidence"))):  # type: ignore[misc]
+class Confidence(_section_of(gates.gate_by_name("confidence"))):  # type: ignore[misc]
     """Rule S2.8."""
 
     blend: Share
@@ -168,7 +168,7 @@ class Polyline(_Section):
         return self
 
 
-class Fused(_section_of(gates.named("fused"))):  # type: ignore[misc]
+class FusionSection(_section_of(gates.gate_by_name("fused"))):  # type: ignore[misc]
     """Rule S2.14."""
 
     bias: Annotated[float, Field(allow_inf_nan=False)]
@@ -208,7 +208,7 @@ class Calibration(Polyline):
         return self
 
 
-class Strategy(_Section):
+class StrategySection(_Section):
     """Rules S4.1, S4.5, S4.7: the arm that answers live, or what chooses it; and what makes arms available."""
 
     arm: ArmName
@@ -219,7 +219,7 @@ class Strategy(_Section):
     entities_scale: Scale
 
 
-class Generation(_section_of(gates.named("generation"))):  # type: ignore[misc]
+class GenerationSection(_section_of(gates.gate_by_name("generation"))):  # type: ignore[misc]
     """Rule S2.10."""
 
     calibration: Calibration | None
@@ -303,7 +303,7 @@ def _stated() -> Mapping[str, Any]:
 
 
 @cache
-def _published() -> Mapping[str, Any]:
+def _published_defaults() -> Mapping[str, Any]:
     """Published values: those of `defaults.yaml`; of a gate that has none there, off and as its row says."""
     rows = dict(_stated())
     for gate in gates.GATES:
@@ -322,7 +322,7 @@ ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "stra
 
 def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
     """Sections of a policy without the added keys, and sections of added gates, that stand at their default."""
-    published = _published()
+    published = _published_defaults()
     for name in published.keys() - _stated().keys():
         if rows[name] == published[name]:
             del rows[name]
@@ -336,12 +336,12 @@ def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
 _MORE = {
     "gap": Gap,
     "confidence": Confidence,
-    "fused": Fused,
-    "generation": Generation,
+    "fused": FusionSection,
+    "generation": GenerationSection,
 }  # gates with keys that are no thresholds
 _SECTIONS = {gate.name: _MORE.get(gate.name) or _section_of(gate) for gate in gates.GATES if gate.switch}
 # Sections stand in a written policy as they do in `defaults.yaml`; what they hold is stated below or by the gates.
-_fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published()}
+_fields: dict[str, Any] = {name: (_SECTIONS.get(name, Any), ...) for name in _published_defaults()}
 _Sections = create_model("_Sections", **_fields)
 
 
@@ -356,8 +356,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    chosen: Chosen
-    strategy: Strategy
+    chosen: ContextSection
+    strategy: StrategySection
     refine: Refine
     resolver: Resolver
     patterns: PatternLists
@@ -380,8 +380,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         if stated is not None and not isinstance(stated, Mapping):
             msg = f"{where}: a policy must be a mapping of sections, got {type(stated).__name__}; see `raglab policy`."
             raise ValueError(msg)
-        rows = _merged(_published(), stated or {})
-        return _validated(lambda: cls.model_validate(rows), where)
+        rows = _merge_sections(_published_defaults(), stated or {})
+        return _validate_section(lambda: cls.model_validate(rows), where)
 
     def replace(self, *changes: Any) -> Self:  # noqa: ANN401 - values of any field
         """Policy with some values changed: `policy.replace("l2.max_l2", 0.7, "gap.enabled", False)`.
@@ -410,9 +410,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         certificate = {} if keeps else {"certificate": None}  # it is for what it was earned with
         if whole:
             rows = dict(self) | whole | touched | certificate
-            return _validated(lambda: type(self).model_validate(rows), "replace")
+            return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
-            name: _validated(partial(type(getattr(self, name)).model_validate, rows), "replace", name)
+            name: _validate_section(partial(type(getattr(self, name)).model_validate, rows), "replace", name)
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
@@ -498,11 +498,11 @@ def check_pack(stored: object, given: str | None, what: str, remedy: str) -> Non
         raise ValueError(msg)
 
 
-def _merged(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
+def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     rows = dict(base)
     for key, value in stated.items():
         deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping) and key != "entities"
-        rows[key] = _merged(rows[key], value) if deep else value
+        rows[key] = _merge_sections(rows[key], value) if deep else value
     return rows
 
 
@@ -510,7 +510,7 @@ def _no_such_path(path: str) -> str:
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 
-def _validated(make: Callable[[], Any], where: str, section: str | None = None) -> Any:  # noqa: ANN401 - a model
+def _validate_section(make: Callable[[], Any], where: str, section: str | None = None) -> Any:  # noqa: ANN401 - a model
     try:
         return make()
     except ValidationError as error:
@@ -524,12 +524,12 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
         rule = str(problem["msg"]).removeprefix("Value error, ")
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {problem['input']!r}{_unit(place)}."
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {problem['input']!r}{_threshold_unit(place)}."
 
     return f"{where}: " + " ".join(line(problem) for problem in error.errors())
 
 
-def _unit(location: Iterable[Any]) -> str:
+def _threshold_unit(location: Iterable[Any]) -> str:
     section, *rest = location
     model = PolicyData.model_fields.get(str(section))
     fields = getattr(model.annotation, "model_fields", {}) if model else {}

@@ -15,16 +15,16 @@ from raglab._numba import kernel_of
 from raglab.bandit.simulation import Run, log, run
 from raglab.bandit.worlds import Bernoulli, Table
 from raglab.decision import chain
-from raglab.decision.chain import STAGES, STATUS_OF, Outcome, at_slot, narrowed, outcome
+from raglab.decision.chain import STAGES, STATUS_OF, Outcome, decide_cases, narrow_evidence, values_at_slot
 from raglab.decision.decisions import Decisions
-from raglab.decision.measurement import Evidence, Tables, tables
-from raglab.decision.recorded_answers import of_cases
+from raglab.decision.measurement import Evidence, Tables, measure_tables
+from raglab.decision.recorded_answers import select_answers
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.patterns import pattern_hits
-from raglab.policy import PolicyData, Thresholds, check_pack, thresholds
+from raglab.policy import PolicyData, Thresholds, check_pack, policy_thresholds
 from raglab.resolver import RULES, Contest
-from raglab.values import PatternHits, Status, TraceData, each
+from raglab.values import PatternHits, Status, TraceData, map_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -50,7 +50,7 @@ def _contributions(rates: tuple[metrics.Rate, ...]) -> NDArray[np.int64]:
     return metrics.contributions(STATUS_OF).reshape(-1, len(rates))
 
 
-def contributed() -> NDArray[np.int64]:
+def count_contributions() -> NDArray[np.int64]:
     """What each code adds to `metrics.COUNTS`, [codes, rates]; made once for the rates that the table holds."""
     return _contributions(tuple(metrics.RATE_TABLE.values()))
 
@@ -58,31 +58,33 @@ def contributed() -> NDArray[np.int64]:
 def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     """Number of (what decided, label, expected sources found), [P, Q]."""
     if found.right.shape[0] == 1:
-        right = at_slot(found.right[0], said.slot)
+        right = values_at_slot(found.right[0], said.slot)
     else:
         depth, slot = said.depth.astype(np.int64), said.slot.astype(np.int64)
         right = found.right[depth, slot, np.arange(slot.shape[1])]
     return said.stage.astype(np.int64) * CELLS + found.label * 2 + right
 
 
-def counted(codes: NDArray[np.int64]) -> NDArray[np.int64]:
+def count_codes(codes: NDArray[np.int64]) -> NDArray[np.int64]:
     """Contributions of codes to `metrics.COUNTS`, [..., 6]."""
-    counts: NDArray[np.int64] = contributed()[codes]
+    counts: NDArray[np.int64] = count_contributions()[codes]
     return counts
 
 
-def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def vectorised_counts(
+    found: Evidence, limits: Thresholds, n_policies: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     width = len(STAGES) * CELLS
     seen = np.zeros((n_policies, width), dtype=np.int64)
-    found, limits = narrowed(found, limits)
+    found, limits = narrow_evidence(found, limits)
     for cases in _spans(len(found.label), CASES):
-        part = _cases(found, cases)
+        part = _case_slice(found, cases)
         n_cases = len(part.label)
         for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
-            some = _rows(limits, rows)
-            codes = outcome_codes(part, outcome(part, some, (rows.stop - rows.start, n_cases)))
+            some = _policy_slice(limits, rows)
+            codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ contributed(), seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
+    return seen @ count_contributions(), seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
 
 
 def _spans(n: int, size: int) -> Iterator[slice]:
@@ -92,24 +94,24 @@ def _spans(n: int, size: int) -> Iterator[slice]:
         yield slice(part * n // n_parts, (part + 1) * n // n_parts)
 
 
-def _cases(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a part of it
+def _case_slice(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a part of it
     def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
         if isinstance(field, tuple):
-            return _cases(field, cases)
+            return _case_slice(field, cases)
         return np.ascontiguousarray(field[..., cases]) if isinstance(field, np.ndarray) else field
 
     return type(found)(*map(part, found))
 
 
-def _rows(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
     if isinstance(limits, dict):
-        return {name: _rows(field, rows) for name, field in limits.items()}
-    return type(limits)(*map(partial(_rows, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
+        return {name: _policy_slice(field, rows) for name, field in limits.items()}
+    return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
 
 
 # Thresholds that can be swept, by path: those of gates that decide, in their order, then those of the resolver's rules.
 SWEPT: dict[str, Threshold] = {
-    one.path: one for one in (*gates.swept(), *(one for rule in RULES for one in rule.thresholds))
+    one.path: one for one in (*gates.swept_thresholds(), *(one for rule in RULES for one in rule.thresholds))
 }
 
 CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
@@ -118,13 +120,13 @@ CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
 def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
     swept = SWEPT[path]
-    flat = np.concatenate([measured(found, limits, path, depth) for depth in range(found.l2.shape[0])])
+    flat = np.concatenate([threshold_values(found, limits, path, depth) for depth in range(found.l2.shape[0])])
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
-def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
     meets = SWEPT[path].meets
     if meets == "l2":  # of every hit, since the bound also says which are relevant
@@ -135,13 +137,15 @@ def measured(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDAr
     if meets in Contest._fields:  # of all groups, or of those that tie on entities
         return np.stack([getattr(found.all, meets)[depth], getattr(found.tied, meets)[depth]])
     if meets in chain.BY_SLOT:
-        return _distinct(chain.measurement(found, meets)[depth])
-    computed = {"confidence": chain.confidence_of(found, limits, depth)[0]} if meets == "confidence" else {}
-    one: NDArray[np.float64] = np.asarray(chain.Reading(found, depth, computed=computed)(meets), dtype=np.float64)[None]
+        return _distinct_breakpoints(chain.measurement(found, meets)[depth])
+    computed = {"confidence": chain.depth_confidence(found, limits, depth)[0]} if meets == "confidence" else {}
+    one: NDArray[np.float64] = np.asarray(
+        chain.GateMeasurements(found, depth, computed=computed)(meets), dtype=np.float64
+    )[None]
     return one
 
 
-def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
     """Each column's values once, ascending, NaN at the end, [most, Q]."""
     ordered = np.sort(values, axis=0)
     repeated = np.zeros(ordered.shape, dtype=bool)
@@ -150,7 +154,7 @@ def _distinct(values: NDArray[np.float64]) -> NDArray[np.float64]:
     return found[: int(np.max(np.sum(~np.isnan(found), axis=0), initial=0))]
 
 
-def codes_by_piece(
+def piece_codes(
     found: Evidence, limits: Thresholds, path: str, codes_of: CodesOf
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Breakpoints [B, Q] of each case and its codes on the pieces between them, [B + 1, Q].
@@ -180,7 +184,7 @@ class Steps(NamedTuple):
     counts: NDArray[np.int64]
 
 
-def summed(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Threshold) -> Steps:
+def sum_steps(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Threshold) -> Steps:
     """Step function over all cases, from what each case adds on each of its pieces.
 
     Args:
@@ -205,7 +209,7 @@ KEPT = 8  # measured tables kept for each trace, and as many measured patterns
 _measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
 
 
-def _kept(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
+def _cached_on_trace(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
     """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
     known = _measured.setdefault(trace, {}).setdefault(kind, {})
     if key not in known:
@@ -215,18 +219,18 @@ def _kept(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN
     return known[key]
 
 
-def patterns_of(trace: TraceData, policy: PolicyData) -> PatternHits:
+def policy_pattern_hits(trace: TraceData, policy: PolicyData) -> PatternHits:
     """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
     key = policy.patterns.digest
     if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
         return trace.pattern_hits
-    found: PatternHits = _kept(
+    found: PatternHits = _cached_on_trace(
         trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
     )
     return found
 
 
-def tables_of(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
+def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
     """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
 
     Raises:
@@ -235,11 +239,11 @@ def tables_of(trace: TraceData, policy: PolicyData, arm: str | None = None) -> T
     check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
     name = trace.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
-    found: Tables = _kept(
+    found: Tables = _cached_on_trace(
         trace,
         "tables",
         (name, structure),
-        lambda: tables(trace, name, patterns_of(trace, policy), structure, needs_allowed=needs_allowed),
+        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), structure, needs_allowed=needs_allowed),
     )
     return found
 
@@ -252,27 +256,29 @@ def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Deci
 
     Example: `decide(trace, policy).frame()` has a row a case.
     """
-    return decide_on(tables_of(trace, policy, arm), trace, policy)
+    return decide_on_tables(measured_tables(trace, policy, arm), trace, policy)
 
 
-def decide_on(measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None) -> Decisions:
+def decide_on_tables(
+    measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None
+) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
-    limits = thresholds([policy]) if limits is None else limits
-    said = outcome(measured.evidence, limits, (1, len(trace)))
+    limits = policy_thresholds([policy]) if limits is None else limits
+    said = decide_cases(measured.evidence, limits, (1, len(trace)))
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 
 
-def resolver_of(policy: PolicyData) -> tuple[bool, bool, int]:
+def resolver_structure(policy: PolicyData) -> tuple[bool, bool, int]:
     """What a policy's structure takes from its resolver."""
     return policy.resolver.strict, policy.resolver.entity_extractor, policy.resolver.max_options
 
 
-def by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
+def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     """Places of the policies that share measured tables."""
     groups: dict[Any, list[int]] = {}
     known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
     for place, policy in enumerate(policies):
-        parts = (id(policy.patterns), id(policy.chosen), id(policy.fused), resolver_of(policy))
+        parts = (id(policy.patterns), id(policy.chosen), id(policy.fused), resolver_structure(policy))
         if parts not in known:
             known[parts] = policy.structure
         groups.setdefault(known[parts], []).append(place)
@@ -288,17 +294,17 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     labels = _labels(trace)
     counts = np.zeros((len(policies), len(metrics.COUNTS)), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    compiled = _compiled(engine)
-    for places in by_structure(policies):
+    compiled = _compiled_kernel(engine)
+    for places in group_by_structure(policies):
         group = [policies[place] for place in places]
-        found = tables_of(trace, group[0], arm).evidence
-        limits = thresholds(group)
+        found = measured_tables(trace, group[0], arm).evidence
+        limits = policy_thresholds(group)
         if engine == "numba" and (found.l2.shape[0] > 1 or found.answered):
             came = f"{found.l2.shape[0]} depths{' and answers' if found.answered else ''}"
             msg = f"engine numba replays traces of one depth without answers, got {came}; use engine='auto'."
             raise ValueError(msg)
         plain = found.l2.shape[0] > 1 or found.answered
-        use = tallied if plain or compiled is None else compiled
+        use = vectorised_counts if plain or compiled is None else compiled
         counts[places], stages[places] = use(found, limits, len(group))
     return Tally(counts, stages, labels)
 
@@ -307,9 +313,9 @@ def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
 
-def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
+def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a function
     """Compiled tally of an engine; None where NumPy is to do the work, or knows a gate that the kernel does not."""
-    kernel = kernel_of(engine, _kernel)
+    kernel = kernel_of(engine, _replay_kernel)
     if kernel is None or kernel.complete():
         return None if kernel is None else kernel.tallied
     if engine == "numba":
@@ -318,7 +324,7 @@ def _compiled(engine: str) -> Any:  # noqa: ANN401 - a function
     return None
 
 
-def _kernel() -> Any:  # noqa: ANN401 - a module
+def _replay_kernel() -> Any:  # noqa: ANN401 - a module
     from raglab.decision import kernel
 
     return kernel
@@ -368,17 +374,17 @@ def steps(
     """
     import pandas as pd
 
-    found = stepped(trace, policy, path, arm)
+    found = step_counts(trace, policy, path, arm)
     columns = metrics.rate_columns(found.counts, _labels(trace), level)
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
 
 
-def stepped(trace: TraceData, policy: PolicyData, path: str, arm: str | None = None) -> Steps:
+def step_counts(trace: TraceData, policy: PolicyData, path: str, arm: str | None = None) -> Steps:
     """Counts behind `steps`."""
     _swept(path)
-    found = tables_of(trace, policy, arm).evidence
-    values, codes = codes_by_piece(found, thresholds([policy]), path, _codes_of(found))
-    return summed(values, counted(codes), SWEPT[path])
+    found = measured_tables(trace, policy, arm).evidence
+    values, codes = piece_codes(found, policy_thresholds([policy]), path, _codes_function(found))
+    return sum_steps(values, count_codes(codes), SWEPT[path])
 
 
 def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
@@ -391,18 +397,18 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
 
     said = decide(trace, policy, arm)
     row = said.row_of(case_id)
-    one = _one_case(trace, row)
-    found = tables_of(one, policy, arm).evidence
-    limits = thresholds([policy])
+    one = _single_case(trace, row)
+    found = measured_tables(one, policy, arm).evidence
+    limits = policy_thresholds([policy])
     current = Status(int(said.status[row]))
     rows = []
     for path, swept in SWEPT.items():
         value = policy.value(path)
         if value is None:
             continue
-        points, codes = codes_by_piece(found, limits, path, _codes_of(found))
+        points, codes = piece_codes(found, limits, path, _codes_function(found))
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
-        tried = _nearest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), swept)
+        tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), swept)
         if tried is not None:
             at, becomes = tried
             change = at - float(value)
@@ -411,7 +417,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     return pd.DataFrame(rows, columns=columns).sort_values("share", kind="stable", ignore_index=True)
 
 
-def _nearest_flip(
+def _closest_flip(
     value: float, points: NDArray[np.float64], status: NDArray[np.int8], current: int, swept: Threshold
 ) -> tuple[float, int] | None:
     """Nearest value of a threshold at which the status is another, and that status."""
@@ -434,17 +440,17 @@ def _nearest_flip(
     return best
 
 
-def _one_case(trace: TraceData, row: int) -> TraceData:
+def _single_case(trace: TraceData, row: int) -> TraceData:
     found = trace.pattern_hits
     if found is not None:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
-    hits = each(trace.hits, lambda field: field[[row]])
-    answers = of_cases(trace.answers, [row])
+    hits = map_fields(trace.hits, lambda field: field[[row]])
+    answers = select_answers(trace.answers, [row])
     return TraceData((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta, answers=answers)
 
 
-def _codes_of(found: Evidence) -> CodesOf:
-    return lambda limits, shape: outcome_codes(found, outcome(found, limits, shape))
+def _codes_function(found: Evidence) -> CodesOf:
+    return lambda limits, shape: outcome_codes(found, decide_cases(found, limits, shape))
 
 
 def _swept(path: str) -> None:

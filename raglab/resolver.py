@@ -28,7 +28,7 @@ class Rule(NamedTuple):
     thresholds: tuple[Threshold, ...] = ()
 
 
-def _threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
+def _rule_threshold(key: str, *, meets: str, lead: bool = False) -> Threshold:
     unit = SQUARED_L2 if key == "min_group_gap" else LEAD if lead else COSINE
     return Threshold(f"resolver.{key}", "floor", unit, meets, nullable=True, log=lead)
 
@@ -37,21 +37,21 @@ RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule
     Rule("single_group", Status.ok),
     Rule("overview", Status.ambiguous),
     Rule("entities", Status.ok),
-    Rule("group_gap", Status.ok, (_threshold("min_group_gap", meets="group_gap", lead=True),)),
+    Rule("group_gap", Status.ok, (_rule_threshold("min_group_gap", meets="group_gap", lead=True),)),
     Rule(
         "signature_similarity",
         Status.ok,
         (
-            _threshold("min_sig_sim", meets="best_signature"),
-            _threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
+            _rule_threshold("min_sig_sim", meets="best_signature"),
+            _rule_threshold("min_sig_sim_gap", meets="gap_signature", lead=True),
         ),
     ),
     Rule(
         "anchor_similarity",
         Status.ok,
         (
-            _threshold("min_anchor_sim", meets="best_anchor"),
-            _threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
+            _rule_threshold("min_anchor_sim", meets="best_anchor"),
+            _rule_threshold("min_anchor_sim_gap", meets="gap_anchor", lead=True),
         ),
     ),
     Rule("options", Status.ambiguous),
@@ -59,7 +59,7 @@ RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule
 ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 
 
-def first_k(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int) -> NDArray[np.int64]:
+def first_members(member: NDArray[np.bool_], order: NDArray[np.integer[Any]], k: int) -> NDArray[np.int64]:
     """Places of the first k members in a given order, [B, k], -1 where there are fewer.
 
     Args:
@@ -147,7 +147,7 @@ def options(
     found: list[Option] = []
     seen: set[tuple[int, ...]] = set()
     for places in members:
-        picked = _distinct(places, file_key, page_key, page_only, final_k)
+        picked = _distinct_pages(places, file_key, page_key, page_only, final_k)
         sources = tuple(sorted({page_key[place] for place in picked}))
         if sources in seen:
             continue
@@ -156,7 +156,7 @@ def options(
     return tuple(found)
 
 
-def _distinct(
+def _distinct_pages(
     places: Sequence[int], file_key: Sequence[int], page_key: Sequence[int], page_only: Sequence[int], final_k: int
 ) -> list[int]:
     anchor = places[0]
@@ -276,7 +276,7 @@ def group_hits(sign: NDArray[np.integer[Any]]) -> Groups:
     return Groups(group, anchor, n)
 
 
-def at_anchors(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
+def anchor_values(values: NDArray[Any], groups: Groups, missing: float) -> NDArray[Any]:
     """Value of each group's anchor, [B, G]; `missing` where there is no group."""
     taken = np.take_along_axis(values, np.maximum(groups.anchor, 0), axis=1)
     return np.where(groups.anchor >= 0, taken, missing)
@@ -345,13 +345,13 @@ class Contest(NamedTuple):
     gap_anchor: NDArray[np.float64]
 
 
-def shaped(seen: Contest, shape: tuple[int, ...]) -> Contest:
+def reshape_contest(seen: Contest, shape: tuple[int, ...]) -> Contest:
     """Contest with every field in another shape."""
     fields: list[Any] = [field.reshape(shape) for field in seen]
     return Contest(*fields)
 
 
-def _two_best(
+def _best_two(
     values: NDArray[np.float64], order: NDArray[np.int64] | None
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     filled = np.where(np.isnan(values), -np.inf, values)
@@ -385,8 +385,8 @@ def contest(
 
     Source: rule S3.3, `group_gap`, `signature_similarity`, `anchor_similarity`.
     """
-    nearest, _, gap = _two_best(np.where(candidates, -best_l2, -np.inf), order)
-    signature_, anchor_ = (_two_best(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim))
+    nearest, _, gap = _best_two(np.where(candidates, -best_l2, -np.inf), order)
+    signature_, anchor_ = (_best_two(np.where(candidates, sim, -np.inf), order) for sim in (sig_sim, anchor_sim))
     return Contest(nearest, gap, *signature_, *anchor_)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 UNIT_NORM = 1e-3  # how far from 1 the length of a stored float32 unit vector may be
 
-Table: TypeAlias = "Mapping[str, Any] | DataFrame"
+ComponentColumns: TypeAlias = "Mapping[str, Any] | DataFrame"
 
 
 class RewardWeights(NamedTuple):
@@ -88,7 +88,7 @@ class Bounds(NamedTuple):
     hi: Floats
 
 
-class Clamped(NamedTuple):
+class ClampShares(NamedTuple):
     """How often the clamp binds: shares of the n rows with a reward that lie below lo and above hi; NaN if n is 0."""
 
     low: float
@@ -96,7 +96,7 @@ class Clamped(NamedTuple):
     n: int
 
 
-def reward(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
+def reward(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
     """Reward in [0, 1], [...]: (raw − lo) / (hi − lo), clamped; NaN where a component of `COMPONENTS` is missing.
 
     Missing is not zero: a row without its margin has no reward. An optional component that is missing (no thumb yet)
@@ -121,12 +121,12 @@ def reward(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
       >>> reward(row | {"latency_ratio": 4.0})
       0.0
     """
-    value, lo, hi = _scored(components, weights)
+    value, lo, hi = _reward_bounds(components, weights)
     with np.errstate(invalid="ignore"):
-        return _plain(np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0))
+        return _scalar_or_array(np.clip((value - lo) / np.where(hi > lo, hi - lo, np.nan), 0.0, 1.0))
 
 
-def raw(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
+def raw(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> Floats:
     """Weighted sum of the components before it is normalised, [...]; latency counts against it (rule S4.4).
 
     Example:
@@ -134,10 +134,10 @@ def raw(components: Table, weights: RewardWeights = PUBLISHED) -> Floats:
       >>> round(raw(row), 9)
       0.32
     """
-    return _plain(_scored(components, weights)[0])
+    return _scalar_or_array(_reward_bounds(components, weights)[0])
 
 
-def bounds(weights: RewardWeights = PUBLISHED, components: Table | None = None) -> Bounds:
+def bounds(weights: RewardWeights = PUBLISHED, components: ComponentColumns | None = None) -> Bounds:
     """Least raw reward of an answer within its budget, and the largest there can be (rule S4.4).
 
     Args:
@@ -150,29 +150,29 @@ def bounds(weights: RewardWeights = PUBLISHED, components: Table | None = None) 
     """
     if components is None:
         components = dict.fromkeys((*COMPONENTS, *OPTIONAL), 1.0)
-    _, lo, hi = _scored(components, weights)
-    return Bounds(_plain(lo), _plain(hi))
+    _, lo, hi = _reward_bounds(components, weights)
+    return Bounds(_scalar_or_array(lo), _scalar_or_array(hi))
 
 
-def clamped(components: Table, weights: RewardWeights = PUBLISHED) -> Clamped:
+def clamp_shares(components: ComponentColumns, weights: RewardWeights = PUBLISHED) -> ClampShares:
     """How often the clamp binds; a large share below means that differences between late answers are lost.
 
     No row lies above hi, since no component exceeds 1 and a negative latency is refused.
 
     Example:
       >>> late = {"margin": 0.1, "diversity": 0.0, "latency_ratio": [0.5, 3.0], "cache_hit": 0.0, "consistency": 0.0}
-      >>> clamped(late)
-      Clamped(low=0.5, high=0.0, n=2)
+      >>> clamp_shares(late)
+      ClampShares(low=0.5, high=0.0, n=2)
     """
-    value, lo, hi = _scored(components, weights)
+    value, lo, hi = _reward_bounds(components, weights)
     known = ~np.isnan(value) & (hi > lo)
     n = int(known.sum())
     if n == 0:
-        return Clamped(float("nan"), float("nan"), 0)
-    return Clamped(float((value < lo)[known].mean()), float((value > hi)[known].mean()), n)
+        return ClampShares(float("nan"), float("nan"), 0)
+    return ClampShares(float((value < lo)[known].mean()), float((value > hi)[known].mean()), n)
 
 
-def margin_of(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+def score_margin(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
     """Reranked score of the best hit minus that of the second, in [0, 1], [...].
 
     Nothing retrieved has no margin, 0; a single hit counts against 0. A retrieved hit that was not reranked makes it
@@ -188,19 +188,19 @@ def margin_of(s_rerank: ArrayLike, retrieved: ArrayLike | None = None) -> Floats
     Source: rule S4.3.
 
     Example:
-      >>> margin_of([0.3, 0.8, float("nan")]), margin_of([0.3, 0.8, float("nan")], [True, True, True])
+      >>> score_margin([0.3, 0.8, float("nan")]), score_margin([0.3, 0.8, float("nan")], [True, True, True])
       (0.5, nan)
     """
     scores = _in_range("s_rerank", np.asarray(s_rerank, dtype=np.float64), 1.0)
-    hit = _hits(retrieved, ~np.isnan(scores))
+    hit = _hit_mask(retrieved, ~np.isnan(scores))
     if scores.shape[-1] == 0:
-        return _plain(np.zeros(scores.shape[:-1]))
+        return _scalar_or_array(np.zeros(scores.shape[:-1]))
     pad = np.zeros((*scores.shape[:-1], 1))
     best = np.sort(np.concatenate([np.where(hit, scores, 0.0), pad], axis=-1), axis=-1)  # NaN sorts last and stays NaN
-    return _plain(np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2]))
+    return _scalar_or_array(np.where((hit & np.isnan(scores)).any(axis=-1), np.nan, best[..., -1] - best[..., -2]))
 
 
-def diversity_of(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+def hit_diversity(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
     """One minus the mean cosine between two of the chosen hits, clipped to [0, 1], [...]; fewer than two hits: 0.
 
     Args:
@@ -213,11 +213,11 @@ def diversity_of(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floa
     Source: rule S4.3.
 
     Example:
-      >>> diversity_of([[1.0, 0.0], [0.0, 1.0]]), diversity_of([[1.0, 0.0], [1.0, 0.0]]), diversity_of([[1.0, 0.0]])
+      >>> hit_diversity([[1.0, 0.0], [0.0, 1.0]]), hit_diversity([[1.0, 0.0], [1.0, 0.0]]), hit_diversity([[1.0, 0.0]])
       (1.0, 0.0, 0.0)
     """
     units = np.asarray(vectors, dtype=np.float64)
-    hit = _hits(retrieved, np.asarray(~np.isnan(units).any(axis=-1)))
+    hit = _hit_mask(retrieved, np.asarray(~np.isnan(units).any(axis=-1)))
     kept = np.where(hit[..., None], units, 0.0)
     squares = np.einsum("...kd,...kd->...k", kept, kept)
     wrong = hit & (np.abs(squares - 1.0) > 2.0 * UNIT_NORM)
@@ -228,10 +228,10 @@ def diversity_of(vectors: ArrayLike, retrieved: ArrayLike | None = None) -> Floa
     both = (kept.sum(axis=-2) ** 2).sum(axis=-1) - squares.sum(axis=-1)  # every ordered pair of different hits
     value = np.clip(1.0 - both / np.maximum(n * (n - 1), 1), 0.0, 1.0)
     missing = (hit & np.isnan(squares)).any(axis=-1)
-    return _plain(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
+    return _scalar_or_array(np.where(missing, np.nan, np.where(n < 2, 0.0, value)))
 
 
-def consistency_of(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
+def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | None = None) -> Floats:
     """Share of pairs of hits that both passes put in the same order, in [0, 1], [...]; a tie in either counts half.
 
     It is (1 + tau_a) / 2 with Kendall's tau_a: 1 the same order, 0 the reverse, 0.5 unrelated. Fewer than two hits
@@ -248,24 +248,26 @@ def consistency_of(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike | N
     Source: rule S4.3; Kendall 1938.
 
     Example:
-      >>> consistency_of([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
+      >>> rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4])  # two of three pairs
       0.6666666666666666
     """
     one, two = np.asarray(first, dtype=np.float64), np.asarray(second, dtype=np.float64)
     if one.shape != two.shape:
         msg = f"first and second must score the same hits, got shapes {one.shape} and {two.shape}; pad both with NaN."
         raise ValueError(msg)
-    hit = _hits(retrieved, ~(np.isnan(one) & np.isnan(two)))
+    hit = _hit_mask(retrieved, ~(np.isnan(one) & np.isnan(two)))
     left, right = np.triu_indices(one.shape[-1], 1)
     agree = np.sign(one[..., left] - one[..., right]) * np.sign(two[..., left] - two[..., right])
     pair = hit[..., left] & hit[..., right]
     n = pair.sum(axis=-1)
     value = 0.5 + 0.5 * np.where(pair, agree, 0.0).sum(axis=-1) / np.maximum(n, 1)
     missing = (hit & (np.isnan(one) | np.isnan(two))).any(axis=-1)
-    return _plain(np.where(missing, np.nan, value))
+    return _scalar_or_array(np.where(missing, np.nan, value))
 
 
-def _scored(components: Table, weights: RewardWeights) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+def _reward_bounds(
+    components: ComponentColumns, weights: RewardWeights
+) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
     """Raw reward, lo and hi of every row; hi takes the same steps as raw, so that rounding never puts raw above it."""
     _check_weights(weights)
     absent = [name for name in COMPONENTS if name not in components]
@@ -304,7 +306,7 @@ def _weight(part: Component, weights: RewardWeights) -> Any:  # noqa: ANN401 - a
     return np.multiply(weight, getattr(weights, part.times)) if part.times else weight
 
 
-def _column(components: Table, name: str) -> NDArray[np.float64]:
+def _column(components: ComponentColumns, name: str) -> NDArray[np.float64]:
     """Values of a component as float64, checked; one that is optional and absent is missing in every row."""
     values = np.asarray(components.get(name, np.nan), dtype=np.float64)
     return _in_range(name, values, COMPONENT_TABLE[name].high)
@@ -334,10 +336,10 @@ def _check_weights(weights: RewardWeights) -> None:
         raise ValueError(msg)
 
 
-def _hits(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _hit_mask(retrieved: ArrayLike | None, known: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return np.broadcast_to(np.asarray(known if retrieved is None else retrieved, dtype=bool), known.shape)
 
 
-def _plain(values: NDArray[Any]) -> Floats:
+def _scalar_or_array(values: NDArray[Any]) -> Floats:
     """A float where there is one value, else float64 [...]."""
     return float(values) if np.ndim(values) == 0 else np.array(values, dtype=np.float64)

@@ -13,7 +13,7 @@ from raglab.metrics import check_delta, clopper_pearson, upper_bound
 from raglab.values import Status
 
 
-class Mislabelled(NamedTuple):
+class LabelNoiseBound(NamedTuple):
     """If `labels` of the right cases are labelled wrong, k errors become `k`, and the bound becomes `bound`; [J]."""
 
     labels: NDArray[np.int64]
@@ -21,7 +21,7 @@ class Mislabelled(NamedTuple):
     bound: NDArray[np.float64]
 
 
-def mislabelled(k: int, n: int, delta: float = 0.1, most: int = 10) -> Mislabelled:
+def label_noise_bound(k: int, n: int, delta: float = 0.1, most: int = 10) -> LabelNoiseBound:
     """Exact upper bound of an error rate at confidence 1 − delta if j of the n labels hide an error, j = 0 … most.
 
     Every wrong label is taken to hide one error: the worst that j wrong labels can do. There are no more rows than
@@ -36,15 +36,15 @@ def mislabelled(k: int, n: int, delta: float = 0.1, most: int = 10) -> Mislabell
     Source: Clopper and Pearson 1934.
 
     Example:
-      >>> mislabelled(0, 50, most=2).bound.round(3)
+      >>> label_noise_bound(0, 50, most=2).bound.round(3)
       array([0.045, 0.076, 0.103])
     """
-    _counts(k, n)
+    _check_k_of_n(k, n)
     if most < 0:
         msg = f"most must be at least 0, got {most}; it is the largest number of wrong labels shown."
         raise ValueError(msg)
     labels = np.arange(min(most, n - k) + 1, dtype=np.int64)
-    return Mislabelled(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
+    return LabelNoiseBound(labels, k + labels, np.asarray(upper_bound(k + labels, n, delta)))
 
 
 def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
@@ -62,14 +62,14 @@ def labels_to_break(k: int, n: int, alpha: float, delta: float = 0.1) -> int:
       >>> labels_to_break(0, 50, alpha=0.1)
       2
     """
-    _counts(k, n)
+    _check_k_of_n(k, n)
     if not 0.0 < alpha < 1.0:
         msg = f"alpha must be in (0, 1), got {alpha}; it is the highest share of errors allowed, 0.1 for 10 %."
         raise ValueError(msg)
     return bisect_left(range(n - k + 1), 1, key=lambda j: int(upper_bound(k + j, n, delta) > alpha))
 
 
-def _counts(k: int, n: int) -> None:
+def _check_k_of_n(k: int, n: int) -> None:
     if n < 1:
         msg = f"n must be at least 1, got {n}; a bound takes answered cases."
         raise ValueError(msg)
@@ -78,7 +78,7 @@ def _counts(k: int, n: int) -> None:
         raise ValueError(msg)
 
 
-class Answers(NamedTuple):
+class AnsweredCases(NamedTuple):
     """Cases answered: `right` and `wrong` of those labelled ok, and of those labelled refuse and ambiguous."""
 
     right: int
@@ -89,24 +89,24 @@ class Answers(NamedTuple):
 
 def answers(
     status: NDArray[np.integer[Any]], label: NDArray[np.integer[Any]], right: NDArray[np.bool_]
-) -> tuple[Answers, NDArray[np.int64]]:
-    """Answered cases by label, and the cases of each label, [3]: what `reweighted` reads.
+) -> tuple[AnsweredCases, NDArray[np.int64]]:
+    """Answered cases by label, and the cases of each label, [3]: what `traffic_rates` reads.
 
     Args:
       status, label: codes of `Status`, [Q]. right: whether a case passes its contract, [Q].
 
     Example:
       >>> answers(np.array([0, 0, 1]), np.array([0, 1, 1]), np.array([True, False, True]))
-      (Answers(right=1, wrong=0, refuse=1, ambiguous=0), array([1, 2, 0]))
+      (AnsweredCases(right=1, wrong=0, refuse=1, ambiguous=0), array([1, 2, 0]))
     """
     said = status == Status.ok
     of = {one: int((said & (label == one)).sum()) for one in Status}
     good = int((said & (label == Status.ok) & right).sum())
-    found = Answers(good, of[Status.ok] - good, of[Status.refuse], of[Status.ambiguous])
+    found = AnsweredCases(good, of[Status.ok] - good, of[Status.refuse], of[Status.ambiguous])
     return found, np.bincount(label, minlength=len(Status))
 
 
-class Reweighted(NamedTuple):
+class TrafficRates(NamedTuple):
     """Rates under other traffic.
 
     hallucination_rate: NaN where nothing is answered. bound: its upper bound. coverage, with a lower and an upper
@@ -120,12 +120,12 @@ class Reweighted(NamedTuple):
     coverage_high: float
 
 
-def reweighted(
-    counts: Answers | Sequence[int],
+def traffic_rates(
+    counts: AnsweredCases | Sequence[int],
     labels: Sequence[int] | NDArray[np.int64],
     shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64],
     delta: float = 0.1,
-) -> Reweighted:
+) -> TrafficRates:
     """Hallucination rate and coverage where labels are as frequent as in a user's traffic, not as in the labelled set.
 
     It holds if only the shares of the labels differ: within a label the traffic must be like the labelled cases.
@@ -140,20 +140,20 @@ def reweighted(
     With all traffic answerable it is the plain exact bound of e.
 
     Args:
-      counts: see `Answers`. labels: cases labelled ok, refuse, ambiguous, [3].
+      counts: see `AnsweredCases`. labels: cases labelled ok, refuse, ambiguous, [3].
       shares: of the labels, by name or in that order, summing to 1; a name left out is 0.
 
     Raises:
       ValueError: shares that do not sum to 1, a label with traffic and no case, or counts above their labels.
 
     Example:
-      >>> half = reweighted(Answers(80, 10, 5, 0), [100, 50, 0], {"ok": 0.5, "refuse": 0.5})
-      >>> rare = reweighted(Answers(80, 10, 5, 0), [100, 50, 0], {"ok": 0.9, "refuse": 0.1})
+      >>> half = traffic_rates(AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.5, "refuse": 0.5})
+      >>> rare = traffic_rates(AnsweredCases(80, 10, 5, 0), [100, 50, 0], {"ok": 0.9, "refuse": 0.1})
       >>> round(half.hallucination_rate, 3), round(rare.hallucination_rate, 3)
       (0.2, 0.122)
     """
-    share, size = _shares(shares), np.asarray(labels, dtype=np.int64)
-    seen = Answers(*(int(count) for count in counts))
+    share, size = _label_shares(shares), np.asarray(labels, dtype=np.int64)
+    seen = AnsweredCases(*(int(count) for count in counts))
     _possible(seen, size, share, delta)
     answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)
     strata = [(s, k, n) for s, k, n in zip(share, answered, size.tolist(), strict=True) if s > 0.0]
@@ -162,30 +162,30 @@ def reweighted(
     right = sum(s * seen.right / n for s, _, n in of_ok)
     coverage = sum(s * k / n for s, k, n in strata)
     each = delta / ((1 + bool(others)) * len(of_ok) + len(others))
-    least_ok = sum(s * _below(k, n, each) for s, k, n in of_ok)
-    most_others = sum(s * _above(k, n, each) for s, k, n in others)
-    most_wrong = _above(seen.wrong, answered[Status.ok], each)
+    least_ok = sum(s * _lower_rate(k, n, each) for s, k, n in of_ok)
+    most_others = sum(s * _upper_rate(k, n, each) for s, k, n in others)
+    most_wrong = _upper_rate(seen.wrong, answered[Status.ok], each)
     most = (least_ok * most_wrong + most_others) / (least_ok + most_others) if others else most_wrong
 
     each = delta / len(strata)
-    return Reweighted(
+    return TrafficRates(
         hallucination_rate=1.0 - right / coverage if coverage > 0.0 else float("nan"),
         bound=most,
         coverage=coverage,
-        coverage_low=sum(s * _below(k, n, each) for s, k, n in strata),
-        coverage_high=min(1.0, sum(s * _above(k, n, each) for s, k, n in strata)),
+        coverage_low=sum(s * _lower_rate(k, n, each) for s, k, n in strata),
+        coverage_high=min(1.0, sum(s * _upper_rate(k, n, each) for s, k, n in strata)),
     )
 
 
-def _above(k: int, n: int, delta: float) -> float:
+def _upper_rate(k: int, n: int, delta: float) -> float:
     return float(upper_bound(k, n, delta)) if n else 1.0
 
 
-def _below(k: int, n: int, delta: float) -> float:
+def _lower_rate(k: int, n: int, delta: float) -> float:
     return float(clopper_pearson(k, n, 1.0 - 2.0 * delta).low) if n else 0.0
 
 
-def _shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
+def _label_shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64]) -> tuple[float, float, float]:
     names = [status.name for status in Status]
     if isinstance(shares, Mapping):
         unknown = sorted(set(shares) - set(names))
@@ -201,7 +201,7 @@ def _shares(shares: Mapping[str, float] | Sequence[float] | NDArray[np.float64])
     return found[0], found[1], found[2]
 
 
-def _possible(seen: Answers, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
+def _possible(seen: AnsweredCases, size: NDArray[np.int64], share: Sequence[float], delta: float) -> None:
     """Stop at counts that cannot be."""
     check_delta(delta)
     answered = (seen.right + seen.wrong, seen.refuse, seen.ambiguous)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Literal, NamedTuple
 
 from raglab.languages import LANGUAGES, Language
-from raglab.numerals import any_of, plain_number, tables, unpointed
+from raglab.numerals import any_of, comma_thousands, plain_number, tables
 
 BITS = 64
 DECIMALS = 4  # of a measurement in words: encoders on two machines agree that far, and not much further (rule S0.7)
@@ -40,15 +40,15 @@ def decimals(value: float, beside: float | None = None) -> str:
     if math.isinf(value):
         return "∞" if value > 0.0 else "−∞"
     for places in range(DECIMALS, MOST_DECIMALS + 1):
-        text = _rounded(value, places)
+        text = _rounded_text(value, places)
         if beside is None or not math.isfinite(beside) or value == beside:
             return text
-        if float(text) != float(_rounded(beside, places)):
+        if float(text) != float(_rounded_text(beside, places)):
             return text
     return repr(value)  # apart in the last bits only
 
 
-def _rounded(value: float, places: int) -> str:
+def _rounded_text(value: float, places: int) -> str:
     text = f"{value:.{places}f}"
     text = text.removeprefix("-") if float(text) == 0.0 else text
     # what arithmetic leaves in the last bits, as in 100 * 0.27, is no rounding worth showing
@@ -77,21 +77,21 @@ def unaccented(text: str) -> str:
     return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
-def folded(text: str) -> str:
+def fold_case(text: str) -> str:
     """Text without case and accents.
 
     Example:
-      >>> folded("Élément")
+      >>> fold_case("Élément")
       'element'
     """
     return unaccented(text).casefold()
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Lower-case words of a text in order, with accents, numbers included.
 
     Example:
-      >>> words("Quel est l'excess? £1,000")
+      >>> split_words("Quel est l'excess? £1,000")
       ['quel', 'est', 'l', 'excess', '1', '000']
     """
     return _TOKEN.findall(composed(text).casefold())
@@ -100,7 +100,7 @@ def words(text: str) -> list[str]:
 @lru_cache(maxsize=1 << 16)
 def word_set(text: str) -> frozenset[str]:
     """Distinct words of a text, kept for the passages that are asked about again."""
-    return frozenset(words(text))
+    return frozenset(split_words(text))
 
 
 def content_words(text: str, language: Language = LANGUAGES) -> tuple[str, ...]:
@@ -110,7 +110,7 @@ def content_words(text: str, language: Language = LANGUAGES) -> tuple[str, ...]:
       >>> content_words("What is the price of the tandem, the price?")
       ('price', 'tandem')
     """
-    return tuple(dict.fromkeys(w for w in words(text) if w not in _stop_words(language)))[:BITS]
+    return tuple(dict.fromkeys(w for w in split_words(text) if w not in _stop_words(language)))[:BITS]
 
 
 @lru_cache(maxsize=16)
@@ -193,7 +193,7 @@ def pieces(text: str) -> list[Piece]:
         if bare.startswith("|"):
             close()
             if not _RULE.match(bare):
-                cells = _cells(bare)
+                cells = _line_cells(bare)
                 shown = "; ".join(cell for cell in cells if cell)
                 found += [Piece(shown, "row", cells, heads if len(heads) == len(cells) else ())] if shown else []
             elif found and found[-1].kind == "row" and not heads:  # the rule makes a head of the row above it
@@ -229,7 +229,7 @@ def _is_title(lines: list[str]) -> bool:
     return bool(first) and room <= _TITLE_WIDTH * longest and _begins(lines[1].lstrip(" *|-+•>"))
 
 
-def _cells(line: str) -> tuple[str, ...]:
+def _line_cells(line: str) -> tuple[str, ...]:
     """Cells of a table's line, with the empty ones."""
     inner = line.removeprefix("|")
     inner = inner[:-1] if inner.endswith("|") and not inner.endswith("\\|") else inner
@@ -240,7 +240,7 @@ def _prose(block: str) -> Iterator[str]:
     start = 0
     for match in _END.finditer(block):
         after = block[match.end() :][:_LOOK_BACK]
-        if _begins(after) and not _goes_on(block[max(start, match.end() - _LOOK_BACK) : match.end()], after):
+        if _begins(after) and not _continues_sentence(block[max(start, match.end() - _LOOK_BACK) : match.end()], after):
             yield block[start : match.end()].strip()
             start = match.end()
     if block[start:].strip():
@@ -253,7 +253,7 @@ def _begins(after: str) -> bool:
     return first.isupper() or first.isdigit() or (first in "£$€¥" and first != "") or bool(_ENUMERATED.match(after))
 
 
-def _goes_on(before: str, after: str) -> bool:
+def _continues_sentence(before: str, after: str) -> bool:
     """Whether the full stop belongs to an abbreviation inside a sentence."""
     if _NEVER_LAST.search(before):
         return True
@@ -269,20 +269,22 @@ _TERM = re.compile(
     r"|(?P<number>\d+(?:[.,]\d+)*)"
 )
 _NUMERALS = tables()
-_ENDINGS = frozenset(map(folded, _NUMERALS.endings))
+_ENDINGS = frozenset(map(fold_case, _NUMERALS.endings))
 _NAMED = {  # single words alone: hundred and thousand too, which are numbers by themselves
-    folded(word): str(value) for word, value in (*_NUMERALS.numbers.items(), *_NUMERALS.scales.items()) if value <= 1000
+    fold_case(word): str(value)
+    for word, value in (*_NUMERALS.numbers.items(), *_NUMERALS.scales.items())
+    if value <= 1000
 }
-_IDLE = frozenset(map(folded, STOP_WORDS))
+_IDLE = frozenset(map(fold_case, STOP_WORDS))
 
 
-def normalised(text: str) -> str:
+def normalise_answer(text: str) -> str:
     """Text as SQuAD compares it: lower case, without ASCII punctuation, English articles and spare blanks.
 
     Source: Rajpurkar et al. 2016, the published evaluation script.
 
     Example:
-      >>> normalised("The  Norman's dukes, a few.")
+      >>> normalise_answer("The  Norman's dukes, a few.")
       'normans dukes few'
     """
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION)).split())
@@ -295,7 +297,7 @@ def exact_match(answer: str, golds: Sequence[str]) -> bool:
       >>> exact_match("The 10th century.", ["in the 10th", "10th century"])
       True
     """
-    return normalised(answer) in {normalised(gold) for gold in golds or ("",)}
+    return normalise_answer(answer) in {normalise_answer(gold) for gold in golds or ("",)}
 
 
 def token_f1(answer: str, golds: Sequence[str]) -> float:
@@ -307,7 +309,7 @@ def token_f1(answer: str, golds: Sequence[str]) -> float:
       >>> token_f1("the dukes of Normandy", ["Normandy"])
       0.5
     """
-    return max(_f1(normalised(answer).split(), normalised(gold).split()) for gold in golds or ("",))
+    return max(_f1(normalise_answer(answer).split(), normalise_answer(gold).split()) for gold in golds or ("",))
 
 
 def answer_recall(answer: str, gold: str) -> float:
@@ -333,7 +335,7 @@ def content_terms(text: str) -> tuple[str, ...]:
     """
     found: list[str] = []
     figure_end = -1  # where the last number in digits ended: what is written to it may belong to it
-    for match in _TERM.finditer(folded(unpointed(text))):
+    for match in _TERM.finditer(fold_case(comma_thousands(text))):
         term = match[0]
         glued = match.start() == figure_end
         if match.lastgroup != "word":

@@ -134,8 +134,8 @@ class Hits(NamedTuple):
     n_reranked: NDArray[np.int32]
 
 
-def each(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
-    """Hits with every field changed alike, such as `each(hits, lambda field: field[rows])`."""
+def map_fields(hits: Hits, change: Callable[[NDArray[Any]], Any]) -> Hits:
+    """Hits with every field changed alike, such as `map_fields(hits, lambda field: field[rows])`."""
     return Hits(*[change(field) for field in hits])
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from generators import Drawn, Fixed, Weighed
 from plain import Said, say
 from raglab.lab.search_space import full_space
-from raglab.live.response import checked, record_answers
+from raglab.live.response import check_answer, record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.traces import Trace
@@ -55,7 +55,7 @@ def expected(trace: Trace, chosen: PolicyData, row: int) -> Said:
     if said.status != "ok":
         return said
     passages = [trace.chunks[number] for number in said.chunks]
-    made = checked(trace.cases[row].query, passages, Drawn(), Weighed())
+    made = check_answer(trace.cases[row].query, passages, Drawn(), Weighed())
     confidence = made.confidence
     if chosen.generation.calibration is not None and not isnan(confidence):
         confidence = float(np.interp(confidence, chosen.generation.calibration.x, chosen.generation.calibration.y))

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.text import answer_recall, content_terms, exact_match, normalised, token_f1
+from raglab.text import answer_recall, content_terms, exact_match, normalise_answer, token_f1
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=200)
 TEXTS = st.text("aA thé£1,.0\u00a0-'", max_size=30)
@@ -15,8 +15,8 @@ TEXTS = st.text("aA thé£1,.0\u00a0-'", max_size=30)
 
 def test_normalising_is_squads() -> None:
     """Lower case, ASCII punctuation gone without a blank, articles gone as words only, blanks one."""
-    assert normalised("  The U.S.A.'s  an-archist, A theatre!") == "usas anarchist theatre"
-    assert normalised("« l'été » – 5 %") == "« lété » – 5"
+    assert normalise_answer("  The U.S.A.'s  an-archist, A theatre!") == "usas anarchist theatre"
+    assert normalise_answer("« l'été » – 5 %") == "« lété » – 5"
 
 
 def test_exact_match_is_with_any_gold() -> None:

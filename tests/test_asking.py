@@ -15,14 +15,14 @@ import pytest
 
 import raglab
 from generators import Fixed
-from raglab.answering.fields import Extracted
+from raglab.answering.fields import Extraction
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import Read, Vocabulary
-from raglab.audit.explanation import explain
+from raglab.answering.question_vocabulary import QuestionReading, Vocabulary
+from raglab.audit.explanation import explain_request
 from raglab.default_learner import asks
 from raglab.live import clarification_reading, trace_building
 from raglab.live.ask import ask, reply
-from raglab.live.clarification_requests import Meant, meant, options_of
+from raglab.live.clarification_requests import ReplyMeaning, clarification_options, interpret_reply
 from raglab.live.response import KEYS, Response
 from raglab.live.system import Lab, build_index
 from raglab.store.loaders import Policy, load_corpus
@@ -235,7 +235,7 @@ class TestFailures:
         (row,) = lab.audit.rows()
         assert row.candidate_votes[value] == 1.0
         assert row.candidate_votes[proposed] == -1.0
-        assert explain("q", lab.audit).rebuilt
+        assert explain_request("q", lab.audit).rebuilt
 
     def test_a_version_scopes_the_answer(self, opened: Callable[..., Lab]) -> None:
         """The old schedule and the renewal answer the same question apart."""
@@ -400,13 +400,13 @@ class TestReplies:
             ("cherchez dans le sommaire", "toc"),
             ("sur la page 3", "3"),
         ):
-            assert meant(text, offered, "1", "page_scope") == Meant(value, learned=True), text
-        assert meant("NON", offered, "1", "page_scope").value is None
-        assert meant("no thanks", offered, "1", "page_scope").value is None
-        assert meant("Aggregate limit", ("aggregate_limit",), None, "field_type").value == "aggregate_limit"
-        assert meant("the one for jewellery", ("aggregate_limit",), None, "field_type").learned is False
+            assert interpret_reply(text, offered, "1", "page_scope") == ReplyMeaning(value, learned=True), text
+        assert interpret_reply("NON", offered, "1", "page_scope").value is None
+        assert interpret_reply("no thanks", offered, "1", "page_scope").value is None
+        assert interpret_reply("Aggregate limit", ("aggregate_limit",), None, "field_type").value == "aggregate_limit"
+        assert interpret_reply("the one for jewellery", ("aggregate_limit",), None, "field_type").learned is False
         with pytest.raises(ValueError, match="yes must agree to something"):
-            meant("yes", ("a", "b"), None, "field_type")
+            interpret_reply("yes", ("a", "b"), None, "field_type")
 
     def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., Lab]) -> None:
         """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
@@ -428,7 +428,7 @@ class TestReplies:
         """Where the user's page and all that is left find nothing, the reason names what was read."""
         lab = opened()
         ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
-        monkeypatch.setattr(clarification_reading, "extract", lambda *_, **__: Extracted(None, "", -1, None, 0.0))
+        monkeypatch.setattr(clarification_reading, "extract", lambda *_, **__: Extraction(None, "", -1, None, 0.0))
         said = reply("q", "page 2", lab=lab, now=START)
         assert (said["status"], said["answer"]) == ("refuse", lab.policy.refusal_message)
         assert (
@@ -436,7 +436,7 @@ class TestReplies:
             == "insurer_name was not found in page 2 or the table of contents or the whole document"
         )
         assert lab.audit is not None
-        assert explain("q", lab.audit).rebuilt
+        assert explain_request("q", lab.audit).rebuilt
         plain = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
         assert any("insurer_name was not found in" in text for text in plain["warnings"])
@@ -453,7 +453,7 @@ class TestReplies:
 
     def test_options_always_end_with_other(self) -> None:
         """One value makes two options (rule S0.2)."""
-        assert [one["value"] for one in options_of(("toc",), "en", "page_scope")] == ["toc", "other"]
+        assert [one["value"] for one in clarification_options(("toc",), "en", "page_scope")] == ["toc", "other"]
 
 
 class TestGates:
@@ -578,10 +578,10 @@ class TestAudit:
         ask("Is theft covered?", lab=lab, request_id="c", now=START + timedelta(days=2))
         assert lab.audit is not None
         for request in "abc":
-            rebuilt = explain(request, lab.audit)
+            rebuilt = explain_request(request, lab.audit)
             assert rebuilt.rebuilt, rebuilt.differences
         told = str(raglab.explain("a", lab=lab))
-        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain("a", lab.audit))
+        assert told == str(raglab.explain("a", tmp_path / "index")) == str(explain_request("a", lab.audit))
         assert "oui" in told
         with pytest.raises(ValueError, match="a log or a lab, got neither"):
             raglab.explain("a")
@@ -693,7 +693,7 @@ def test_a_week_is_rebuilt_from_the_log(
                 kinds.add(("reply", reply(f"q{number}", str(rng.choice(replies)), lab=lab, now=at)["status"]))
     assert len(kinds) >= 6, kinds
     for number in range(50):
-        told = explain(f"q{number}", lab.audit)
+        told = explain_request(f"q{number}", lab.audit)
         assert told.rebuilt, (number, told.differences)
     assert lab.audit.rebuild() == lab.audit.rows()
 
@@ -742,9 +742,9 @@ class Reader:
 
     name = "reader-1"
 
-    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> Read:
+    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
         """What the rules read, and a reason."""
-        return Read(parse(question, vocabulary, documents=documents), self.name, "the server did not reply")
+        return QuestionReading(parse(question, vocabulary, documents=documents), self.name, "the server did not reply")
 
 
 def test_a_parser_of_ones_own(opened: Callable[..., Lab]) -> None:

@@ -11,13 +11,13 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from raglab.store.database import Column, Database, Table, shown_url
+from raglab.store.database import Column, Database, EventTable, masked_url
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, events
 
-NOTES = Table(
+NOTES = EventTable(
     "notes", (Column("who", "name", unique=True), Column("said", "json"), Column("kind", "name", listed=True))
 )
-COUNTS = Table("counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who")
+COUNTS = EventTable("counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who")
 ROW: dict[str, Any] = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}, "kind": "a"}
 
 
@@ -104,7 +104,7 @@ class TestDatabase:
         """What another part of the system logs goes into the same file, under the same numbers."""
         with database.writing() as log:
             log.add("notes", ROW)
-        more = Table("more", (Column("who", "name"),))
+        more = EventTable("more", (Column("who", "name"),))
         with Database(database.shown, (more,)).writing() as log:
             assert log.add("more", {"at": "", "who": "ann"}) == 2
 
@@ -155,7 +155,7 @@ class TestUrls:
         with pytest.raises(ValueError, match="driver must be installed") as caught:
             Database(self.URL, (NOTES,)).writing().__enter__()
         assert "db.example" in str(caught.value)
-        for text in (str(caught.value), repr(caught.value), shown_url(self.URL)):
+        for text in (str(caught.value), repr(caught.value), masked_url(self.URL)):
             assert "hunter" not in text
 
     @pytest.mark.parametrize("url", ["://ann:hunter2@db", "postgresql://ann:hunter2@db:port/x"])

@@ -22,8 +22,8 @@ from sqlalchemy.schema import CreateTable
 
 import raglab
 from raglab.audit.default_rows import SilenceRule, jaccard
-from raglab.audit.explanation import explain
-from raglab.audit.log import AuditLog, read, written
+from raglab.audit.explanation import explain_request
+from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.decisions import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
 from raglab.policy import PolicyData
@@ -222,7 +222,7 @@ class TestRequests:
         """Margins that are infinite or missing come back as they were."""
         for value in (float("nan"), float("inf"), float("-inf"), 0.1):
             check = Check("gap", "S2.4", value, 0.1, value, True, "£")
-            assert str(read(json.loads(json.dumps(written(check), allow_nan=False)))) == str(check)
+            assert str(check_from_json(json.loads(json.dumps(check_to_json(check), allow_nan=False)))) == str(check)
 
 
 class TestRows:
@@ -557,7 +557,7 @@ class TestWords:
         row = events(log, DECISIONS)[0]
         assert (row["status"], row["answer"], row["reason"], row["ms"]) == ("refuse", None, "", {"total": 12.5})
         assert row["options"] == [{"id": 1, "sources": ["a#1"], "best_l2": 0.2}]
-        assert row["checks"] == [written(check._replace(text=""))]
+        assert row["checks"] == [check_to_json(check._replace(text=""))]
 
     @pytest.mark.parametrize(("query", "kept"), [("text", True), ("hash", False), ("none", False)])
     def test_a_check_quotes_the_question(
@@ -574,7 +574,7 @@ class TestWords:
         log.decided("r1", {"status": "refuse", "answer": "no", "refusal_reason": f"{check.text}."}, [check])
         (row,) = events(log, DECISIONS)
         assert (row["reason"], row["checks"][0]["margin"]) == (f"{check.text}." if kept else "", -1.0)
-        assert explain("r1", log).rebuilt
+        assert explain_request("r1", log).rebuilt
         log.close()
         assert bool(lies(tmp_path, "Sesame")) is kept
 

@@ -82,7 +82,7 @@ NAMES = list(DRAWN)
 def test_axes_given_are_axes_used(name: str) -> None:
     """`ax` is drawn on, or its place taken; `plot` returns the display; no figure is pyplot's; labels have units."""
     shown = DRAWN[name]
-    on = canvas.figure(12, 5).subplots()
+    on = canvas.empty_figure(12, 5).subplots()
     assert shown.plot(ax=on) is shown
     assert shown.figure_ is on.figure
     assert (shown.ax_ is on) == (name != "audit")
@@ -326,7 +326,7 @@ def test_the_audit_draws_its_tables() -> None:
     assert frame.query("panel == 'concordance'")["value"].tolist() == audit.correlations["concordance"].tolist()
     assert frame.query("panel == 'regret'")["of"].tolist() == audit.policies["policy"].tolist()
     assert [one.get_text() for one in shown.axes_[0].texts] == ["the same everywhere"] * 4
-    three = canvas.figure(12, 4).subplots(1, 3)
+    three = canvas.empty_figure(12, 4).subplots(1, 3)
     assert list(shown.plot(ax=three).axes_) == list(three)
     with pytest.raises(ValueError, match="ax must be three axes, or one of a grid, got 2"):
-        shown.plot(ax=canvas.figure(8, 4).subplots(1, 2))
+        shown.plot(ax=canvas.empty_figure(8, 4).subplots(1, 2))

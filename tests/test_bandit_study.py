@@ -22,13 +22,13 @@ from raglab.lab.bandit_study import (
     UNIFORM,
     BanditStudy,
     baselines,
-    best_fixed,
-    simulated,
-    simulated_arms,
+    best_fixed_arm,
+    compare_learners,
+    compare_on_arms,
     tune_bandit,
 )
-from raglab.lab.search_space import Range, always_answer
-from raglab.lab.study import Judged, maximised
+from raglab.lab.search_space import SearchRange, always_answer
+from raglab.lab.study import TrialOutcome, maximise
 from raglab.live.arms import components, router, table
 from raglab.live.settings import BanditSettings
 from raglab.metrics.intervals import mean_interval
@@ -70,9 +70,9 @@ def test_baselines_by_head() -> None:
 def test_a_fixed_arm_is_available_in_every_case() -> None:
     """An arm that is missing once is no fixed arm, however good; without one the row is left out."""
     mask = np.array([[True, True], [True, False], [True, True], [True, True]])
-    assert best_fixed(world([[0.0, 1.0]] * 4, mask)) == "hybrid"
+    assert best_fixed_arm(world([[0.0, 1.0]] * 4, mask)) == "hybrid"
     turns = world(mask=np.array([[True, False], [False, True]] * 2))
-    assert best_fixed(turns) is None
+    assert best_fixed_arm(turns) is None
     assert FIXED not in baselines(turns)
     with pytest.raises(ValueError, match="fixed must be an arm that is available in every case, got 'iterative'"):
         baselines(world(mask=mask), fixed="iterative")
@@ -81,7 +81,9 @@ def test_a_fixed_arm_is_available_in_every_case() -> None:
 def test_policies_by_head() -> None:
     """Shares of right decisions 0.75, 0.5 and 0.5 of the oracle, the first arm and chance, whatever cases are drawn."""
     value = np.tile(VALUE, (50, 1))
-    found = rows(simulated(world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50).table)
+    found = rows(
+        compare_learners(world(value), {}, baselines(world(value)), rounds=4000, replications=5, n_boot=50).table
+    )
     drawn = {name: found.loc[name, "right"] for name in (ORACLE, FIXED, UNIFORM)}
     assert drawn[ORACLE] == pytest.approx(0.75, abs=0.02)
     assert drawn[FIXED] == pytest.approx(0.5, abs=0.02)
@@ -95,7 +97,7 @@ def test_the_accounts_of_a_run_are_those_of_the_run() -> None:
     """Value, rounds and milliseconds by case sum to those of the run, round by round."""
     met = world(np.tile(VALUE, (5, 1)))
     found = run(Bandit("ucb1"), met, rounds=80, replications=3, seed=4, engine="numpy")
-    one = lab.earned(found, met)
+    one = lab.run_earnings(found, met)
     assert found.case is not None
     np.testing.assert_allclose(one.value.sum(axis=1), found.value[:, -1])
     assert one.n.sum(axis=1).tolist() == [80.0] * 3
@@ -115,8 +117,8 @@ def test_expected_value_of_a_plan_is_what_its_simulation_comes_to() -> None:
     met = world(np.tile(VALUE, (5, 1)))
     plan = np.full((20, 2), 0.5)
     found = run(plan, met, rounds=50, replications=2000, seed=1)
-    one = lab.earned(found, met)
-    two = lab.expected(plan, one.n, met)
+    one = lab.run_earnings(found, met)
+    two = lab.expected_earnings(plan, one.n, met)
     assert two.value.sum() == pytest.approx(one.value.sum(), rel=0.01)
     assert two.ms.sum() == pytest.approx(one.ms.sum(), rel=0.01)
     np.testing.assert_allclose(two.pulls, one.pulls, rtol=0.01)
@@ -126,14 +128,14 @@ def test_unknown_milliseconds_are_left_out() -> None:
     """Of two arms of which one was never timed the mean is that of the other; NaN where none was."""
     met = world(ms=np.array([[10.0, np.nan]] * 4))
     n = np.ones((1, 4))
-    assert lab.mean_ms(lab.expected(np.full((4, 2), 0.5), n, met)) == 10.0
-    assert np.isnan(lab.mean_ms(lab.expected(np.tile([0.0, 1.0], (4, 1)), n, met)))
+    assert lab.mean_ms(lab.expected_earnings(np.full((4, 2), 0.5), n, met)) == 10.0
+    assert np.isnan(lab.mean_ms(lab.expected_earnings(np.tile([0.0, 1.0], (4, 1)), n, met)))
 
 
 def test_learners_and_baselines_meet_the_same_cases() -> None:
     """Common random numbers: a learner over one arm earns exactly what that arm earns."""
     met = world(np.tile(VALUE, (10, 1)), np.tile([True, False], (40, 1)))
-    found = simulated(met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50)
+    found = compare_learners(met, {"ucb1": Bandit("ucb1")}, baselines(met), rounds=60, replications=4, n_boot=50)
     assert rows(found.table).loc["ucb1", "right"] == rows(found.table).loc[FIXED, "right"]
     row = rows(found.table).loc["ucb1"]
     assert (row["difference"], row["difference_low"] < 0.0 < row["difference_high"]) == (0.0, True)
@@ -142,7 +144,7 @@ def test_learners_and_baselines_meet_the_same_cases() -> None:
 def test_never_behind_the_oracle_is_no_proof() -> None:
     """The first arm is right wherever the second is: regret 0 in 20 cases is up to 16.8 of 100 rounds."""
     met = world(np.tile([1.0, 0.0], (20, 1)))
-    found = rows(simulated(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table)
+    found = rows(compare_learners(met, {}, baselines(met), rounds=100, replications=2, n_boot=50).table)
     assert found.loc[FIXED, "regret_high"] == pytest.approx(100 * (1 - 0.025 ** (1 / 20)))
     assert found.loc[ORACLE, "regret_high"] == 0.0
 
@@ -156,7 +158,7 @@ def test_intervals_of_simulated_policies_hold() -> None:
         met = world((rng.random((80, 2)) < [0.5, 0.6]).astype(float))
         plans = {"one": np.tile([1.0, 0.0], (80, 1)), "two": np.tile([0.0, 1.0], (80, 1))}
         sizes = {"rounds": 300, "replications": 4, "seed": seed, "n_boot": 300}
-        row = rows(simulated(met, {}, plans, reference="one", **sizes).table).loc["two"]
+        row = rows(compare_learners(met, {}, plans, reference="one", **sizes).table).loc["two"]
         held.append(row["difference_low"] <= 0.1 <= row["difference_high"])
     assert 0.88 <= np.mean(held) <= 0.99
 
@@ -166,7 +168,9 @@ def test_cases_are_the_unit_of_the_intervals() -> None:
     met = world(np.tile(VALUE, (10, 1)))
     widths = []
     for rounds in (400, 40_000):
-        row = rows(simulated(met, {}, baselines(met), rounds=rounds, replications=2, n_boot=400).table).loc[FIXED]
+        row = rows(compare_learners(met, {}, baselines(met), rounds=rounds, replications=2, n_boot=400).table).loc[
+            FIXED
+        ]
         widths.append(row["right_high"] - row["right_low"])
     assert widths[1] > 0.25  # 40 cases: a binomial interval is 0.31 wide
     assert widths[1] == pytest.approx(widths[0], rel=0.3)
@@ -177,7 +181,9 @@ def test_a_good_learner_gains_on_chance() -> None:
     rng = np.random.default_rng(0)
     value = (rng.random((200, 2)) < [0.2, 0.8]).astype(float)
     met = world(value)
-    found = simulated(met, {"t": Bandit()}, baselines(met), rounds=500, replications=10, reference=UNIFORM, n_boot=200)
+    found = compare_learners(
+        met, {"t": Bandit()}, baselines(met), rounds=500, replications=10, reference=UNIFORM, n_boot=200
+    )
     row = rows(found.table).loc["t"]
     assert row["difference_low"] > 0.1
     assert row["pulls_iterative"] > 0.9
@@ -185,7 +191,7 @@ def test_a_good_learner_gains_on_chance() -> None:
 
 def test_bernoulli_arms_beside_uniform() -> None:
     """Uniform on means 0.9 and 0.1 loses 0.4 a round; a learner loses less, and the t interval holds the mean."""
-    found = rows(simulated_arms(np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30).table)
+    found = rows(compare_on_arms(np.array([0.9, 0.1]), {"ucb1": Bandit("ucb1")}, rounds=200, replications=30).table)
     assert found.loc[UNIFORM, "regret"] == pytest.approx(80.0, rel=0.05)
     assert found.loc[UNIFORM, "regret_low"] < 80.0 < found.loc[UNIFORM, "regret_high"]
     assert found.loc["ucb1", "regret"] < 20.0
@@ -208,20 +214,22 @@ def test_the_mean_interval_is_student_s() -> None:
 def test_a_search_maximises_within_its_limits() -> None:
     """Of x in [0, 1] with x at most 0.5 the best feasible trial is near 0.5, and infeasible ones are marked."""
 
-    def judge(params: Any) -> Judged:
-        return Judged(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
+    def judge(params: Any) -> TrialOutcome:
+        return TrialOutcome(params["x"], {"limit": params["x"] - 0.5}, {"twice": 2 * params["x"]})
 
     for sampler in ("tpe", "random", "nsga2"):
-        made, seen = maximised(judge, {"x": Range(0.0, 1.0)}, trials=40, sampler=sampler, seed=0, first=[{"x": 0.25}])
+        made, seen = maximise(
+            judge, {"x": SearchRange(0.0, 1.0)}, trials=40, sampler=sampler, seed=0, first=[{"x": 0.25}]
+        )
         assert seen["x"].iloc[0] == 0.25
         assert (seen["feasible"] == (seen["x"] <= 0.5)).all()
         assert (seen["twice"] == 2 * seen["x"]).all()
         assert 0.4 < seen.loc[seen["feasible"], "value"].max() <= 0.5
         assert made.best_trial.params["x"] == seen.loc[seen["feasible"], "value"].max()
     with pytest.raises(ValueError, match="sampler must be one of tpe, nsga2, random, got 'grid'"):
-        maximised(judge, {"x": Range(0.0, 1.0)}, trials=1, sampler="grid", seed=0)
+        maximise(judge, {"x": SearchRange(0.0, 1.0)}, trials=1, sampler="grid", seed=0)
     with pytest.raises(ValueError, match="trials must be at least 1, got 0"):
-        maximised(judge, {"x": Range(0.0, 1.0)}, trials=0, sampler="tpe", seed=0)
+        maximise(judge, {"x": SearchRange(0.0, 1.0)}, trials=0, sampler="tpe", seed=0)
 
 
 def test_the_first_trial_is_the_published_one() -> None:

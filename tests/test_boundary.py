@@ -14,9 +14,17 @@ from raglab.decision import chain
 from raglab.lab.report import blocks as findings
 from raglab.lab.report import boundary_display as measured
 from raglab.lab.report import canvas
-from raglab.lab.report.boundary_display import BOTH, GROUPS, NEVER, ONE, DecisionBoundaryDisplay, boundary, counted
+from raglab.lab.report.boundary_display import (
+    BOTH,
+    GROUPS,
+    NEVER,
+    ONE,
+    DecisionBoundaryDisplay,
+    decision_boundary,
+    zone_counts,
+)
 from raglab.policy import PolicyData
-from raglab.values import Status, TraceData, each
+from raglab.values import Status, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
@@ -62,7 +70,7 @@ def gated(tau_explicit: float = 30.0, tau_default: float = 40.0) -> PolicyData:
 
 def undrawn(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
     """Display of the rows, computed only."""
-    return DecisionBoundaryDisplay(boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more)
+    return DecisionBoundaryDisplay(decision_boundary(trace_of(*ROWS), gated(tau_explicit, tau_default)), **more)
 
 
 def shown(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) -> DecisionBoundaryDisplay:
@@ -72,7 +80,7 @@ def shown(tau_explicit: float = 30.0, tau_default: float = 40.0, **more: Any) ->
 
 def test_zones_and_labels_by_head() -> None:
     """Confidences 20, 35, 40, 90, 90 of ok, the last without its source; 20, 35, 50 of refuse; 30 of ambiguous."""
-    seen = boundary(trace_of(*ROWS), gated())
+    seen = decision_boundary(trace_of(*ROWS), gated())
     np.testing.assert_allclose(seen.confidence, [20, 35, 40, 90, 90, 20, 35, 50, 30])
     assert seen.group.tolist() == [CHOSEN] * 4 + [MISSED] + [REFUSE] * 3 + [AMBIGUOUS]
     assert seen.zone.tolist() == [NEVER, ONE, BOTH, BOTH, BOTH, NEVER, ONE, BOTH, ONE]
@@ -138,8 +146,8 @@ def test_zones_mean_what_they_say(seed: int) -> None:
     """Of any trace and policy: none is answered below, between only where it may be, and every case counts once."""
     trace = random_trace(seed, n_cases=30, depths=1 + seed % 3)
     for one_policy in random_policies(seed, 8, confidence__enabled=True):
-        seen = boundary(trace, one_policy)
-        counts = counted(seen)
+        seen = decision_boundary(trace, one_policy)
+        counts = zone_counts(seen)
         assert counts.n.sum() == len(trace)
         assert not counts.n[[zone for zone in range(3) if zone not in seen.zones]].any()
         assert not seen.answered[seen.zone == NEVER].any()
@@ -159,8 +167,8 @@ def test_evidence_is_that_of_the_report() -> None:
     for seed in range(6):
         trace = random_trace(seed, n_cases=40)
         for one_policy in random_policies(seed, 4, confidence__enabled=True):
-            seen = boundary(trace, one_policy)
-            np.testing.assert_array_equal(seen.group == CHOSEN, findings.answered(trace, one_policy).right)
+            seen = decision_boundary(trace, one_policy)
+            np.testing.assert_array_equal(seen.group == CHOSEN, findings.answer_signals(trace, one_policy).right)
 
 
 def test_depths() -> None:
@@ -168,7 +176,7 @@ def test_depths() -> None:
     first, then = Hit(0.2, source="other.md", s_rerank=0.2), Hit(0.2, s_rerank=0.8)
     trace = trace_of((ask(expect_sources=("guide.md",)), [[first], [then]]))
     refining = gated().replace("refine.max_depth", 1)
-    seen = [boundary(trace, refining, depth=depth) for depth in (0, 1, None)]
+    seen = [decision_boundary(trace, refining, depth=depth) for depth in (0, 1, None)]
     assert [round(float(one.confidence[0])) for one in seen] == [20, 80, 80]
     assert [int(one.group[0]) for one in seen] == [MISSED, CHOSEN, CHOSEN]
     assert [int(one.zone[0]) for one in seen] == [NEVER, BOTH, BOTH]
@@ -181,9 +189,9 @@ def test_depths() -> None:
     ]
     wide = random_trace(3, n_cases=20, depths=3, arms=2)
     said = replay.decide(wide, refining, "iterative")
-    np.testing.assert_array_equal(boundary(wide, refining, "iterative").confidence, said.confidence())
-    at = chain.confidence_of(said.tables.evidence, said.limits, 2)[0]
-    np.testing.assert_array_equal(boundary(wide, refining, "iterative", 2).confidence, at)
+    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative").confidence, said.confidence())
+    at = chain.depth_confidence(said.tables.evidence, said.limits, 2)[0]
+    np.testing.assert_array_equal(decision_boundary(wide, refining, "iterative", 2).confidence, at)
 
 
 @pytest.mark.slow
@@ -192,7 +200,7 @@ def test_the_order_of_the_cases_is_nothing() -> None:
     trace = random_trace(5, n_cases=40)
     order = np.random.default_rng(0).permutation(40)
     turned = TraceData(
-        tuple(trace.cases[row] for row in order), trace.chunks, trace.arms, each(trace.hits, lambda f: f[order])
+        tuple(trace.cases[row] for row in order), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[order])
     )
     one_policy = gated()
     first, second = (DecisionBoundaryDisplay.from_trace(these, one_policy) for these in (trace, turned))
@@ -237,7 +245,7 @@ def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
     """One case, no ok case, confidence 0 and 100: each has its picture, table and words, and no nan anywhere."""
     small = DecisionBoundaryDisplay.from_trace(trace_of(*rows), gated())
     assert small.frame()["n"].sum() == len(rows)
-    assert small.boundary.zone.tolist() == boundary(trace_of(*rows), gated()).zone.tolist()
+    assert small.boundary.zone.tolist() == decision_boundary(trace_of(*rows), gated()).zone.tolist()
     legend = small.ax_.get_legend()
     assert legend is not None
     drawn = " ".join(text.get_text() for text in [*small.ax_.texts, *legend.get_texts()])
@@ -247,16 +255,16 @@ def test_few_cases_and_none_to_answer(rows: list[Any]) -> None:
 
 def test_a_case_without_hits_has_confidence_zero() -> None:
     """It is drawn at 0 with its evidence not chosen, even where it expects no source."""
-    seen = boundary(trace_of((ask(), [[]]), one("ok", 0.9)), gated())
+    seen = decision_boundary(trace_of((ask(), [[]]), one("ok", 0.9)), gated())
     assert seen.confidence[0] == 0.0
     assert (seen.group[0], seen.zone[0]) == (MISSED, NEVER)
-    assert measured.ordered(seen)[0] == 1.0
+    assert measured.ranking_auroc(seen)[0] == 1.0
     assert "some threshold parts them" in DecisionBoundaryDisplay(seen).says
 
 
 def test_axes_given_are_axes_used() -> None:
     """`ax` is drawn on, style reaches the bars, every case has its mark, and named ones a diamond."""
-    on = canvas.figure(9, 6).subplots()
+    on = canvas.empty_figure(9, 6).subplots()
     display = shown(ax=on, alpha=0.5, color="red")
     assert display.ax_ is on
     assert display.figure_ is on.figure
@@ -301,12 +309,12 @@ def test_doors_state_the_rule() -> None:
     """A gate that is off, a depth or an arm that is not there, no case and an odd level stop with rule and remedy."""
     trace = trace_of(*ROWS)
     with pytest.raises(ValueError, match="policy must have its confidence gate on"):
-        boundary(trace, policy())
+        decision_boundary(trace, policy())
     with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
-        boundary(trace, gated(), depth=1)
+        decision_boundary(trace, gated(), depth=1)
     with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):
-        boundary(trace, gated(), "graph")
+        decision_boundary(trace, gated(), "graph")
     with pytest.raises(ValueError, match="trace must hold at least one case"):
-        boundary(TraceData((), trace.chunks, trace.arms, each(trace.hits, lambda f: f[:0])), gated())
+        decision_boundary(TraceData((), trace.chunks, trace.arms, map_fields(trace.hits, lambda f: f[:0])), gated())
     with pytest.raises(ValueError, match="level must be in"):
         shown(level=1.0)

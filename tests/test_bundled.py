@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.lab.search_space import Range, changed, full_space
+from raglab.lab.search_space import SearchRange, full_space, set_values
 from raglab.live.trace_building import build_trace
-from raglab.policy import thresholds
-from raglab.replay import SWEPT, breakpoints, decide, measured, steps, sweep, tables_of, tally
+from raglab.policy import policy_thresholds
+from raglab.replay import SWEPT, breakpoints, decide, measured_tables, steps, sweep, tally, threshold_values
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
-from raglab.values import Status, each
+from raglab.values import Status, map_fields
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 NUDGE = 1e-5  # what another processor changes a measurement by, relative to it
@@ -38,14 +38,14 @@ def policies(trace: Trace, start: Policy) -> list[Policy]:
     """200 random policies over all thresholds and switches."""
     rng = np.random.default_rng(0)
 
-    def drawn(extent: Range) -> bool | int | float:
+    def drawn(extent: SearchRange) -> bool | int | float:
         if extent.is_switch:
             return bool(rng.random() < 0.5)
         value = float(rng.uniform(extent.low, extent.high))
         return round(value) if extent.whole else value
 
     space = full_space(trace, start)
-    return [changed(start, {path: drawn(extent) for path, extent in space.items()}) for _ in range(200)]
+    return [set_values(start, {path: drawn(extent) for path, extent in space.items()}) for _ in range(200)]
 
 
 def _explained(said: Decisions, row: int) -> str | None:
@@ -91,9 +91,9 @@ def nudged(trace: Trace, seed: int) -> Trace:
         distinct, place = np.unique(values, return_inverse=True)
         return (distinct * (1.0 + NUDGE * rng.uniform(-1.0, 1.0, distinct.shape)))[place].reshape(values.shape)
 
-    hits = each(trace.hits, off)
+    hits = map_fields(trace.hits, off)
     order = np.lexsort((hits.chunk, hits.l2), axis=-1)
-    by_l2 = each(hits, lambda field: np.take_along_axis(field, order, -1) if field.ndim == order.ndim else field)
+    by_l2 = map_fields(hits, lambda field: np.take_along_axis(field, order, -1) if field.ndim == order.ndim else field)
     answers = trace.answers
     if answers is not None:
         answers = answers._replace(confidence=off(answers.confidence), support=off(answers.support))
@@ -102,7 +102,7 @@ def nudged(trace: Trace, seed: int) -> Trace:
 
 def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Cases of which some measurement lies so near to the threshold it meets that a nudge may carry it across, [Q]."""
-    found, limits = tables_of(trace, policy).evidence, thresholds([policy])
+    found, limits = measured_tables(trace, policy).evidence, policy_thresholds([policy])
     near = np.zeros(len(trace), dtype=bool)
     for path, swept in SWEPT.items():
         if swept.whole:
@@ -111,7 +111,7 @@ def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[n
         moves = 2.0 * NUDGE * np.nanmax(found.l2) if "gap" in path else NUDGE
         at = float(getattr(getattr(limits, swept.fields[0]), swept.fields[1])[0, 0])
         for depth in range(found.l2.shape[0]):
-            values = measured(found, limits, path, depth)
+            values = threshold_values(found, limits, path, depth)
             near |= (np.abs(values - at) <= moves * np.maximum(1.0, np.abs(values))).any(axis=0)
     return near
 
@@ -130,7 +130,7 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
     """
     rng = np.random.default_rng(1)
     lenient = start.replace("similarity.enabled", False)  # the published cosine refuses before the others are met
-    found, limits = tables_of(trace, lenient).evidence, thresholds([lenient])
+    found, limits = measured_tables(trace, lenient).evidence, policy_thresholds([lenient])
     pointed = []
     for path in SWEPT:
         values = breakpoints(found, limits, path)

@@ -548,8 +548,8 @@ def test_cells_add_up_to_the_bins(strategy: Any, n: int) -> None:
     rng = _rng(1)
     p = rng.random(n)
     y = rng.random(n) < p
-    seen = errors.levels(y, p)
-    count, residual, outcome, start = errors._cells(seen, errors._level_bins(seen, 10, strategy))
+    seen = errors.score_levels(y, p)
+    count, residual, outcome, start = errors._outcome_cells(seen, errors._level_bins(seen, 10, strategy))
     curve = reliability(y, p, strategy=strategy)
     assert np.add.reduceat(count, start).tolist() == curve.n.tolist()
     assert np.add.reduceat(count * outcome, start).tolist() == curve.k.tolist()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from raglab.canonical import canonical_json, digest, instant, stamp
+from raglab.canonical import canonical_json, digest, instant, utc_text
 
 VALUES: Any = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -57,7 +57,7 @@ def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:
     """So that texts sort as times do; one without a zone is UTC; what is no moment is refused."""
     east = datetime(2026, 1, 5, 14, tzinfo=timezone(timedelta(hours=5)))
     naive = datetime(2026, 1, 5, 9)  # noqa: DTZ001 - that is the point
-    assert stamp(east) == stamp(naive) == stamp(datetime(2026, 1, 5, 9, tzinfo=UTC))
+    assert utc_text(east) == utc_text(naive) == utc_text(datetime(2026, 1, 5, 9, tzinfo=UTC))
     assert instant(east) is east
     for wrong in (None, "2026-01-05", 0):
         with pytest.raises(ValueError, match=r"now must be a datetime, got .*; use datetime.now\(UTC\)"):

@@ -16,17 +16,17 @@ from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certify
 from raglab.cli import app
 from raglab.lab.certification import (
-    Certified,
+    Certification,
     certificate_lines,
     certify_policy,
     check_policy,
     diagnosis,
     grid,
-    looks_at,
     note_look,
     queries_hash,
+    recorded_looks,
 )
-from raglab.lab.report.blocks import answered
+from raglab.lab.report.blocks import answer_signals
 from raglab.metrics import upper_bound
 from raglab.replay import sweep
 from raglab.store.loaders import Policy
@@ -46,19 +46,19 @@ def trace() -> Trace:
 
 
 @pytest.fixture(scope="module")
-def found(trace: Trace) -> Certified:
+def found(trace: Trace) -> Certification:
     """One target, one threshold."""
     return certify_policy(trace, POLICY, targets=RISK, paths=ONE)
 
 
 @pytest.fixture(scope="module")
-def certified(found: Certified) -> Policy:
+def certified(found: Certification) -> Policy:
     """The policy that was chosen."""
     assert found.policy is not None
     return found.policy
 
 
-def _rows(found: Certified, *columns: str) -> list[Any]:
+def _rows(found: Certification, *columns: str) -> list[Any]:
     return found.table[list(columns)].to_numpy().tolist()
 
 
@@ -66,7 +66,7 @@ def _rows(found: Certified, *columns: str) -> list[Any]:
 
 
 @pytest.mark.slow
-def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certified) -> None:
+def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: Trace, found: Certification) -> None:
     """Pilot p-values and gains rise along the table; candidates pass until the first whose bound exceeds the target."""
     made, table = found.certificate, found.table
     tried = [POLICY.replace(*ONE, row["similarity.min_similarity"]) for row in _changed(found)]
@@ -83,12 +83,12 @@ def test_the_order_is_the_pilots_and_the_verdict_that_of_the_other_split(trace: 
     assert made.promises[0].bound == upper_bound(int(made.promises[0].k), made.promises[0].n)
 
 
-def _changed(found: Certified) -> list[dict[str, Any]]:
+def _changed(found: Certification) -> list[dict[str, Any]]:
     return [{"similarity.min_similarity": POLICY.similarity.min_similarity} | row for row in found.table["changed"]]
 
 
 @pytest.mark.slow
-def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: Trace, found: Certified) -> None:
+def test_labels_of_the_certified_split_do_not_touch_order_or_candidates(trace: Trace, found: Certification) -> None:
     """With every case of it labelled refuse, the same candidates stand in the same order, and none is certified."""
     cases = tuple(
         case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
@@ -143,7 +143,7 @@ def test_without_splits_every_candidate_is_tested_at_once_and_the_notes_say_what
     assert "the likeliest of many fails on hallucination_rate" in none.certificate.reason
 
 
-def test_the_data_need_line_stands_beside(found: Certified) -> None:
+def test_the_data_need_line_stands_beside(found: Certification) -> None:
     """What 15 % needs with 0, 1 and 2 errors, what there is, what that certifies; and the words of it."""
     promise, need = found.certificate.promises[0], found.needs["hallucination_rate"]
     assert need.needed == (15, 25, 34)
@@ -167,7 +167,7 @@ def test_what_cannot_be_certified_names_the_nearest_target() -> None:
 
 def _diagnosed(trace: Trace, alpha: float) -> Any:
     """Diagnosis of the signals of a trace."""
-    seen = answered(trace, POLICY)
+    seen = answer_signals(trace, POLICY)
     return diagnosis(seen.right, seen.score, alpha)
 
 
@@ -185,7 +185,7 @@ def test_signals_are_diagnosed() -> None:
 
 @settings(deadline=None, derandomize=True, max_examples=3)
 @given(seed=st.integers(0, 99))
-def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certified, seed: int) -> None:
+def test_the_order_of_the_cases_changes_nothing(trace: Trace, found: Certification, seed: int) -> None:
     """Certificate, key, table and notes."""
     again = certify_policy(shuffled(trace, seed), POLICY, targets=RISK, paths=ONE)
     assert again.certificate == found.certificate
@@ -271,7 +271,7 @@ def test_the_same_cases_are_not_certified_on_twice_in_silence(trace: Trace, tmp_
     assert "Look 2 on these cases" in second.notes[0]
     assert "probability 0.15" in second.notes[0]
     assert certify_policy(trace, targets=other, delta=0.05, looks=remembered, **call).certificate.looks == 2
-    assert len(looks_at(remembered, queries_hash(trace.split("certify").cases))) == 2
+    assert len(recorded_looks(remembered, queries_hash(trace.split("certify").cases))) == 2
 
 
 def test_a_policy_remembers_its_own_look(trace: Trace, certified: Policy) -> None:
@@ -300,20 +300,20 @@ def test_a_fused_gate_is_not_certified_on_what_it_was_fitted_on(trace: Trace) ->
 def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
     """Keys and deltas by the hash of the cases, in their order; a file that is not there has none."""
     path = tmp_path / "looks.jsonl"
-    assert looks_at(path, "a") == {}
+    assert recorded_looks(path, "a") == {}
     for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
         note_look(path, cases, key, delta)
-    assert list(looks_at(path, "a").items()) == [("1", 0.1), ("3", 0.05)]
-    assert looks_at(path, "b") == {"2": 0.1}
+    assert list(recorded_looks(path, "a").items()) == [("1", 0.1), ("3", 0.05)]
+    assert recorded_looks(path, "b") == {"2": 0.1}
     path.write_text("{broken\n", encoding="utf-8")
     with pytest.raises(ValueError, match="JSON"):
-        looks_at(path, "a")
+        recorded_looks(path, "a")
 
 
 # the certificate in the policy
 
 
-def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certified, tmp_path: Path) -> None:
+def test_a_certificate_travels_in_the_yaml(certified: Policy, found: Certification, tmp_path: Path) -> None:
     """Saved and loaded it is equal; the policy_id does not see it."""
     certified.save(tmp_path / "c.yaml")
     loaded = Policy.load(tmp_path / "c.yaml")

@@ -34,7 +34,16 @@ from raglab.default_learner import (
     update,
     world,
 )
-from raglab.default_learner.simulation import BASELINES, BLOCK, MEASURES, Asked, Silence, blocks, cost_of, crowd
+from raglab.default_learner.simulation import (
+    BASELINES,
+    BLOCK,
+    MEASURES,
+    RequestOutcomes,
+    Silence,
+    crowd,
+    request_costs,
+    user_blocks,
+)
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 
 COVER = {"insurer_name/contract": {"body": {"1": 1.0, "toc": 0.0}, "coversheet": {"1": 0.0, "toc": 1.0}}}
@@ -52,7 +61,7 @@ def tastes(**more: Any) -> World:
     return world(TASTES, **({"noise": [0.05, 0.1], "drift": 0.02} | more))
 
 
-def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed: int = 0) -> Asked:
+def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed: int = 0) -> RequestOutcomes:
     """The loop of the simulation over rows of the learner, one user after the other."""
     crowded = crowd(made, users, requests, seed, 0)
     columns = [*made.columns, *(f"zz{number:02}" for number in range(made.noise_columns))]
@@ -67,7 +76,7 @@ def one_by_one(made: World, learner: Learner, *, users: int, requests: int, seed
             if found:
                 split_at[user, slot] = t + 1
     never = np.full_like(split_at, -1)
-    return Asked(*out, crowded.slot.T, crowded.topic, split_at, never)
+    return RequestOutcomes(*out, crowded.slot.T, crowded.topic, split_at, never)
 
 
 def _step(
@@ -150,7 +159,7 @@ def test_who_names_nothing_is_not_answered() -> None:
     """With two candidates and users who only say no, the wrong first one is asked about again and again."""
     found = asked(world({"a": {"x": 0.0, "y": 1.0}}, names=0.0), Learner(), users=3, requests=9, seed=0)
     assert found.unanswered.all()
-    assert cost_of(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
+    assert request_costs(found, 1.0, 10.0).tolist() == [[2.0] * 9] * 3
 
 
 def test_baselines_by_head() -> None:
@@ -232,7 +241,7 @@ def test_same_bits_for_any_workers_users_and_company() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(one, two, strict=True))
     fewer = asked(made, Learner(), users=BLOCK, **sizes)
     assert np.array_equal(fewer.question, one.question[:BLOCK])
-    assert blocks(BLOCK + 70) == [BLOCK, 70]
+    assert user_blocks(BLOCK + 70) == [BLOCK, 70]
     alone = simulate(made, {"a": Learner()}, users=30, **sizes)
     beside = simulate(made, {"b": "always_ask", "a": Learner()}, users=30, **sizes)
     pd.testing.assert_frame_equal(alone, beside[beside["policy"] == "a"].reset_index(drop=True))
@@ -249,7 +258,7 @@ def test_table_of_a_simulation() -> None:
     assert rows["last"].tolist() == [9, 18, 26, 35]
     for measure, part in (("questions", found.question), ("errors", found.error), ("unanswered", found.unanswered)):
         assert (rows[measure] * size).sum() * 60 / 100 == pytest.approx(part.sum())
-    lost = cost_of(found, 1.0, 10.0) - cost_of(best, 1.0, 10.0)
+    lost = request_costs(found, 1.0, 10.0) - request_costs(best, 1.0, 10.0)
     assert rows["regret"].iloc[-1] == pytest.approx(lost.sum(axis=1).mean())
     for measure in MEASURES:
         known = rows[rows[measure].notna()]
@@ -264,7 +273,7 @@ def test_silence_by_head() -> None:
     none = np.zeros_like(question)
     slot = np.array([[0, 1, 0, 0, 0, 1]], np.int16)
     topic = np.array([[0, 1, 2]])
-    found = Asked(question, none, none, none, slot, topic, topic, topic)
+    found = RequestOutcomes(question, none, none, none, slot, topic, topic, topic)
     one = silence(found, quiet=2)
     assert one.requests.tolist() == [[4, 2, 0]]
     assert one.after[0, :2].tolist() == [2.0, 0.0]

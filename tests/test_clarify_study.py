@@ -17,13 +17,13 @@ from raglab.lab.clarify_study import (
     RATES,
     TUNED,
     ClarifyStudy,
-    compared,
-    env_of,
-    paired,
-    rates_of,
-    settled,
-    space_of,
+    env_text,
+    policy_rates,
+    search_space,
+    seed_differences,
+    seed_rates,
     summary,
+    trial_learner,
     tune_clarification,
 )
 from raglab.live.settings import ClarifySettings
@@ -45,7 +45,7 @@ def study(**more: Any) -> ClarifyStudy:
 
 def test_rates_are_per_hundred_requests() -> None:
     """Always asking asks at every one, and its cost is that of the questions."""
-    rates = rates_of(tastes(), "always_ask", users=5, requests=10, seed=0, question_cost=2.0)
+    rates = policy_rates(tastes(), "always_ask", users=5, requests=10, seed=0, question_cost=2.0)
     assert rates == {"questions": 100.0, "errors": 0.0, "unanswered": 0.0, "cost": 200.0}
 
 
@@ -55,12 +55,12 @@ def test_first_trial_is_the_published_learner_and_the_winner_keeps_the_limit() -
     found = study()
     first = found.trials.iloc[0]
     assert (first["ask_below"], first["every"], first["posterior"]) == (0.60, 5, False)
-    assert settled({**first}, Learner()) == Learner()
+    assert trial_learner({**first}, Learner()) == Learner()
     assert len(found.trials) == SMALL["trials"]
     assert (found.trials["feasible"] == (found.trials["errors"] <= 2.0)).all()
     assert (found.trials["value"] == -found.trials["cost"]).all()
-    rates = rates_of(tastes(), found.learner, users=200, requests=40, seed=1)
-    own = rates_of(tastes(), Learner(), users=200, requests=40, seed=1)
+    rates = policy_rates(tastes(), found.learner, users=200, requests=40, seed=1)
+    own = policy_rates(tastes(), Learner(), users=200, requests=40, seed=1)
     assert rates["errors"] <= 2.0
     assert rates["cost"] <= own["cost"]
 
@@ -103,27 +103,27 @@ def test_seeds_draw_topics_anew_and_pair_policies() -> None:
     sizes: dict[str, Any] = {"seeds": 6, "users": 20, "requests": 30}
     shares = {"never asked about": {"a": 1.0}, "moot": {"a": 0.5, "b": 0.5}}
     made = world(shares, noise=[0.0, 0.2], at_once=1)
-    table = compared(made, {"one": Learner(), "two": Learner()}, **sizes)
-    apart = paired(table, "one")
+    table = seed_rates(made, {"one": Learner(), "two": Learner()}, **sizes)
+    apart = seed_differences(table, "one")
     assert apart[["questions", "errors_low", "cost_high"]].to_numpy().tolist() == [[0.0, 0.0, 0.0]]
     one = table[table["policy"] == "one"]
     assert one["errors"].min() == 0.0  # a sample that holds the first topic alone
     assert one["errors"].nunique() > 2
     assert summary(table)["seeds"].tolist() == [6, 6]
-    pd.testing.assert_frame_equal(table, compared(made, {"one": Learner(), "two": Learner()}, **sizes, n_jobs=2))
+    pd.testing.assert_frame_equal(table, seed_rates(made, {"one": Learner(), "two": Learner()}, **sizes, n_jobs=2))
 
 
 def test_stratification_is_searched_where_there_are_columns() -> None:
     """A world without columns has nothing to split by."""
-    assert "stratify" not in space_of(tastes())
-    assert "stratify" in space_of(tastes(noise_columns=1))
+    assert "stratify" not in search_space(tastes())
+    assert "stratify" in search_space(tastes(noise_columns=1))
 
 
 def test_env_sets_what_was_found(tmp_path: Path) -> None:
     """The settings of the loop read every line, and come to the same learner."""
     learner = Learner("posterior", 0.4, 0.7, 12, 0.9, half_life_days=30.0, stratify=False)
     path = tmp_path / "clarify.env"
-    path.write_text(env_of(learner, 2.0, 20.0), encoding="utf-8")
+    path.write_text(env_text(learner, 2.0, 20.0), encoding="utf-8")
     settings = ClarifySettings(_env_file=path)  # type: ignore[call-arg] # of pydantic-settings
     assert settings.learner == learner
     assert (settings.question_cost, settings.error_cost) == (2.0, 20.0)
@@ -138,7 +138,7 @@ def test_a_study_that_breaks_a_rule_is_refused() -> None:
     with pytest.raises(ValueError, match="sampler must be one of"):
         study(sampler="oracle")
     with pytest.raises(ValueError, match="seeds must be a whole number"):
-        compared(tastes(), {"a": Learner()}, seeds=1, users=2, requests=2)
+        seed_rates(tastes(), {"a": Learner()}, seeds=1, users=2, requests=2)
 
 
 @pytest.mark.slow

@@ -12,16 +12,16 @@ from raglab.lab.clarify_worlds import (
     COLUMNS,
     PARTS,
     SCOPES,
-    Stated,
+    FieldPage,
     broker,
     clariq,
-    named_share,
+    field_scope,
+    load_world,
+    no_with_value_share,
     read_fields,
-    scope_of,
     sharc,
-    split_of,
+    topic_part,
     vendor_pages,
-    world_of,
 )
 from raglab.values import Chunk
 from trades import INSURANCE
@@ -54,19 +54,19 @@ def test_clariq_by_hand(tmp_path: Path) -> None:
 def test_parts_are_by_topic_and_deterministic(tmp_path: Path) -> None:
     """A topic is in one part; the parts together are the whole; about half each."""
     folder = written(tmp_path)
-    parts = [split_of(topic) for topic in ("1", "2")]
+    parts = [topic_part(topic) for topic in ("1", "2")]
     for part in PARTS:
         wanted = [topic for topic, of in zip(("1", "2"), parts, strict=True) if of == part]
         if wanted:
             assert list(clariq(folder, part).contexts) == wanted
-    share = np.mean([split_of(str(number)) == "tune" for number in range(2000)])
+    share = np.mean([topic_part(str(number)) == "tune" for number in range(2000)])
     assert share == pytest.approx(0.5, abs=0.05)
 
 
 def test_who_says_no_may_name_what_is_wanted() -> None:
     """A bare no names nothing, nor do words without content."""
-    assert named_share(["no", "no i do not", "no just the map", "yes the map"]) == pytest.approx(1 / 3)
-    assert named_share([]) == 1.0
+    assert no_with_value_share(["no", "no i do not", "no just the map", "yes the map"]) == pytest.approx(1 / 3)
+    assert no_with_value_share([]) == 1.0
 
 
 def test_sharc_by_hand(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_sharc_by_hand(tmp_path: Path) -> None:
     assert made.contexts == ("abababab is it medicine", "abababab is it a van")
     assert made.shares[:, 0].tolist() == [pytest.approx([1 / 3, 2 / 3]), [0.0, 1.0]]
     assert made.traffic.tolist() == [0.75, 0.25]
-    both = [len(sharc(tmp_path, part).contexts) if split_of("ab" * 20) == part else 0 for part in PARTS]
+    both = [len(sharc(tmp_path, part).contexts) if topic_part("ab" * 20) == part else 0 for part in PARTS]
     assert sorted(both) == [0, 2]
 
 
@@ -97,12 +97,14 @@ PAGES = (
 def test_documents_by_hand() -> None:
     """A true value is the narrowest scope that holds the field; the broker's own documents name no insurer."""
     stated = vendor_pages(PAGES, "insurer_name", without="brokerage")
-    assert stated == (Stated("a.md", "insurer_name", 2), Stated("b.md", "insurer_name", 1))
-    assert [scope_of(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE) for one in stated] == [
+    assert stated == (FieldPage("a.md", "insurer_name", 2), FieldPage("b.md", "insurer_name", 1))
+    assert [
+        field_scope(one, PAGES[:2] if one.document == "a.md" else PAGES[2:3], pack=INSURANCE) for one in stated
+    ] == [
         "toc",
         "1",
     ]
-    assert scope_of(Stated("b.md", "insurer_name", 4), PAGES[2:3]) == "document"
+    assert field_scope(FieldPage("b.md", "insurer_name", 4), PAGES[2:3]) == "document"
     made = broker(PAGES, stated, pack=INSURANCE)
     assert made.contexts == ("insurer_name/contract",)
     assert made.shares[0].tolist() == [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]
@@ -119,7 +121,7 @@ def test_labels_of_fields(tmp_path: Path) -> None:
     ]
     path = tmp_path / "fields.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    assert read_fields(path) == (Stated("a.md", "premium", 2),)
+    assert read_fields(path) == (FieldPage("a.md", "premium", 2),)
     path.write_text('{"doc": "a.md"}\n', encoding="utf-8")
     with pytest.raises(ValueError, match="line 1 must be"):
         read_fields(path)
@@ -155,10 +157,10 @@ def test_the_shared_sets_are_worlds() -> None:
 
 def test_a_world_by_name() -> None:
     """Case 12 needs no data; unknown names and missing paths are refused."""
-    made = world_of("cover", None, share=0.25)
+    made = load_world("cover", None, share=0.25)
     assert made.scenes.tolist() == [[0.75, 0.25]]
     assert (made.columns, made.noise_columns) == (("page_1_kind",), 20)
     with pytest.raises(ValueError, match="world must be one of"):
-        world_of("squad", None)
+        load_world("squad", None)
     with pytest.raises(ValueError, match="needs the path of its data"):
-        world_of("sharc", None)
+        load_world("sharc", None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from raglab.lab.slices import ndcg_by_case, ranking
-from raglab.live.arms import FEATURES, available, components, context, features, router, table
+from raglab.live.arms import FEATURES, available, case_features, components, context, router, table
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward
 from raglab.values import Latency, TraceData
@@ -141,7 +141,7 @@ class TestTable:
         """A trace of one arm is routed to it."""
         trace = measured(hits((0.5, 0.5)))
         assert router(trace, policy()).tolist() == [[1.0]]
-        assert features(trace, policy())[0, 0] == 1.0
+        assert case_features(trace, policy())[0, 0] == 1.0
 
 
 def test_ndcg_by_case_averages_to_the_ranking() -> None:

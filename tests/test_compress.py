@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.compression import compress, cut, put_together, words_as_tokens
+from raglab.answering.compression import compress, cut_passage, join_pieces, words_as_tokens
 from raglab.answering.extractive import Extractive
 from raglab.store.loaders import load_cases, load_corpus
 from raglab.text import sentences
@@ -217,13 +217,13 @@ class TestAlways:
     @given(text=PASSAGES, places=st.sets(st.integers(0, 20)))
     def test_what_is_put_together_has_the_sentences_that_were_kept(self, text: str, places: set[int]) -> None:
         """Cut again, it is exactly the pieces kept with what they need, in order."""
-        whole = cut(text)
+        whole = cut_passage(text)
         kept = {at for at in places if at < len(whole.pieces)}
         kept |= {need for at in kept for need in whole.needs[at]}
         if kept < set(range(len(whole.pieces))) and not kept >= set(whole.lines):
-            assert sentences(put_together(whole, kept)) == [sentences(text)[at] for at in sorted(kept)]
+            assert sentences(join_pieces(whole, kept)) == [sentences(text)[at] for at in sorted(kept)]
         else:
-            assert put_together(whole, kept) == text
+            assert join_pieces(whole, kept) == text
 
     @given(passages=st.lists(PASSAGES, max_size=4), budget=st.integers(1, 60), keep=st.sets(st.integers(0, 3)))
     @settings(deadline=None, derandomize=True, max_examples=50)
@@ -273,12 +273,12 @@ class TestAlways:
         """Every chunk, cut at random and put together, has the sentences that were kept."""
         rng = random.Random(0)  # noqa: S311 - no secret
         for one in corpus.chunks:
-            whole = cut(one.text)
+            whole = cut_passage(one.text)
             kept = {at for at in range(len(whole.pieces)) if rng.random() < 0.5}
             kept |= {need for at in kept for need in whole.needs[at]}
             if not kept >= set(whole.lines):
                 said = sentences(one.text)
-                assert sentences(put_together(whole, kept)) == [said[at] for at in sorted(kept)], one.chunk_id
+                assert sentences(join_pieces(whole, kept)) == [said[at] for at in sorted(kept)], one.chunk_id
 
     def test_the_extractive_answer_is_among_what_is_kept(self, corpus: Corpus) -> None:
         """At the default budget the generator answers from what is left as from the whole, in nine of ten cases."""

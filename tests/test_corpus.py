@@ -14,7 +14,7 @@ from pypdf import PdfWriter
 from pypdf.constants import PageLabelStyle
 from pypdf.generic import DictionaryObject, NameObject, StreamObject
 
-from raglab.store.documents import merged, words
+from raglab.store.documents import count_words, merge_blocks
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import Chunk, Corpus
@@ -165,18 +165,18 @@ def test_long_sections_split_at_paragraph_ends_and_never_in_a_table(tmp_path: Pa
 
 def test_a_paragraph_over_the_limit_is_cut_at_sentences_then_items_then_words() -> None:
     """With at most 3 words: two sentences apart, list items apart, and one long sentence after its third word."""
-    assert merged(["One two three. Four five."], 3) == ("One two three.", "Four five.")
-    assert merged(["- one two\n- three four"], 3) == ("- one two", "- three four")
-    assert merged(["one two three four"], 3) == ("one two three", "four")
-    assert merged(["---"], 3) == ()
+    assert merge_blocks(["One two three. Four five."], 3) == ("One two three.", "Four five.")
+    assert merge_blocks(["- one two\n- three four"], 3) == ("- one two", "- three four")
+    assert merge_blocks(["one two three four"], 3) == ("one two three", "four")
+    assert merge_blocks(["---"], 3) == ()
 
 
 @pytest.mark.parametrize("text", ["a b. " * 400, "word " * 900, "x" * 5000, "- - -\n" * 300 + "end", "a.\n\nb " * 100])
 def test_merging_keeps_every_word_in_order(text: str) -> None:
     """Cutting and merging loses no word, and no passage passes the limit."""
-    passages = merged(text.split("\n\n"), 50)
+    passages = merge_blocks(text.split("\n\n"), 50)
     assert " ".join(passages).split() == text.split()
-    assert all(words(passage) <= 50 for passage in passages)
+    assert all(count_words(passage) <= 50 for passage in passages)
 
 
 def test_plain_text_merges_paragraphs_and_breaks_pages_at_form_feeds(tmp_path: Path) -> None:

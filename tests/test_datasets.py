@@ -16,7 +16,7 @@ from raglab.models import load_encoder
 from raglab.patterns import matches
 from raglab.policy import PolicyData
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.text import words
+from raglab.text import split_words
 from raglab.values import Case, Chunk, Corpus
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -194,7 +194,7 @@ def test_every_case_says_its_language_and_why() -> None:
 
 def test_no_two_splits_share_a_near_duplicate_by_words() -> None:
     """Queries of different splits have a Jaccard index of words below 0.5 (rule S6.5)."""
-    bags = [frozenset(words(case.query)) for case in cases()]
+    bags = [frozenset(split_words(case.query)) for case in cases()]
     jaccard = np.array([[len(one & other) / len(one | other) for other in bags] for one in bags])
     assert jaccard[across_splits()].max() < NEAR_JACCARD
 

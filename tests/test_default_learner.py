@@ -30,7 +30,16 @@ from raglab.default_learner import (
     update,
     worth_asking,
 )
-from raglab.default_learner.votes import aged, arrays, confidence, no_votes, place, top, voted, votes_of
+from raglab.default_learner.votes import (
+    add_signal,
+    arrays,
+    decay_votes,
+    no_votes,
+    place,
+    top,
+    vote_confidence,
+    vote_counts,
+)
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 NAMES = ("1", "toc", "document", "7")
@@ -237,20 +246,20 @@ def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: floa
     for day, (value, signal, named) in enumerate(events):
         made = update(made, value, signal, named, now=NOW + timedelta(days=day), learner=learner)  # type: ignore[arg-type]
         if half_life and day:
-            votes = aged(votes, 0.5 ** (1 / half_life))
+            votes = decay_votes(votes, 0.5 ** (1 / half_life))
         at = (order.index(value), SIGNALS.index(signal), -1 if named is None else order.index(named))
-        votes = voted(votes, at[0], [at[1], -1], [at[2], -1])
+        votes = add_signal(votes, at[0], [at[1], -1], [at[2], -1])
     lead = int(top(votes, learner)[0])
     order_kept = list(made.candidate_votes) == [name for name in order if name in made.candidate_votes]
     counts = {name: Counts(*each) for name, each in zip(order, votes.counts[0].tolist(), strict=True) if any(each)}
     assert made.counts == counts
     assert made.candidate_votes == {
         name: vote
-        for name, vote in zip(order, votes_of(votes)[0].tolist(), strict=True)
+        for name, vote in zip(order, vote_counts(votes)[0].tolist(), strict=True)
         if name in made.candidate_votes
     }
     if order_kept or rule == "vote_share":  # else ties may fall to another value
-        assert made.confidence == pytest.approx(float(confidence(votes, learner)[0]), rel=1e-12)
+        assert made.confidence == pytest.approx(float(vote_confidence(votes, learner)[0]), rel=1e-12)
     if order_kept and lead >= 0:
         assert place(made)[int(top(arrays(made), learner))] == order[lead]
     assert not votes.counts[1].any()
@@ -264,11 +273,11 @@ def test_a_thousand_users_at_once_are_a_thousand_users() -> None:
     for _ in range(30):
         value = rng.integers(3, size=1000)
         signal = rng.integers(-1, 4, size=1000)
-        votes = voted(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
+        votes = add_signal(votes, value, signal, np.where(signal == 1, (value + 1) % 3, -1))
     for rule in RULES:
         learner = Learner(rule=rule)
-        alone = [confidence(type(votes)(votes.counts[at], votes.n[at]), learner) for at in range(1000)]
-        np.testing.assert_array_equal(confidence(votes, learner), alone)
+        alone = [vote_confidence(type(votes)(votes.counts[at], votes.n[at]), learner) for at in range(1000)]
+        np.testing.assert_array_equal(vote_confidence(votes, learner), alone)
 
 
 @settings(deadline=None, derandomize=True, max_examples=40)
@@ -511,7 +520,7 @@ def test_arrays_refuse_what_is_no_place() -> None:
     """A value beyond the last, an unknown signal, a name without a rejection, or the rejected value itself."""
     for value, signal, named in ((2, 0, -1), (-1, 0, -1), (0, 4, -1), (0, 1, 2), (0, 0, 1), (0, 1, 0)):
         with pytest.raises(ValueError, match="must"):
-            voted(no_votes(2), value, signal, named)
+            add_signal(no_votes(2), value, signal, named)
 
 
 def test_a_request_holds_one_question() -> None:

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.evidence import bit_masks, confidence, degenerate_scores, positions
+from raglab.decision.evidence import bit_masks, degenerate_scores, positions, retrieval_confidence
 from raglab.patterns import Patterns, entities_in, matches, pattern_hits, patterns_hash
-from raglab.text import BITS, content_words, words
+from raglab.text import BITS, content_words, split_words
 from raglab.values import Case, Chunk
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
@@ -91,7 +91,7 @@ def test_the_hash_of_patterns_tells_them_apart() -> None:
 
 def test_words_keep_accents_and_numbers() -> None:
     """A composed and a decomposed é are one word; signs part words."""
-    assert words("Prime ANNUELLE: 1,000 e\u0301te\u0301") == ["prime", "annuelle", "1", "000", "été"]
+    assert split_words("Prime ANNUELLE: 1,000 e\u0301te\u0301") == ["prime", "annuelle", "1", "000", "été"]
 
 
 def test_content_words_leave_out_function_words_and_repeats() -> None:
@@ -198,7 +198,7 @@ def test_no_hits_are_degenerate() -> None:
 
 
 def _confidence(rerank: list[float], hybrid: list[float], *, degenerate: bool = False, blend: float = 1.0) -> float:
-    return float(confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend))
+    return float(retrieval_confidence(np.array(rerank), np.array(hybrid), np.array(degenerate), blend))
 
 
 def test_confidence_is_a_hundred_times_the_best_final_score() -> None:
@@ -233,7 +233,7 @@ def test_confidence_of_many_blends_is_that_of_each(
 ) -> None:
     """A column of blends gives the same bits as each alone, and every value lies in 0 to 100."""
     rerank, hybrid = np.array(scores).T
-    together = confidence(rerank[:, None], hybrid[:, None], np.array(degenerate), np.array(blends))
+    together = retrieval_confidence(rerank[:, None], hybrid[:, None], np.array(degenerate), np.array(blends))
     alone = [_confidence(rerank.tolist(), hybrid.tolist(), degenerate=degenerate, blend=blend) for blend in blends]
     assert np.broadcast_to(together, len(blends)).tolist() == alone
     assert all(0.0 <= value <= 100.0 for value in alone)

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
-from raglab.audit.explanation import decided, explain, margins, problems
-from raglab.audit.log import AuditLog, read, written
+from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
+from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.decisions import Check, Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
 from raglab.live.response import record_answers
-from raglab.policy import PolicyData, thresholds
+from raglab.policy import PolicyData, policy_thresholds
 from raglab.replay import decide
 from raglab.values import Status
 from worlds import random_policies, random_trace
@@ -34,7 +34,7 @@ POLICY = PolicyData.from_mapping()
 
 def in_log(checks: list[Check]) -> list[Check]:
     """Checks as they come back from a log."""
-    return [read(json.loads(json.dumps(written(one), allow_nan=False))) for one in checks]
+    return [check_from_json(json.loads(json.dumps(check_to_json(one), allow_nan=False))) for one in checks]
 
 
 def response(said: Decisions, row: int) -> dict[str, Any]:
@@ -55,19 +55,19 @@ def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bo
         said = decide(full, policy)
         for row, case in enumerate(full.cases):
             checks = in_log(said.explain(case.id))
-            anew, told = decided(checks), response(said, row)
+            anew, told = decide_by_checks(checks), response(said, row)
             assert anew is not None
             assert anew.status == told["status"]
-            assert problems(checks, thresholds([policy])) == []
+            assert problems(checks, policy_thresholds([policy])) == []
             if anew.status == "refuse" and anew.gate not in {"domain", "l2"}:
                 assert told["refusal_reason"].startswith(anew.text)
-            known = [one for one in margins(checks, thresholds([policy])) if one is not None]
+            known = [one for one in margins(checks, policy_thresholds([policy])) if one is not None]
             assert len(known) >= len(checks) / 2
 
 
 def test_no_checks_decide_nothing() -> None:
     """An empty list is no decision."""
-    assert decided([]) is None
+    assert decide_by_checks([]) is None
 
 
 @pytest.fixture
@@ -151,7 +151,7 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     ids = Week(log, seed).play(150)
     assert log.rows() == log.rebuild()
     chosen = np.random.default_rng(seed).choice(ids, 50, replace=False)
-    found = [explain(str(one), log) for one in chosen]
+    found = [explain_request(str(one), log) for one in chosen]
     assert [one.differences for one in found] == [()] * 50
     assert all(one.rebuilt for one in found)
     used = {default.used for one in found for default in one.defaults}
@@ -159,7 +159,7 @@ def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     assert {"ok", "refuse", "ambiguous"} <= {one.status for each in found for one in each.decisions}
     until = START + timedelta(days=400)
     log.forget(before=until)
-    again = [explain(str(one), log) for one in chosen]
+    again = [explain_request(str(one), log) for one in chosen]
     assert all(one.rebuilt for one in again)
     assert [one.request["question"] for one in again] == [None] * 50
     assert [[each.status for each in one.decisions] for one in again] == [
@@ -202,7 +202,7 @@ class TestExplain:
         later = ("insurer_name", DOCTYPE, {})
         log.opened("z", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
         log.signal("z", later, "1", "explicit_no", "toc", conditions={})  # what came after is not what was then
-        said = explain("r1", log)
+        said = explain_request("r1", log)
         assert said.rebuilt, said.differences
         (then,) = said.defaults
         assert (then.used, then.value, then.version, then.confidence, dict(then.votes)) == (
@@ -227,7 +227,7 @@ class TestExplain:
     def test_it_is_shown_escaped(self, log: AuditLog) -> None:
         """What people and documents wrote is text in a notebook, not markup."""
         answered(log, [PASSES])
-        html = explain("r1", log)._repr_html_()
+        html = explain_request("r1", log)._repr_html_()
         assert "&lt;i&gt;Acme&lt;/i&gt;" in html
         assert "<b>is" not in html
         assert "<i>" not in html
@@ -235,7 +235,7 @@ class TestExplain:
     def test_it_is_json(self, log: AuditLog) -> None:
         """Every part, without NaN."""
         answered(log, [PASSES._replace(value=float("nan"), margin=float("nan"), passes=False)], "refuse")
-        said = json.loads(explain("r1", log).json())
+        said = json.loads(explain_request("r1", log).json())
         assert said["rebuilt"] is True
         assert said["decisions"][0]["checks"][0]["margin"] is None
         assert said["defaults"][0]["confidence"] == 1.0
@@ -243,14 +243,14 @@ class TestExplain:
     def test_a_refusal(self, log: AuditLog) -> None:
         """The first check that fails decides, with its words."""
         answered(log, [PASSES, FAILS], "refuse")
-        said = explain("r1", log)
+        said = explain_request("r1", log)
         assert said.rebuilt, said.differences
         assert said.decisions[0].derived == ("refuse", "support", FAILS.text)
 
     def test_what_has_no_checks(self, log: AuditLog) -> None:
         """Cannot be derived, and says so."""
         answered(log, [])
-        said = explain("r1", log)
+        said = explain_request("r1", log)
         assert not said.rebuilt
         assert said.differences == ("no checks are recorded, so that the decision cannot be derived anew",)
         assert len(said.frame()) == 0
@@ -258,12 +258,12 @@ class TestExplain:
     def test_a_request_without_a_decision(self, log: AuditLog) -> None:
         """A question that broke off says so."""
         log.opened("r1", "?", policy=POLICY, fingerprint="f0", models={}, now=START)
-        assert explain("r1", log).differences == ("no decision is recorded",)
+        assert explain_request("r1", log).differences == ("no decision is recorded",)
 
     def test_an_unknown_request(self, log: AuditLog) -> None:
         """Is refused; in an empty log too."""
         with pytest.raises(ValueError, match="request_id must be that of a request in the log, got 'nobody'"):
-            explain("nobody", log)
+            explain_request("nobody", log)
 
     @pytest.mark.parametrize(
         ("change", "told"),
@@ -309,12 +309,12 @@ class TestExplain:
     def test_an_edited_log_is_noticed(self, log: AuditLog, tmp_path: Path, change: str, told: str) -> None:
         """Whatever was written over afterwards is named among the differences."""
         answered(log, [PASSES])
-        assert explain("r1", log).rebuilt
+        assert explain_request("r1", log).rebuilt
         log.close()
         with sqlite3.connect(tmp_path / "audit.sqlite") as link:
             assert link.execute(change).rowcount > 0
         link.close()
-        said = explain("r1", log)
+        said = explain_request("r1", log)
         assert not said.rebuilt
         assert any(told in one for one in said.differences), said.differences
         assert "NO" in str(said)
@@ -339,9 +339,9 @@ class TestExplain:
             link.execute(change)
         link.close()
         with pytest.raises(ValueError, match=r"rows of a log must be as they were written, .* were altered"):
-            explain("r1", log)
+            explain_request("r1", log)
 
     def test_repr(self, log: AuditLog) -> None:
         """Names the request, and whether the log adds up."""
         answered(log, [PASSES])
-        assert repr(explain("r1", log)) == "Explained('r1', rebuilt=True, differences=[])"
+        assert repr(explain_request("r1", log)) == "Explained('r1', rebuilt=True, differences=[])"

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 
 from raglab.answering.extractive import (
     Extractive,
-    Line,
-    Scored,
-    confidence,
-    expected,
-    fit_confidence,
-    lines,
+    PassageLine,
+    ScoredLine,
+    answer_confidence,
+    expected_kind,
+    fit_answer_confidence,
+    passage_lines,
     phrases,
     short_answer,
 )
@@ -183,10 +183,10 @@ def test_a_rival_lowers_confidence_and_a_copy_does_not() -> None:
     assert said(question, text, text).confidence >= said(question, text, "The storm was wet.").confidence
 
 
-def scored(stems: str, near: str, kind: float, support: float) -> Scored:
+def scored(stems: str, near: str, kind: float, support: float) -> ScoredLine:
     """A line with those stems of the question, and that support."""
-    line = Line(f"{stems} {support}", frozenset(stems), frozenset(), frozenset(), frozenset(), is_answer=True)
-    return Scored(line, 0, 0, frozenset(stems), frozenset(near), kind, support)
+    line = PassageLine(f"{stems} {support}", frozenset(stems), frozenset(), frozenset(), frozenset(), is_answer=True)
+    return ScoredLine(line, 0, 0, frozenset(stems), frozenset(near), kind, support)
 
 
 @LAWFUL
@@ -199,7 +199,7 @@ def test_confidence_rises_with_each_of_its_parts(support: float, rival: float, k
 
     def trust(near: str, kind: float, support: float) -> float:
         best = scored("", near, kind, support)
-        return confidence([best], [best, other], weight)
+        return answer_confidence([best], [best, other], weight)
 
     base = trust(near, kind, high)
     assert 0.0 <= base <= 1.0
@@ -222,7 +222,7 @@ def test_whatever_comes_the_contract_holds(question: str, texts: list[str]) -> N
         return
     assert 0.0 <= found.confidence <= 1.0
     assert found.cited == tuple(sorted(set(found.cited)))
-    own = [line.text for place in found.cited for line in lines(texts[place])]
+    own = [line.text for place in found.cited for line in passage_lines(texts[place])]
     assert any(found.text == one for one in own) or any(
         found.text == f"{one}{glue}{other}" for one in own for other in own for glue in (" ", "\n")
     )
@@ -270,7 +270,7 @@ def test_it_is_a_value() -> None:
 def test_it_answers_from_the_bundled_documents(question: str, answer: str) -> None:
     """A row, a French sentence and an English one, among other passages of the same document."""
     chunks = load_corpus(BROKER).chunks
-    where = next(chunk for chunk in chunks if any(line.text == answer for line in lines(chunk.text)))
+    where = next(chunk for chunk in chunks if any(line.text == answer for line in passage_lines(chunk.text)))
     others = [chunk for chunk in chunks if chunk.source == where.source and chunk != where][:3]
     assert Extractive().answer(question, [where, *others])[:1] == (answer,)
 
@@ -278,7 +278,7 @@ def test_it_answers_from_the_bundled_documents(question: str, answer: str) -> No
 def test_an_answer_takes_under_five_milliseconds() -> None:
     """Mean over forty questions on four passages that were never read before, in the time of the processor."""
     chunks = load_corpus(BROKER).chunks
-    lines.cache_clear()
+    passage_lines.cache_clear()
     start = time.process_time()
     for n in range(40):
         Extractive().answer(f"What is the storm excess of schedule {n}?", chunks[4 * n : 4 * n + 4])
@@ -313,13 +313,13 @@ def test_a_long_passage_takes_time_in_proportion(unit: str) -> None:
 )
 def test_the_kind_of_answer_that_a_question_asks_for(question: str, kind: str | None) -> None:
     """By its words, in English and French; open where they leave it open."""
-    assert expected(question, INSURANCE) == kind
+    assert expected_kind(question, INSURANCE) == kind
 
 
 def test_nouns_of_amounts_are_those_of_the_pack() -> None:
     """The generic pack knows none of a trade."""
-    assert expected("Quelle est la franchise vol ?") is None
-    assert expected("Quel est le montant ?") == "number"
+    assert expected_kind("Quelle est la franchise vol ?") is None
+    assert expected_kind("Quel est le montant ?") == "number"
 
 
 def test_phrases_of_each_kind() -> None:
@@ -355,7 +355,7 @@ def test_a_fitted_confidence_is_a_rising_line_of_few_knots() -> None:
     """At most 17 knots, both ends of the data among them, ten digits, neither x nor y falling."""
     rng = np.random.default_rng(0)
     raw = rng.uniform(0.2, 0.9, 2_000)
-    x, y = fit_confidence(raw, rng.uniform(size=2_000) < raw**2)
+    x, y = fit_answer_confidence(raw, rng.uniform(size=2_000) < raw**2)
     assert len(x) == len(y) == 17
     assert (x[0], x[-1]) == (round(raw.min(), 10), round(raw.max(), 10))
     assert all(a < b for a, b in pairwise(x))
@@ -366,14 +366,14 @@ def test_a_fitted_confidence_is_a_rising_line_of_few_knots() -> None:
 
 def test_a_confidence_that_ranks_the_wrong_way_is_made_flat() -> None:
     """The fitted line never falls; it then says the share of right answers."""
-    x, y = fit_confidence([0.1, 0.2, 0.8, 0.9] * 10, [1, 1, 1, 0] * 10)
+    x, y = fit_answer_confidence([0.1, 0.2, 0.8, 0.9] * 10, [1, 1, 1, 0] * 10)
     assert all(a <= b for a, b in pairwise(y))
     assert np.interp(0.5, x, y) == pytest.approx(0.75, abs=0.01)
 
 
 def test_a_constant_confidence_becomes_the_share_of_right_answers() -> None:
     """One knot is a line too."""
-    x, y = fit_confidence([0.7] * 8, [1, 1, 1, 0] * 2)
+    x, y = fit_answer_confidence([0.7] * 8, [1, 1, 1, 0] * 2)
     assert x == (0.7,)
     assert y[0] == pytest.approx(0.75, abs=1e-6)
     assert np.interp([0.1, 0.9], x, y).tolist() == [y[0], y[0]]
@@ -391,4 +391,4 @@ def test_a_constant_confidence_becomes_the_share_of_right_answers() -> None:
 def test_what_cannot_be_fitted_is_refused(raw: list[float], right: list[int], rule: str) -> None:
     """One outcome only, a confidence that is no share, one that is missing."""
     with pytest.raises(ValueError, match=rule):
-        fit_confidence(raw, right)
+        fit_answer_confidence(raw, right)

@@ -12,15 +12,15 @@ from hypothesis import strategies as st
 
 from raglab.answering import question_gaps, question_wording
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, vocabulary_of
+from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, build_vocabulary
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
-applied = partial(question_gaps.applied, pack=INSURANCE)
+applied = partial(question_gaps.narrow_request, pack=INSURANCE)
 failures = partial(question_gaps.failures, pack=INSURANCE)
-asked = partial(question_wording.asked, pack=INSURANCE)
+asked = partial(question_wording.question_wording, pack=INSURANCE)
 HOME = ("acme-premier-home-schedule-2024.md", "acme-premier-home-endorsement-2025.md")
 INSURER = Failure("page_scope", "insurer_name", ("1", "toc", "document"), "", "")
 
@@ -34,7 +34,7 @@ def corpus() -> tuple[Chunk, ...]:
 @cache
 def vocabulary() -> Vocabulary:
     """Of the bundled documents."""
-    return vocabulary_of(corpus(), pack=INSURANCE)
+    return build_vocabulary(corpus(), pack=INSURANCE)
 
 
 def pinned(*files: str) -> tuple[Chunk, ...]:

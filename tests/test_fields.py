@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from raglab.answering.contents import contents
 from raglab.answering.fields import NOTHING, extract
-from raglab.answering.support import support_of
+from raglab.answering.support import answer_support
 from raglab.store.loaders import load_corpus
 from raglab.text import sentences
 from raglab.values import Chunk
@@ -309,7 +309,7 @@ def test_a_sentence_of_the_page_is_supported_by_the_page() -> None:
     for chunks in documents().values():
         found = extract("insurer_name", chunks, pack=INSURANCE)
         if found.value is not None:
-            assert support_of(found.sentence, [chunks[found.chunk].text]).score == pytest.approx(1.0)
+            assert answer_support(found.sentence, [chunks[found.chunk].text]).score == pytest.approx(1.0)
 
 
 @settings(deadline=None, derandomize=True, max_examples=60)

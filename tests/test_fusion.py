@@ -18,8 +18,18 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab import fusion, metrics
 from raglab.cli import app
-from raglab.fusion import Model, Part, contributions, fit, fused, logit, rank_knots, scaled, stacked
-from raglab.lab.gate_fitting import boosted, compare_gates, fuse, signals_of
+from raglab.fusion import (
+    Model,
+    Part,
+    fit_fusion,
+    fused_probability,
+    logit,
+    logit_contributions,
+    rank_knots,
+    rescale_logit,
+    signal_rows,
+)
+from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fuse
 from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -49,13 +59,13 @@ MODEL = Model(
 @given(case=CASE)
 def test_parts_sum_to_the_logit(case: NDArray[np.float64]) -> None:
     """Bias and contributions make the logit, and that the probability to ten digits."""
-    total = MODEL.bias + contributions(case, MODEL).sum()
+    total = MODEL.bias + logit_contributions(case, MODEL).sum()
     if np.isnan(case[[SIGNALS.index(part.signal) for part in MODEL.parts]]).all():
         assert np.isnan(logit(case, MODEL))
-        assert np.isnan(fused(case, MODEL))
+        assert np.isnan(fused_probability(case, MODEL))
     else:
         assert float(logit(case, MODEL)) == total
-        assert float(fused(case, MODEL)) == round(1.0 / (1.0 + float(np.exp(-total))), 10)
+        assert float(fused_probability(case, MODEL)) == round(1.0 / (1.0 + float(np.exp(-total))), 10)
 
 
 @LAWFUL
@@ -64,7 +74,7 @@ def test_a_surer_signal_never_lowers_the_probability(case: NDArray[np.float64], 
     """Neither does one that is measured instead of missing."""
     raised = case.copy()
     raised[more] = value if np.isnan(case[more]) else np.fmax(value, case[more])
-    before, after = float(fused(case, MODEL)), float(fused(raised, MODEL))
+    before, after = float(fused_probability(case, MODEL)), float(fused_probability(raised, MODEL))
     assert np.isnan(before) or after >= before
 
 
@@ -72,22 +82,22 @@ def test_a_missing_signal_adds_the_least() -> None:
     """As its lowest knot and anything below; one of many is a cell of many."""
     signals = np.full((len(SIGNALS), 2, 3), NAN)
     signals[SIGNALS.index("gap")] = [[NAN, -9.0, 0.0], [0.25, 0.375, 9.0]]
-    parts = contributions(signals, MODEL)
+    parts = logit_contributions(signals, MODEL)
     assert parts[1].tolist() == [[-1.0, -1.0, -1.0], [-1.0, 0.0, 1.0]]
     assert (parts[0] == -2.0).all()
     assert (parts[2] == 0.3).all()
-    assert np.array_equal(fused(signals[:, 1, 2], MODEL), fused(signals, MODEL)[1, 2])
-    assert np.isnan(fused(signals, MODEL)[0, 0])
+    assert np.array_equal(fused_probability(signals[:, 1, 2], MODEL), fused_probability(signals, MODEL)[1, 2])
+    assert np.isnan(fused_probability(signals, MODEL)[0, 0])
 
 
 def test_signals_are_stacked_in_their_order() -> None:
     """By name; one that is not given is missing; a name that is none is refused."""
-    found = stacked({"gap": np.array([0.1, 0.2]), "confidence": np.array(40.0)})
+    found = signal_rows({"gap": np.array([0.1, 0.2]), "confidence": np.array(40.0)})
     assert found[SIGNALS.index("gap")].tolist() == [0.1, 0.2]
     assert found[SIGNALS.index("confidence")].tolist() == [40.0, 40.0]
     assert np.isnan(found).sum() == 2 * (len(SIGNALS) - 2)
     with pytest.raises(ValueError, match=r"signals must be among confidence, .* got 'cosine'"):
-        stacked({"cosine": np.array(1.0)})
+        signal_rows({"cosine": np.array(1.0)})
 
 
 def test_knots_are_levels_or_quantiles_with_normal_scores() -> None:
@@ -116,11 +126,11 @@ def _drawn(seed: int, n: int = 200) -> tuple[NDArray[np.float64], NDArray[np.boo
 def test_a_fit_is_monotone_and_blind_to_the_order_of_the_rows(seed: int) -> None:
     """Parts never fall, what ranks against the labels has none, and the bits are those of any order, every time."""
     signals, right = _drawn(seed)
-    found = fit(signals, right)
+    found = fit_fusion(signals, right)
     assert all(one <= two for part in found.parts for one, two in pairwise(part.y))
     assert "signature_similarity" not in {part.signal for part in found.parts}
     order = np.random.default_rng(seed).permutation(len(right))
-    assert fit(signals[:, order], right[order]) == found == fit(signals, right)
+    assert fit_fusion(signals[:, order], right[order]) == found == fit_fusion(signals, right)
 
 
 def test_a_fit_to_one_signal_is_logistic_regression() -> None:
@@ -132,7 +142,7 @@ def test_a_fit_to_one_signal_is_logistic_regression() -> None:
     x, z = rank_knots(signals[0])
     column = z[np.searchsorted(x, signals[0])]
     theirs = LogisticRegression(C=1.0, tol=1e-10).fit(((column - column.mean()) / column.std())[:, None], right)
-    ours = logit(signals, fit(signals, right))
+    ours = logit(signals, fit_fusion(signals, right))
     want = theirs.decision_function(((column - column.mean()) / column.std())[:, None])
     np.testing.assert_allclose(ours, want, atol=1e-5)
 
@@ -142,13 +152,15 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
     signals, right = _drawn(0)
     for few in (np.ones_like(right), np.zeros_like(right), right[:0]):
         with pytest.raises(ValueError, match="must see right and wrong cases, got"):
-            fit(signals[:, : len(few)], few)
+            fit_fusion(signals[:, : len(few)], few)
     with pytest.raises(ValueError, match="needs a signal that varies, got none"):
-        fit(np.ones_like(signals), right)
+        fit_fusion(np.ones_like(signals), right)
     for slope in (0.0, -1.0, NAN):
         with pytest.raises(ValueError, match=r"slope must be positive, got .* keep to a single gate"):
-            scaled(MODEL, slope, 0.0)
-    assert logit(signals, scaled(MODEL, 2.0, 1.0)) == pytest.approx(2.0 * logit(signals, MODEL) + 1.0, nan_ok=True)
+            rescale_logit(MODEL, slope, 0.0)
+    assert logit(signals, rescale_logit(MODEL, 2.0, 1.0)) == pytest.approx(
+        2.0 * logit(signals, MODEL) + 1.0, nan_ok=True
+    )
 
 
 # in a policy
@@ -298,8 +310,8 @@ def test_a_fitted_gate_is_in_its_policy(trace: Any, method: Any) -> None:
     assert found.policy.fused_model == Model(found.model.bias, tuple(sorted(found.model.parts)))
     assert found.policy.fused.enabled
     assert found.policy.fused.min_fused == FREE.fused.min_fused
-    seen = signals_of(tune, FREE)
-    p = fused(seen.score, found.model)
+    seen = case_signals(tune, FREE)
+    p = fused_probability(seen.score, found.model)
     said = decide(tune, found.policy)
     assert np.allclose(said.tables.evidence.fused[0], p, rtol=0.0, atol=2e-10, equal_nan=True)
     assert (np.isnan(p) == np.isnan(found.p)).all()
@@ -337,7 +349,7 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
 
-    seen = signals_of(labelled(6, {"": 400}, steps=levels, missing=0.05), FREE)
+    seen = case_signals(labelled(6, {"": 400}, steps=levels, missing=0.05), FREE)
     used = [row for row, values in enumerate(seen.score) if len(np.unique(values[~np.isnan(values)])) > 1]
     design = np.stack([np.where(np.isnan(row), np.nanmin(row), row) for row in seen.score[used]], axis=1)
     order = np.lexsort((seen.right, *design.T[::-1]))
@@ -347,7 +359,7 @@ def test_the_polylines_of_boosting_are_its_trees(levels: int | None) -> None:
     )  # fmt: skip
     with threadpool_limits(1, user_api="openmp"):
         want = trees.fit(design[order], seen.right[order]).decision_function(design)
-    found, known = boosted(seen.score, seen.right), ~np.isnan(seen.score).all(axis=0)
+    found, known = fit_boosting(seen.score, seen.right), ~np.isnan(seen.score).all(axis=0)
     np.testing.assert_allclose(logit(seen.score, found)[known], want[known], atol=1e-9)
     assert all(one <= two for part in found.parts for one, two in pairwise(part.y))
 
@@ -375,17 +387,19 @@ def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
     table = compare_gates(report, chosen, resamples=200).set_index("gate")
     assert set(table.index) == {*SIGNALS, "fused", "published chain"}
     assert table["AURC"].dropna().is_monotonic_increasing
-    seen = signals_of(report, chosen)
+    seen = case_signals(report, chosen)
     for name, values in zip(SIGNALS, seen.score, strict=True):
         row = table.loc[name]
         assert row["AURC"] == metrics.aurc(seen.right, values)
         assert row["difference"] == pytest.approx(row["AURC"] - table.loc["fused", "AURC"], abs=1e-12)
         assert row["low"] <= row["difference"] <= row["high"]
     chain, best = table.loc["published chain"], table.loc["fused"]
-    answers = float(metrics.risk_at_coverage(seen.right, fused(seen.score, chosen.fused_model), chain["coverage"]))
+    answers = float(
+        metrics.risk_at_coverage(seen.right, fused_probability(seen.score, chosen.fused_model), chain["coverage"])
+    )
     assert best["risk"] == answers
     assert best["coverage"] == metrics.coverage_at_risk(
-        seen.right, fused(seen.score, chosen.fused_model), chain["risk"]
+        seen.right, fused_probability(seen.score, chosen.fused_model), chain["risk"]
     )
     other = compare_gates(shuffled(report, 1), chosen, resamples=200).set_index("gate")
     assert other.equals(table)

@@ -29,11 +29,11 @@ from raglab.gates import (
     fires,
     fused_margins,
     gap_margins,
+    gate_by_name,
     generation_margins,
     l2_cut,
     l2_margins,
     margins_of,
-    named,
     similarity_margins,
     sufficiency_margins,
     support_margins,
@@ -235,6 +235,6 @@ def test_a_gate_out_of_place_is_refused() -> None:
 def test_a_name_that_is_none_names_those_there_are() -> None:
     """Gates and signals alike."""
     with pytest.raises(KeyError, match="gate must be one of domain, l2"):
-        named("distance")
+        gate_by_name("distance")
     with pytest.raises(KeyError, match="signal must be one of confidence, top1_cosine"):
         signal("distance")

@@ -19,12 +19,12 @@ from raglab.retrieval.entity_graph import (
     Spot,
     codes_in,
     entity_graph,
-    folded,
     labels_in,
     lexicon,
     longest,
     names_in,
-    spotted,
+    plain_words,
+    spot_names,
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -111,17 +111,17 @@ class TestMentions:
     def test_a_name_is_found_spelt_with_blanks_or_without(self) -> None:
         """`fleet guard`, `FleetGuard` and a number typed without its hyphens are what was meant."""
         known = lexicon(["fleetguard", "nm fg 4417", "pl"])
-        assert spotted(folded("Fleet Guard"), known) == [Spot(0, 2, 0)]
-        assert spotted(folded("fleetguard NMFG4417 pl"), known) == [Spot(0, 1, 0), Spot(1, 1, 1), Spot(2, 1, 2)]
+        assert spot_names(plain_words("Fleet Guard"), known) == [Spot(0, 2, 0)]
+        assert spot_names(plain_words("fleetguard NMFG4417 pl"), known) == [Spot(0, 1, 0), Spot(1, 1, 1), Spot(2, 1, 2)]
 
     def test_the_longest_name_covers_the_shorter(self) -> None:
         """Of `acme premier home` and `home` the first is meant."""
-        words = folded("the Acme Premier Home excess")
-        assert longest(spotted(words, lexicon(["home", "acme premier home"]))) == [Spot(1, 3, 1)]
+        words = plain_words("the Acme Premier Home excess")
+        assert longest(spot_names(words, lexicon(["home", "acme premier home"]))) == [Spot(1, 3, 1)]
 
     def test_composed_and_decomposed_accents_are_one(self) -> None:
         """NFC."""
-        assert folded("Cre\u0301dit") == folded("Crédit") == ["crédit"]
+        assert plain_words("Cre\u0301dit") == plain_words("Crédit") == ["crédit"]
 
     @pytest.mark.slow
     def test_long_lines_take_linear_time(self) -> None:

@@ -13,7 +13,7 @@ import pytest
 from generators import Drawn, Fixed, Weighed
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
-from raglab.live.langgraph_chain import NODES, Asked, State, build_graph
+from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
 from raglab.live.response import KEYS
 from raglab.live.system import Lab, build_index
 from raglab.store.loaders import Policy
@@ -330,10 +330,12 @@ class TestGraph:
         """Everything but the walk: hits and decision among it; the schemas can be read."""
         graph = build_graph(opened())
         state = graph.invoke({"question": WINTER})
-        assert set(state) == {"question", "found", "decision"} | set(State.__annotations__) - set(Asked.__annotations__)
+        assert set(state) == {"question", "found", "decision"} | set(GraphState.__annotations__) - set(
+            GraphInput.__annotations__
+        )
         assert len(state["found"]) == state["depth"] + 1
         assert state["decision"].confidence()[0] == state["response"]["confidence"]
-        assert set(graph.get_input_jsonschema()["properties"]) == set(Asked.__annotations__)
+        assert set(graph.get_input_jsonschema()["properties"]) == set(GraphInput.__annotations__)
         assert "response" in graph.get_output_jsonschema()["properties"]
 
     def test_a_folder(self, kept: dict[str, Any], opened: Callable[..., Lab]) -> None:

@@ -25,7 +25,7 @@ from raglab.bandit import (
     warm_start,
     warm_start_helps,
 )
-from raglab.bandit.learner import outcome
+from raglab.bandit.learner import reward_outcome
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
 NAN = float("nan")
@@ -91,7 +91,7 @@ def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]]
     """Statistics of a round's arm before it; a block begins with nothing."""
     rng = np.random.default_rng(0)
     arm = np.array([place for place, _ in rounds])
-    seen = outcome(np.array([reward for _, reward in rounds]), bandit)
+    seen = reward_outcome(np.array([reward for _, reward in rounds]), bandit)
     block = np.arange(len(rounds)) // 6
     got = persistence._before(arm, seen, block, bandit)
     for place, (one, reward) in enumerate(rounds):

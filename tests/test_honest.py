@@ -10,23 +10,23 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from raglab.lab.nested_selection import (
-    _centred,
-    counts_of,
+    _centre_on_estimate,
+    code_counts,
     dealt,
+    fold_winners,
     gains_table,
-    held_out,
     honest,
     honest_codes,
     honest_table,
-    label_of,
+    outcome_labels,
     outcomes,
-    resampled,
+    stratified_resamples,
 )
 from raglab.lab.search_space import Goal
-from raglab.lab.study import compared
+from raglab.lab.study import compare_policies
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import sweep, tally
-from raglab.values import Status, TraceData, each
+from raglab.values import Status, TraceData, map_fields
 from worlds import random_policies, random_trace
 
 ANSWERED_RIGHT, REFUSED_OK, REFUSED = 1, 6, 8  # codes 6 · status + 2 · label + sources found
@@ -52,7 +52,7 @@ ALIKE_PASS = 0.5 * 0.7 * 0.9 + 0.25 * 0.75 + 0.25 * 0.6 * 0.9
 
 def _shuffled(trace: TraceData, rows: NDArray[np.intp]) -> TraceData:
     cases = tuple(trace.cases[row] for row in rows)
-    return TraceData(cases, trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows]))
+    return TraceData(cases, trace.chunks, trace.arms, map_fields(trace.hits, lambda field: field[rows]))
 
 
 def _bytes(found: Any) -> bytes:
@@ -111,8 +111,8 @@ def test_outcomes_are_what_the_sweep_counts(depths: int) -> None:
     trace, policies = random_trace(depths, 25, depths), random_policies(3, 24)
     codes = outcomes(trace, policies)
     assert codes.dtype == np.int8
-    assert (counts_of()[codes].sum(axis=1) == tally(trace, policies).counts).all()
-    assert (label_of(codes) == [Status[case.expect_status] for case in trace.cases]).all()
+    assert (code_counts()[codes].sum(axis=1) == tally(trace, policies).counts).all()
+    assert (outcome_labels(codes) == [Status[case.expect_status] for case in trace.cases]).all()
     found = honest(trace, policies, policies[7], resamples=5, rng=np.random.default_rng(0))
     table = sweep(trace, [policies[found.winner], policies[7]])
     for place, name in enumerate(RATES):
@@ -122,10 +122,10 @@ def test_outcomes_are_what_the_sweep_counts(depths: int) -> None:
 
 
 def test_the_pairing_is_that_of_the_study() -> None:
-    """With one policy to choose from, McNemar's tests are those of `compared`."""
+    """With one policy to choose from, McNemar's tests are those of `compare_policies`."""
     trace, policies = random_trace(5, 30), random_policies(6, 2)
     found = honest(trace, policies[1:], policies[0], resamples=5, rng=np.random.default_rng(0))
-    assert dict(found.paired) == compared(trace, policies[0], policies[1])
+    assert dict(found.paired) == compare_policies(trace, policies[0], policies[1])
 
 
 @pytest.mark.slow
@@ -147,18 +147,18 @@ def test_no_case_judges_a_policy_that_it_helped_to_choose(seed: int, folds: int)
     """Whatever happens in a fold, its winner is chosen without it; and every case is judged once."""
     rng = np.random.default_rng(seed)
     codes = _alike(rng, 6, 24)
-    fold, once = dealt(label_of(codes[0]), folds, rng)[None], np.ones((1, 24), dtype=np.int64)
-    seen = held_out(codes, fold, once, Goal())
+    fold, once = dealt(outcome_labels(codes[0]), folds, rng)[None], np.ones((1, 24), dtype=np.int64)
+    seen = fold_winners(codes, fold, once, Goal())
     other = codes.copy()
     hidden = fold[0] == 0
     other[:, hidden] = _alike(rng, 6, 24)[:, hidden]
-    assert held_out(other, fold, once, Goal()).winners[0, 0, 0] == seen.winners[0, 0, 0]
+    assert fold_winners(other, fold, once, Goal()).winners[0, 0, 0] == seen.winners[0, 0, 0]
     held = codes[seen.winners[0, 0][fold[0]], np.arange(24)]
-    assert (counts_of()[held].sum(axis=0) == seen.counts[0, 0]).all()
+    assert (code_counts()[held].sum(axis=0) == seen.counts[0, 0]).all()
     sizes = np.bincount(fold[0])
     assert sizes.max() - sizes.min() <= 1
     for status in Status:
-        of_label = np.bincount(fold[0][label_of(codes[0]) == status], minlength=folds)
+        of_label = np.bincount(fold[0][outcome_labels(codes[0]) == status], minlength=folds)
         assert of_label.max() - of_label.min() <= 1
 
 
@@ -168,14 +168,14 @@ def test_a_case_drawn_twice_counts_as_two(seed: int) -> None:
     """Winners and counts under weights are those of the cases written out."""
     rng = np.random.default_rng(seed)
     codes = _alike(rng, 8, 20)
-    label = label_of(codes[0])
+    label = outcome_labels(codes[0])
     fold = dealt(label, 4, rng)[None]
-    (weights,) = resampled(label, 3, 10, rng)
+    (weights,) = stratified_resamples(label, 3, 10, rng)
     assert (weights @ np.eye(3, dtype=int)[label] == np.bincount(label)).all()
-    seen = held_out(codes, fold, weights, Goal())
+    seen = fold_winners(codes, fold, weights, Goal())
     for row, drawn in enumerate(weights):
         one = np.ones((1, 20), dtype=np.int64)
-        written = held_out(np.repeat(codes, drawn, axis=1), np.repeat(fold, drawn, axis=1), one, Goal())
+        written = fold_winners(np.repeat(codes, drawn, axis=1), np.repeat(fold, drawn, axis=1), one, Goal())
         if written.winners.shape[2] == 4:  # else the last fold was not drawn
             assert (written.winners[0] == seen.winners[row]).all()
             assert (written.counts[0] == seen.counts[row]).all()
@@ -184,7 +184,7 @@ def test_a_case_drawn_twice_counts_as_two(seed: int) -> None:
 def test_resamples_are_centred_at_what_was_seen() -> None:
     """Mean 2 becomes 1, mean 0.3 becomes 0.95 and stays below 1; a missing rate moves nothing."""
     drawn, seen = np.array([[1.0, 0.2, np.nan], [3.0, 0.4, 0.5]]), np.array([1.0, 0.95, np.nan])
-    moved = _centred(drawn, seen, -1.0)
+    moved = _centre_on_estimate(drawn, seen, -1.0)
     assert moved[:, 0].tolist() == [0.0, 2.0]
     assert moved[:, 1] == pytest.approx([0.85, 1.0])
     assert moved[:, 2] == pytest.approx([np.nan, 0.5], nan_ok=True)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, Cleaned, clean, insufficiency, visible
+from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, CleanAnswer, clean, insufficiency, visible
 
 KINDS = (
     *("hidden characters", "code block", "html", "script link", "heading", "label line", "placeholder line"),
@@ -22,7 +22,7 @@ def text_of(answer: str) -> str:
 def test_a_clean_answer_stays_letter_by_letter() -> None:
     """Lists, tables, emphasis, citations, inline code and inequalities are text."""
     answer = "The **excess** is `£250` [1], if a < b.\n\n- Storm: 400\n- Fire: 1 000 €\n\n| a | b |\n| - | - |"
-    assert clean(answer) == Cleaned(answer, None, ())
+    assert clean(answer) == CleanAnswer(answer, None, ())
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_bare_label_line_goes(label: str) -> None:
 )
 def test_what_is_no_bare_label_is_text(line: str) -> None:
     """A label with a value, or one that is none of ours."""
-    assert clean(f"{line}\nIt is £250.") == Cleaned(f"{line}\nIt is £250.", None, ())
+    assert clean(f"{line}\nIt is £250.") == CleanAnswer(f"{line}\nIt is £250.", None, ())
 
 
 @pytest.mark.parametrize(
@@ -107,14 +107,16 @@ def test_what_is_no_bare_label_is_text(line: str) -> None:
 )
 def test_a_placeholder_line_goes(line: str) -> None:
     """And an answer that is nothing else is refused."""
-    assert clean(f"It is £250.\n{line}") == Cleaned("It is £250.", None, ("placeholder line",))
-    assert clean(line) == Cleaned("", "nothing is left of the answer without: placeholder line", ("placeholder line",))
+    assert clean(f"It is £250.\n{line}") == CleanAnswer("It is £250.", None, ("placeholder line",))
+    assert clean(line) == CleanAnswer(
+        "", "nothing is left of the answer without: placeholder line", ("placeholder line",)
+    )
 
 
 @pytest.mark.parametrize("line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"])
 def test_what_only_contains_a_placeholder_is_text(line: str) -> None:
     """A line that says something."""
-    assert clean(line) == Cleaned(line, None, ())
+    assert clean(line) == CleanAnswer(line, None, ())
 
 
 @pytest.mark.parametrize("bullet", ["-", "*", "+", "•", "  -", "- -", "– ", "-\t"])
@@ -133,15 +135,15 @@ def test_what_only_looks_like_a_bullet_is_text(line: str) -> None:
 def test_runs_of_blanks_and_of_newlines_collapse() -> None:
     """To one blank and one empty line; a single blank that does not break stays."""
     cleaned = clean("\n  It  is \t £250.  \n \n\n\nAbout\u00a0400.\n")
-    assert cleaned == Cleaned("It is £250.\n\nAbout\u00a0400.", None, ("blanks", "blank lines"))
+    assert cleaned == CleanAnswer("It is £250.\n\nAbout\u00a0400.", None, ("blanks", "blank lines"))
 
 
 def test_what_cannot_be_seen_goes() -> None:
     """Control, zero-width and direction characters, tag characters, half surrogates and colours of a terminal."""
     hidden = "\x00\x07\x7f\x85\u200b\u200d\u200e\u202e\u2066\ufeff\u00ad\U000e0041\ud800\x1b[31m"
-    assert clean(f"It{hidden.replace(chr(133), '')} is") == Cleaned("It is", None, ("hidden characters",))
+    assert clean(f"It{hidden.replace(chr(133), '')} is") == CleanAnswer("It is", None, ("hidden characters",))
     assert visible("a\r\nb\rc\u2028d\x85e") == "a\nb\nc\nd\ne"
-    assert clean("a\tb") == Cleaned("a\tb", None, ())
+    assert clean("a\tb") == CleanAnswer("a\tb", None, ())
 
 
 @pytest.mark.parametrize(
@@ -212,7 +214,7 @@ def test_a_link_that_would_run_leads_nowhere(target: str) -> None:
 )
 def test_a_link_that_leads_somewhere_stays(answer: str) -> None:
     """And so does the word itself."""
-    assert clean(answer) == Cleaned(answer, None, ())
+    assert clean(answer) == CleanAnswer(answer, None, ())
 
 
 def test_changes_say_what_was_removed_in_order() -> None:

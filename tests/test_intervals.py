@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 from raglab.off_policy import ESTIMATORS, Gain, OverlapWarning, difference, estimate, lower_bound
-from raglab.off_policy.estimators import Settings, _poisson, fit, standard_error
-from raglab.off_policy.evaluation import rows_of
+from raglab.off_policy.estimators import EstimatorSettings, _poisson, fit_estimator, standard_error
+from raglab.off_policy.evaluation import weigh_targets
 
 SMOOTH = tuple(name for name in ESTIMATORS if name != "replay")
 MEANS = np.array([0.72, 0.78, 0.83, 0.88])
@@ -78,12 +78,12 @@ def test_sessions_of_one_round_are_none() -> None:
 def test_the_influence_is_what_a_round_changes(name: str, modelled: bool) -> None:  # noqa: FBT001 - parametrised
     """Leaving a round out moves the value by −influence / (n − 1), but for terms of 1 / n²."""
     log = logged(np.random.default_rng(4), 400, modelled=modelled)
-    limits = Settings(3.0, 3.0)
-    (rows,) = rows_of(log, (TARGET,), None, None, None)
-    whole = fit(rows, name, limits)
+    limits = EstimatorSettings(3.0, 3.0)
+    (rows,) = weigh_targets(log, (TARGET,), None, None, None)
+    whole = fit_estimator(rows, name, limits)
     for row in range(0, 400, 23):
-        (less,) = rows_of(log.drop(index=row), (TARGET,), None, None, None)
-        moved = whole.value - fit(less, name, limits).value
+        (less,) = weigh_targets(log.drop(index=row), (TARGET,), None, None, None)
+        moved = whole.value - fit_estimator(less, name, limits).value
         assert moved == pytest.approx(whole.influence[row] / 399, abs=3e-4)
         assert moved == pytest.approx(whole.influence[row] / 399, rel=0.1, abs=2e-5)
 
@@ -94,17 +94,17 @@ def test_influences_have_mean_zero(name: str, modelled: bool) -> None:  # noqa: 
     """Also with an arm never logged."""
     log = logged(np.random.default_rng(5), 300, modelled=modelled)
     log = log[log["action"] < 3].reset_index(drop=True)
-    (rows,) = rows_of(log, (TARGET,), None, None, None)
-    found = fit(rows, name, Settings(3.0, 3.0, np.random.default_rng(6).random(len(log))))
+    (rows,) = weigh_targets(log, (TARGET,), None, None, None)
+    found = fit_estimator(rows, name, EstimatorSettings(3.0, 3.0, np.random.default_rng(6).random(len(log))))
     assert found.influence.mean() == pytest.approx(0.0, abs=1e-13)
 
 
 def test_the_standard_error_of_a_mean() -> None:
     """Of one's own policy it is that of the mean; of one round or session there is none."""
     log = logged(np.random.default_rng(7), 200)
-    (rows,) = rows_of(log, (LOGGING,), None, None, None)
+    (rows,) = weigh_targets(log, (LOGGING,), None, None, None)
     for name in ("ips", "snips"):
-        error = standard_error(fit(rows, name, Settings(9.0, 9.0)).influence, rows.log)
+        error = standard_error(fit_estimator(rows, name, EstimatorSettings(9.0, 9.0)).influence, rows.log)
         assert error == pytest.approx(log["reward"].std(ddof=1) / np.sqrt(200))
     with pytest.warns(OverlapWarning):
         one = estimate(log.iloc[:1], LOGGING, ("ips",)).iloc[0]

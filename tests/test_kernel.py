@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from raglab import replay
-from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, narrowed, outcome
-from raglab.policy import PolicyData, thresholds
-from raglab.replay import tables_of, tally
+from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
+from raglab.policy import PolicyData, policy_thresholds
+from raglab.replay import measured_tables, tally
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 pytestmark = pytest.mark.slow
@@ -146,7 +146,8 @@ def one_at_a_time(found: Any, policies: list[PolicyData]) -> tuple[Any, Any]:
     """Stage and slot [P, Q] of the chain on one case and one policy at a time."""
     cases = [case_of(found, row) for row in range(N_CASES)]
     said = [
-        [outcome(case, limits, (1, 1)) for case in cases] for limits in (thresholds([policy]) for policy in policies)
+        [decide_cases(case, limits, (1, 1)) for case in cases]
+        for limits in (policy_thresholds([policy]) for policy in policies)
     ]
     stage = np.array([[int(cell.stage[0, 0]) for cell in row] for row in said])
     slot = np.array([[int(cell.slot[0, 0]) for cell in row] for row in said])
@@ -158,8 +159,8 @@ def test_kernel_and_chain_agree_in_every_cell(order: str, width: int, grid: tupl
     """The stage is the same in every cell, and the slot wherever hits were chosen."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
-    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
-    said = outcome(found, limits, (N_POLICIES, N_CASES))
+    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
+    said = decide_cases(found, limits, (N_POLICIES, N_CASES))
     stage, slot = kernel.stages(found, limits, N_POLICIES)
     chose = STATUS_OF[said.stage] != Status.refuse
     np.testing.assert_array_equal(stage, said.stage)
@@ -171,12 +172,12 @@ def test_narrow_distances_decide_as_wide_ones(order: str, width: int, grid: tupl
     """Distances in float32 change no cell; where one would lose a digit they stay as they are."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, GRID, order)
-    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
-    less, bounds = narrowed(found, limits)
+    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
+    less, bounds = narrow_evidence(found, limits)
     exact = np.array_equal(found.l2, found.l2.astype(np.float32), equal_nan=True)
     assert less.l2.dtype == (np.float32 if exact else np.float64)
     shape = (N_POLICIES, N_CASES)
-    for wide, narrow in zip(outcome(found, limits, shape), outcome(less, bounds, shape), strict=True):
+    for wide, narrow in zip(decide_cases(found, limits, shape), decide_cases(less, bounds, shape), strict=True):
         np.testing.assert_array_equal(wide, narrow)
 
 
@@ -185,8 +186,8 @@ def test_one_case_is_a_cell_of_many(order: str, width: int, grid: tuple[float, .
     """One case and one policy at a time decide as all at once."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)[:12]
-    found = tables_of(trace, policies[0]).evidence
-    said = outcome(found, thresholds(policies), (len(policies), N_CASES))
+    found = measured_tables(trace, policies[0]).evidence
+    said = decide_cases(found, policy_thresholds(policies), (len(policies), N_CASES))
     stage, slot = one_at_a_time(found, policies)
     np.testing.assert_array_equal(said.stage, stage)
     np.testing.assert_array_equal(said.slot, slot)
@@ -229,11 +230,11 @@ def test_the_kernel_leaves_its_evidence_unchanged() -> None:
     """Also of a single case, whose columns and rows are the same memory."""
     rng = np.random.default_rng(4)
     trace, policies = random_trace(rng, 6, COARSE), random_policies(rng, COARSE, "rank")
-    found, limits = tables_of(trace, policies[0]).evidence, thresholds(policies)
+    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
     for row in range(N_CASES):
         case = case_of(found, row)
         before = [np.copy(field) for field in (case.top_rerank, case.top_hybrid, case.l2)]
         stage, _ = kernel.stages(case, limits, N_POLICIES)
-        np.testing.assert_array_equal(stage, outcome(case, limits, (N_POLICIES, 1)).stage)
+        np.testing.assert_array_equal(stage, decide_cases(case, limits, (N_POLICIES, 1)).stage)
         for field, old in zip((case.top_rerank, case.top_hybrid, case.l2), before, strict=True):
             np.testing.assert_array_equal(field, old)

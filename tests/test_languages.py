@@ -15,13 +15,13 @@ import pytest
 import raglab
 from raglab.answering.extractive import Kind
 from raglab.decision.evidence import intent_rules
-from raglab.languages import LANGUAGES, Language, expression, parse, union
-from raglab.numerals import CURRENCY_CODES, counted, dates_in, plain_number
+from raglab.languages import LANGUAGES, Language, expression, parse_language, union
+from raglab.numerals import CURRENCY_CODES, dates_in, number_word_value, plain_number
 from raglab.retrieval.table_records import Operation
 from raglab.text import content_words
 
 DATA = Path(__file__).parent / "data"
-GERMAN = parse((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
+GERMAN = parse_language((DATA / "de.yaml").read_text(encoding="utf-8"), "de.yaml")
 EVERY = union([LANGUAGES, GERMAN])
 
 
@@ -42,9 +42,9 @@ def test_another_language_is_understood_where_it_is_given() -> None:
     assert "ist" in content_words(text)
     assert [date[:3] for date in dates_in(text, EVERY)] == [(2025, 3, 3)]
     assert not list(dates_in(text))
-    assert counted(["zwei", "hundert", "tage"], 0, EVERY) == (200, 2)
-    assert counted(["zwei", "hundert", "tage"]) == (0, 0)
-    assert counted(["two", "hundred", "tage"], 0, EVERY) == (200, 2)
+    assert number_word_value(["zwei", "hundert", "tage"], 0, EVERY) == (200, 2)
+    assert number_word_value(["zwei", "hundert", "tage"]) == (0, 0)
+    assert number_word_value(["two", "hundred", "tage"], 0, EVERY) == (200, 2)
 
 
 def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
@@ -104,13 +104,13 @@ assert held > 0.9 > 0.6 > turned
 def test_a_file_that_is_no_language_is_refused_by_its_place(text: str, message: str) -> None:
     """With the rule, the value and what to do."""
     with pytest.raises(ValueError, match=message):
-        parse(text, "de.yaml")
+        parse_language(text, "de.yaml")
 
 
 def test_names_in_capitals_stand_for_expressions_in_any_order() -> None:
     """Those of all languages together, also inside one another."""
     assert expression(["A THE B", "c"], {"THE": "(?:the|ONE)", "ONE": r"\w"}) == r"(?:A (?:the|\w) B|c)"
-    languages = (parse(f"{{name: {n}, answers: {{words: {{X: {n}}}}}}}", n) for n in "ab")
+    languages = (parse_language(f"{{name: {n}, answers: {{words: {{X: {n}}}}}}}", n) for n in "ab")
     assert union(languages).answers.words == {"X": "(?:a|b)"}
 
 
@@ -127,7 +127,7 @@ def test_every_expression_of_the_bundled_languages_compiles_with_its_names() -> 
 def test_expressions_stand_under_names_that_are_read() -> None:
     """A misspelt name would read nothing, and say nothing."""
     with pytest.raises(ValueError, match=r"intent\.rules of x must be rules of intent, got how mch"):
-        intent_rules(parse("{name: x, intent: {rules: {how mch: '.'}}}", "x.yaml"))
+        intent_rules(parse_language("{name: x, intent: {rules: {how mch: '.'}}}", "x.yaml"))
     assert LANGUAGES.tables.operations.keys() <= set(get_args(Operation))
     assert LANGUAGES.answers.asked.keys() <= set(get_args(Kind))
     assert LANGUAGES.quantities.currencies.keys() <= set(CURRENCY_CODES)

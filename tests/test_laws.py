@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from raglab import gates, resolver
-from raglab.decision.chain import STAGES, outcome
+from raglab.decision.chain import STAGES, decide_cases
 from raglab.metrics import COUNTS
-from raglab.policy import PolicyData, thresholds
-from raglab.replay import decide, sweep, tables_of, tally
+from raglab.policy import PolicyData, policy_thresholds
+from raglab.replay import decide, measured_tables, sweep, tally
 from raglab.values import Hits, Status, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -141,8 +141,8 @@ def test_a_policy_decides_alone_as_among_many(seed: int) -> None:
     fixed = {"chosen__final_k": 2, "chosen__order": "rank", "resolver__strict": False, "resolver__max_options": 2}
     policies = random_policies(seed, 6, **fixed, resolver__entity_extractor=True, patterns__allow=())
     policies = [one.replace("patterns.allow", ()) for one in policies]
-    found = tables_of(trace, policies[0]).evidence
-    many = outcome(found, thresholds(policies), (6, 5))
+    found = measured_tables(trace, policies[0]).evidence
+    many = decide_cases(found, policy_thresholds(policies), (6, 5))
     for p, chosen in enumerate(policies):
         one = decide(trace, chosen).outcome
         assert all((field[p] == alone).all() for field, alone in zip(many, one, strict=True))
@@ -197,7 +197,7 @@ def test_nothing_is_written_into_a_trace_or_its_tables(seed: int) -> None:
     chosen = random_policies(seed, 1)[0]
     dumped = chosen.model_dump()
     first = decide(trace, chosen)
-    for field in tables_of(trace, chosen).evidence:
+    for field in measured_tables(trace, chosen).evidence:
         if isinstance(field, np.ndarray):
             field.setflags(write=False)
     again = decide(trace, chosen)

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from raglab.off_policy import estimate, overlap
-from raglab.off_policy.logs import CHUNK, read, target_array, weigh
+from raglab.off_policy.logs import CHUNK, read_log, target_array, weigh
 
 N = 6
 LOG = pd.DataFrame({"action": [0, 1] * 3, "reward": [0.0, 1.0] * 3, "propensity": [0.5] * N})
@@ -113,7 +113,7 @@ def test_what_the_estimators_read() -> None:
     action, reward = rng.integers(0, 3, n), rng.random(n)
     target = rng.dirichlet(np.ones(4), n)
     log = pd.DataFrame({"action": action, "reward": reward, "propensity": 0.25})
-    rows = weigh(read(log, 4), target_array(target, n))
+    rows = weigh(read_log(log, 4), target_array(target, n))
     means = np.array([*(reward[action == arm].mean() for arm in range(3)), reward.mean()])
     np.testing.assert_allclose(rows.weight, target[np.arange(n), action] / 0.25)
     np.testing.assert_allclose(rows.predicted, means[action])
@@ -123,7 +123,7 @@ def test_what_the_estimators_read() -> None:
     assert rows.unsupported == pytest.approx(target[:, 3].mean())
     assert rows.fitted
     model = {f"q_{arm}": rng.random(n) for arm in range(4)}
-    rows = weigh(read(log.assign(**model), 4), target_array(target, n))
+    rows = weigh(read_log(log.assign(**model), 4), target_array(target, n))
     side = np.column_stack(list(model.values()))
     np.testing.assert_allclose(rows.predicted, side[np.arange(n), action])
     np.testing.assert_allclose(rows.expected, (side * target).sum(axis=1))

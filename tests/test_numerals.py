@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from num2words import num2words
 
-from raglab.answering.claim_words import words_of
-from raglab.numerals import calendar_date, counted, dates_in, plain_number, unpointed
-from raglab.retrieval.quantities import quantity_of
-from raglab.text import content_terms, folded, unaccented
+from raglab.answering.claim_words import claim_words
+from raglab.numerals import calendar_date, comma_thousands, dates_in, number_word_value, plain_number
+from raglab.retrieval.quantities import cell_quantity
+from raglab.text import content_terms, fold_case, unaccented
 
 MARKS = ("{:,}", "{:,}.5", "{:,}.25")
 
@@ -54,13 +54,13 @@ def test_every_reader_reads_a_sum_alike(text: str) -> None:
     """Answers, claims and cells of tables took 1.200 € for 1.2, 1.2 and 1200 before there was one rule."""
     assert content_terms(text)[:1] in {("1200",), ("eur",)}
     assert "1200" in content_terms(text)
-    assert "1200" in [word.key for word in words_of(text)]
-    assert quantity_of(text).low == 1200.0
+    assert "1200" in [word.key for word in claim_words(text)]
+    assert cell_quantity(text).low == 1200.0
 
 
 def test_a_point_is_of_the_decimals_where_no_money_is() -> None:
     """And before a word that scales."""
-    assert unpointed("1.250 m, £2.500 million, 3.125 kg") == "1.250 m, £2.500 million, 3.125 kg"
+    assert comma_thousands("1.250 m, £2.500 million, 3.125 kg") == "1.250 m, £2.500 million, 3.125 kg"
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_point_is_of_the_decimals_where_no_money_is() -> None:
 )
 def test_claims_read_what_they_misread(text: str, keys: list[str]) -> None:
     """Defects that one reader of numbers mended."""
-    assert [word.key for word in words_of(text)] == keys
+    assert [word.key for word in claim_words(text)] == keys
 
 
 def test_a_range_of_thousands_reads_as_num2words_writes_it() -> None:
@@ -93,7 +93,7 @@ def test_a_range_of_thousands_reads_as_num2words_writes_it() -> None:
         "septante huit": 78,
         "nonante neuf": 99,
     }.items():
-        assert counted(words.split()) == (value, len(words.split()))
+        assert number_word_value(words.split()) == (value, len(words.split()))
 
 
 def test_numbers_in_words_are_those_of_num2words() -> None:
@@ -101,7 +101,7 @@ def test_numbers_in_words_are_those_of_num2words() -> None:
     for lang in ("en", "fr", "fr_BE", "fr_CH"):
         for value in range(2, 10_000, 7):
             words = re.findall(r"[^\W\d_]+", num2words(value, lang=lang).lower())
-            assert counted(words) == (value, len(words))
+            assert number_word_value(words) == (value, len(words))
 
 
 @pytest.mark.parametrize(
@@ -126,5 +126,5 @@ def test_a_month_alone_and_what_is_no_date() -> None:
 @given(st.text(max_size=60))
 def test_folding_is_idempotent_and_keeps_ascii(text: str) -> None:
     """Twice is once, case apart."""
-    assert folded(folded(text)) == folded(text)
+    assert fold_case(fold_case(text)) == fold_case(text)
     assert unaccented(unaccented(text)) == unaccented(text)

@@ -21,7 +21,7 @@ from raglab.cli import app
 from raglab.live import arms, online_bandit
 from raglab.live.arms import feedback, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import FEATURES, Online, context_of
+from raglab.live.online_bandit import FEATURES, Online, linear_context
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -174,8 +174,8 @@ class TestChoice:
         """Intercept, features in order, P95 of each arm over the budget; an arm never seen enters as 0."""
         setup = opened(Bandit("lin_ucb")).setup
         known = {name: float(place) for place, name in enumerate(FEATURES)} | {"p95_graph": 0.25, "p95_hybrid": None}
-        assert context_of(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
-        assert context_of({}, opened().setup) is None
+        assert linear_context(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
+        assert linear_context({}, opened().setup) is None
         assert FEATURES[: len(arms.FEATURES) - 1] == arms.FEATURES[1:]
 
     @pytest.mark.parametrize(

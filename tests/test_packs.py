@@ -13,9 +13,9 @@ import yaml
 import raglab
 from raglab.answering.contents import contents_pages, page_kind
 from raglab.answering.fields import extract
-from raglab.answering.question_gaps import applied, failures
+from raglab.answering.question_gaps import failures, narrow_request
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import Vocabulary, vocabulary_of
+from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.live.ask import ask, reply
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
@@ -83,7 +83,7 @@ class TestAnotherTrade:
 
     def test_a_term_of_its_documents_names_its_field(self, library: Pack, papers: tuple[Chunk, ...]) -> None:
         """Rows of a table of deposits are deposits; the people of a card are clients."""
-        vocabulary = vocabulary_of(papers, pack=library)
+        vocabulary = build_vocabulary(papers, pack=library)
         fields = {term.text: term.field for term in vocabulary.terms}
         assert fields["Ladder"] == "deposit"
         assert {name.name for name in vocabulary.names if name.kind == "client"} == {"Ada Moss", "Jonas Reed"}
@@ -137,7 +137,7 @@ class TestAnotherTrade:
         words: str,
     ) -> None:
         """In its own words, with what its documents have."""
-        parsed = parse(question, vocabulary_of(papers, pack=library), documents=files)
+        parsed = parse(question, build_vocabulary(papers, pack=library), documents=files)
         failure = failures(parsed, question, of(papers, *files), pack=library)[0]
         assert (failure.kind, failure.target_field, failure.candidates) == (kind, field, candidates)
         assert words in failure.question_to_user
@@ -148,7 +148,7 @@ class TestAnotherTrade:
         parsed = parse(question, Vocabulary(pack=library), documents=files)
         chunks = of(papers, *files)
         failure = failures(parsed, question, chunks, pack=library)[0]
-        narrowed = applied(failure, "old version", question, parsed, chunks, pack=library)
+        narrowed = narrow_request(failure, "old version", question, parsed, chunks, pack=library)
         assert (narrowed.documents, narrowed.field) == (("prices-2025.md",), "deposit")
         read = extract("deposit", of(papers, *narrowed.documents), about=question, pack=library)
         assert read.value == "£40"

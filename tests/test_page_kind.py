@@ -12,7 +12,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from raglab.answering.contents import FEATURES, features, page_kind
+from raglab.answering.contents import FEATURES, page_features, page_kind
 from raglab.packs import GENERIC, Pack
 from raglab.values import Chunk
 from trades import INSURANCE
@@ -69,7 +69,7 @@ def test_a_cover_sheet_and_a_body() -> None:
 
 def test_the_features_by_hand() -> None:
     """Seven words in two sentences under one heading, a reference, no contents, one word of the contract."""
-    found = features([Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE)
+    found = page_features([Chunk("a#1", "A > B\nReference AB/1 applies. Read the claims.", "a.md", 1)], pack=INSURANCE)
     assert found.shape == (len(FEATURES),)
     assert found == pytest.approx([np.log(8), 1.0, 0.0, 3.5, 1.0, 100.0 / 7.0])
 
@@ -89,7 +89,7 @@ def test_the_package_judges_as_the_experiment() -> None:
     right = 0
     for _, cover, chunks in experiment().first_pages(BROKER):
         kind = page_kind(chunks, pack=INSURANCE).kind
-        assert (kind == "coversheet") == experiment().says_cover(stored(), features(chunks, pack=INSURANCE))
+        assert (kind == "coversheet") == experiment().says_cover(stored(), page_features(chunks, pack=INSURANCE))
         right += (kind == "coversheet") == cover
     assert right >= 34
 

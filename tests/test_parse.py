@@ -22,13 +22,13 @@ from raglab.answering.question_vocabulary import (
     Slot,
     Vocabulary,
     about,
+    build_vocabulary,
+    closest_term,
     figures,
-    found,
-    named,
-    nearest,
+    first_match,
+    names_in_question,
     section,
-    stems,
-    vocabulary_of,
+    topic_stems,
 )
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -55,7 +55,7 @@ PARTIES = Chunk(
 @cache
 def bundled() -> Vocabulary:
     """Of the bundled documents, without an encoder."""
-    return vocabulary_of(load_corpus(BROKER).chunks, pack=INSURANCE)
+    return build_vocabulary(load_corpus(BROKER).chunks, pack=INSURANCE)
 
 
 class TestSlots:
@@ -161,7 +161,7 @@ class TestNames:
 
     def test_by_whole_names_parts_and_possessives(self) -> None:
         """A product goes before a client, a client before the insurer."""
-        vocabulary = vocabulary_of([TABLE, PARTIES], pack=INSURANCE)
+        vocabulary = build_vocabulary([TABLE, PARTIES], pack=INSURANCE)
         asked = {
             "excess on acme premier": "Acme Premier Home",
             "Whitcombe's excess": "Eleanor Whitcombe",
@@ -174,8 +174,8 @@ class TestNames:
     def test_a_name_within_a_longer_one_is_not_named(self) -> None:
         """`FleetGuard Light` is no `FleetGuard`."""
         names = bundled().names
-        assert [one.name for one in named("excess on FleetGuard Light", names)] == ["FleetGuard Light"]
-        assert [one.name for one in named("excess on fleetguard", names)] == ["FleetGuard"]
+        assert [one.name for one in names_in_question("excess on FleetGuard Light", names)] == ["FleetGuard Light"]
+        assert [one.name for one in names_in_question("excess on fleetguard", names)] == ["FleetGuard"]
 
     def test_every_client_of_the_bundled_documents_is_known(self) -> None:
         """From their tables and titles: no list of them stands in the code."""
@@ -189,13 +189,13 @@ class TestVocabulary:
 
     def test_rows_belong_to_the_family_of_their_table(self) -> None:
         """A row of a table of excesses is a deductible."""
-        fields = {term.text: term.field for term in vocabulary_of([TABLE], pack=INSURANCE).terms}
+        fields = {term.text: term.field for term in build_vocabulary([TABLE], pack=INSURANCE).terms}
         assert fields["Escape of water"] == fields["Storm"] == "deductible"
         assert fields["Excesses"] == "excess"
 
     def test_a_term_in_the_question_names_its_field(self) -> None:
         """Where no rule does, but two words of it are too few; a question that shares no term names none."""
-        vocabulary = vocabulary_of([TABLE], pack=INSURANCE)
+        vocabulary = build_vocabulary([TABLE], pack=INSURANCE)
         asks = "water escaped: what must we bear?"
         assert parse(asks, EMPTY).target_field == Slot()
         assert parse(asks, vocabulary).target_field == Slot("deductible", pytest.approx(0.85 * 2 / 3))
@@ -208,8 +208,8 @@ class TestVocabulary:
         def encode(texts: Any) -> Any:
             return np.array([sides.get(text, (0.0, 1.0)) for text in texts], dtype=np.float32)
 
-        vocabulary = vocabulary_of([TABLE], encode, pack=INSURANCE)
-        term, cosine = nearest("tsunami", vocabulary) or (None, 0.0)
+        vocabulary = build_vocabulary([TABLE], encode, pack=INSURANCE)
+        term, cosine = closest_term("tsunami", vocabulary) or (None, 0.0)
         assert term is not None
         assert term.text == "Storm"
         assert cosine == pytest.approx(0.75, abs=1e-3)
@@ -220,18 +220,18 @@ class TestVocabulary:
     def test_what_is_no_vector_a_term_is_refused(self, vectors: Any) -> None:
         """By its shape, or because it is not finite."""
         with pytest.raises(ValueError, match="one finite vector a text"):
-            vocabulary_of([TABLE], lambda _: vectors, pack=INSURANCE)
+            build_vocabulary([TABLE], lambda _: vectors, pack=INSURANCE)
 
     def test_the_document_tells_its_type(self) -> None:
         """The single named one, or several of one type; else the question."""
-        vocabulary = vocabulary_of([TABLE], pack=INSURANCE)
+        vocabulary = build_vocabulary([TABLE], pack=INSURANCE)
         assert parse("the excess", vocabulary, documents=("home.md#3",)).doctype.value == "schedule"
         assert parse("the excess", vocabulary, documents=("home.md#3",)).page_scope.value == "3"
         assert parse("the excess", vocabulary, documents=("other.md",)).doctype == Slot()
 
     def test_an_empty_corpus_has_an_empty_vocabulary(self) -> None:
         """And parses."""
-        assert vocabulary_of([]) == Vocabulary()
+        assert build_vocabulary([]) == Vocabulary()
 
 
 class TestFigures:
@@ -275,9 +275,9 @@ def test_what_a_question_is_about() -> None:
 
 def test_words_are_whole() -> None:
     """`vol` is not in `volontaire`, and accents and case do not matter."""
-    assert found((r"vol",), "VOL")
-    assert not found((r"vol",), "volontaire")
-    assert found((r"tempete",), "Tempête")
+    assert first_match((r"vol",), "VOL")
+    assert not first_match((r"vol",), "volontaire")
+    assert first_match((r"tempete",), "Tempête")
 
 
 def test_fields_with_a_rule_are_all_read() -> None:
@@ -347,4 +347,4 @@ def test_any_text_is_read(text: str) -> None:
     assert parsed == parse(text, EMPTY)
     assert all(0.0 <= getattr(parsed, slot).confidence <= 1.0 for slot in SLOTS)
     assert set(parsed.missing(LEAST)) >= {slot for slot in SLOTS if getattr(parsed, slot).value is None}
-    assert stems(unicodedata.normalize("NFD", text)) == stems(unicodedata.normalize("NFC", text))
+    assert topic_stems(unicodedata.normalize("NFD", text)) == topic_stems(unicodedata.normalize("NFC", text))

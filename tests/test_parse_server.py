@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from raglab.answering.question_parsing import OpenAIParser, parse, prompt_of, prompt_version, read_reply
-from raglab.answering.question_vocabulary import Slot, Vocabulary, vocabulary_of
+from raglab.answering.question_parsing import OpenAIParser, parse, parse_reply, prompt_of, prompt_version
+from raglab.answering.question_vocabulary import Slot, Vocabulary, build_vocabulary
 from raglab.values import Chunk
 from trades import INSURANCE
 
@@ -23,7 +23,7 @@ CHUNKS = (
         "a", "CargoShield > Clause 1\nThe insurer is Meridian Marine.", "cargo.md", 1, tags={"product": "CargoShield"}
     ),
 )
-VOCABULARY = vocabulary_of(CHUNKS, pack=INSURANCE)
+VOCABULARY = build_vocabulary(CHUNKS, pack=INSURANCE)
 NOTHING = {"value": None, "confidence": 0.0}
 
 
@@ -171,7 +171,7 @@ def test_a_url_that_is_none_is_refused() -> None:
 
 def test_a_null_has_no_confidence() -> None:
     """Whatever the model says of it."""
-    parsed = read_reply(json.dumps(slots(intent=slot(None, 0.9))), ())
+    parsed = parse_reply(json.dumps(slots(intent=slot(None, 0.9))), ())
     assert parsed.intent == Slot()
 
 

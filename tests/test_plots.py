@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from raglab.lab.report import canvas as ink
 from raglab.lab.report import figures
-from raglab.lab.report.canvas import figure, png
+from raglab.lab.report.canvas import empty_figure, png
 from raglab.metrics import TARGETS, Interval, risk_coverage
 
 if TYPE_CHECKING:
@@ -44,11 +44,11 @@ def drawn_figures() -> dict[str, Figure]:
     bars = {"ok": np.array([1, 2]), "refuse": np.array([0, 0]), "ambiguous": np.array([3, 0])}
     points = np.array([0.0, 0.4]), np.array([0.3, 0.1])
     made: dict[str, Axes | Figure] = {
-        "risk_coverage": figures.risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
+        "risk_coverage": figures.draw_risk_coverage(curves, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, target=0.01),
         "threshold": figures.threshold(PANEL, TARGETS),
-        "thresholds": figures.thresholds([PANEL] * 4, TARGETS),
-        "label_by_decision": figures.label_by_decision(COUNTS, title="defaults"),
-        "labels_by_decision": figures.labels_by_decision({"one": COUNTS, "two": COUNTS}),
+        "thresholds": figures.threshold_panels([PANEL] * 4, TARGETS),
+        "label_by_decision": figures.confusion_matrix(COUNTS, title="defaults"),
+        "labels_by_decision": figures.confusion_matrices({"one": COUNTS, "two": COUNTS}),
         "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
         "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
@@ -103,9 +103,10 @@ def test_legends_and_labels_do_not_overlap(name: str) -> None:
 def test_risk_coverage_draws_curve_and_points() -> None:
     """The line is the curve, its first risk held down to coverage 0; a policy without answers has no mark."""
     found = risk_coverage(RIGHT, SCORE)
-    on = figure().subplots()
+    on = empty_figure().subplots()
     assert (
-        figures.risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01) is on
+        figures.draw_risk_coverage({"confidence": found}, {"x": (0.5, 0.1), "silent": (0.0, np.nan)}, on, target=0.01)
+        is on
     )
     line = curve(on, "confidence")
     np.testing.assert_array_equal(line.get_xdata(), [0.0, *found.x])
@@ -139,7 +140,7 @@ def test_a_value_far_off_is_named_at_the_edge() -> None:
 
 def test_heat_table_shows_counts_and_row_shares() -> None:
     """Cells carry count and share of the row; a row without cases has dashes."""
-    texts = [text.get_text() for text in figures.label_by_decision(COUNTS).texts]
+    texts = [text.get_text() for text in figures.confusion_matrix(COUNTS).texts]
     assert texts[:3] == ["3\n6 %", "43\n91 %", "1\n2 %"]
     assert texts[3:6] == ["0\n–"] * 3
 
@@ -147,7 +148,7 @@ def test_heat_table_shows_counts_and_row_shares() -> None:
 def test_heat_table_shows_intervals_and_wrong_sources() -> None:
     """Where given, the interval stands below the share, and answers from wrong sources at (ok, ok)."""
     ends = Interval(np.full((3, 3), 0.1), np.full((3, 3), 0.9))
-    texts = [text.get_text() for text in figures.label_by_decision(COUNTS, interval=ends, wrong=2).texts]
+    texts = [text.get_text() for text in figures.confusion_matrix(COUNTS, interval=ends, wrong=2).texts]
     assert texts[0] == "3\n6 %\n(10 to 90 %)\n2 wrong sources"
     assert texts[3] == "0\n–"
 
@@ -155,9 +156,9 @@ def test_heat_table_shows_intervals_and_wrong_sources() -> None:
 def test_risk_is_drawn_to_scale() -> None:
     """Wrong first cases leave the axis to the rest: 1 wrong of 200, asked first, is 10 % at a coverage of 5 %."""
     right = np.arange(200) > 0
-    on = figures.risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
+    on = figures.draw_risk_coverage({"confidence": risk_coverage(right, -np.arange(200.0))}, {}, target=0.01)
     assert on.get_ylim()[1] < 0.12
-    assert figures.risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
+    assert figures.draw_risk_coverage({}, {"x": (0.5, 0.4)}).get_ylim()[1] > 0.4
 
 
 def test_histograms_draw_their_counts() -> None:
@@ -178,7 +179,7 @@ def test_pareto_draws_trials_and_front() -> None:
 
 def test_names_are_drawn_as_they_stand() -> None:
     """A policy's name with dollar signs or a leading underscore breaks no drawing and keeps its place in the legend."""
-    on = figures.risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
+    on = figures.draw_risk_coverage({}, {r"$\frac{$": (0.5, 0.1), "_x": (0.6, 0.2)})
     png(on)
     assert len(on.get_legend_handles_labels()[1]) == 2
 
@@ -186,9 +187,9 @@ def test_names_are_drawn_as_they_stand() -> None:
 def test_nothing_to_draw_is_still_a_figure() -> None:
     """Empty curves and trials draw empty axes."""
     empty = np.zeros(0)
-    png(figures.risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
+    png(figures.draw_risk_coverage({"x": risk_coverage([True], [np.nan])}, {}))
     png(figures.pareto(empty, empty, np.zeros(0, dtype=bool), TARGETS))
-    png(figures.thresholds([], TARGETS))
+    png(figures.threshold_panels([], TARGETS))
 
 
 def test_inks_are_told_apart() -> None:

@@ -10,7 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.policy import ADDED, PolicyData, thresholds
+from raglab.policy import ADDED, PolicyData, policy_thresholds
 from worlds import random_policies
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
@@ -45,8 +45,8 @@ def test_null_unsets_an_optional_threshold() -> None:
     """min_gap null: the gate asks nothing."""
     policy = PolicyData.from_mapping(yaml.safe_load("gap: {min_gap: null}\nl2: {soft_max_l2: null}"))
     assert policy.gap.min_gap is None
-    assert not thresholds([policy]).gates["gap"].on[0, 0]
-    assert np.isnan(thresholds([policy]).gates["l2"].soft_max_l2[0, 0])
+    assert not policy_thresholds([policy]).gates["gap"].on[0, 0]
+    assert np.isnan(policy_thresholds([policy]).gates["l2"].soft_max_l2[0, 0])
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ def test_the_manifest_is_flat_and_without_patterns() -> None:
 def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
     """Off is NaN, which decides nothing; null is -inf, which asks nothing; a null group gap is off."""
     off = PolicyData.from_mapping({"resolver": {"signature": False, "min_anchor_sim": None, "min_group_gap": None}})
-    rules = thresholds([off]).rules
+    rules = policy_thresholds([off]).rules
     assert np.isnan(rules.min_sig_sim[0, 0])
     assert np.isnan(rules.min_sig_sim_gap[0, 0])
     assert rules.min_anchor_sim[0, 0] == -np.inf
@@ -268,9 +268,9 @@ def _flat(limits: Any) -> list[np.ndarray]:
 def test_thresholds_of_many_are_those_of_each(seed: int) -> None:
     """Row p of every field is the field of policy p alone, with the same kind of number."""
     policies = random_policies(seed, 4)
-    together = _flat(thresholds(policies))
+    together = _flat(policy_thresholds(policies))
     for row, policy in enumerate(policies):
-        for field, alone in zip(together, _flat(thresholds([policy])), strict=True):
+        for field, alone in zip(together, _flat(policy_thresholds([policy])), strict=True):
             assert field.dtype == alone.dtype
             np.testing.assert_array_equal(field[row : row + 1], alone)
 

@@ -158,7 +158,9 @@ def test_the_integrals_sum_to_one(counts: list[tuple[float, float, bool]]) -> No
     a, b, on = (np.array(column) for column in zip(*counts, strict=True))
     on[0] = True
     points = propensity._beta_points(on[None], a[None], b[None])
-    total = propensity._summed(propensity._beta, [a[None], b[None]], on[None], points, propensity.HALVINGS).sum()
+    total = propensity._integrated_probabilities(
+        propensity._log_odds_cdf, [a[None], b[None]], on[None], points, propensity.HALVINGS
+    ).sum()
     assert abs(total - 1.0) < 1e-9
     p = largest_beta(a, b, on)
     assert (p[~on] == 0.0).all()

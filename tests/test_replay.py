@@ -15,7 +15,7 @@ import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.patterns import pattern_hits
-from raglab.replay import decide, sweep, tables_of, tally
+from raglab.replay import decide, measured_tables, sweep, tally
 from raglab.values import Case, Status, TraceData
 from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -361,8 +361,8 @@ def test_arms_are_decided_apart() -> None:
 def test_measured_tables_are_kept_and_let_go() -> None:
     """One structure is measured once; with the trace its tables go."""
     trace = random_trace(1)
-    assert tables_of(trace, policy()) is tables_of(trace, policy(l2={"max_l2": 0.5}))
-    assert tables_of(trace, policy()) is not tables_of(trace, policy(chosen={"final_k": 1}))
+    assert measured_tables(trace, policy()) is measured_tables(trace, policy(l2={"max_l2": 0.5}))
+    assert measured_tables(trace, policy()) is not measured_tables(trace, policy(chosen={"final_k": 1}))
     watched = weakref.ref(trace)
     del trace
     gc.collect()

@@ -137,15 +137,17 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> findings.Answered:
+def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> findings.AnswerSignals:
     """Answered cases with one signal."""
-    return findings.Answered({"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False)
+    return findings.AnswerSignals(
+        {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
+    )
 
 
 def test_nearest_reachable_by_head() -> None:
     """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
     ok, refuse = Status.ok, Status.refuse
-    first, second = findings.nearest(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
+    first, second = findings.nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
     assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
     assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
 
@@ -157,7 +159,9 @@ def test_nearest_equals_trying_every_threshold() -> None:
         score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
         label = rng.integers(0, 3, 25).astype(np.int8)
         right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = findings.nearest(findings.Answered({"s": score}, right, label, explicit=False), "s")
+        first, second = findings.nearest_reaches(
+            findings.AnswerSignals({"s": score}, right, label, explicit=False), "s"
+        )
         tried = []
         for at in np.unique(score[~np.isnan(score)]):
             said = score >= at
@@ -188,7 +192,7 @@ def test_most_harmful_flip_first() -> None:
     one, two = replay.decide(trace, before), replay.decide(trace, after)
     assert [Status(int(code)).name for code in one.status] == ["ok", "refuse", "refuse"]
     assert [Status(int(code)).name for code in two.status] == ["refuse", "ok", "ok"]
-    assert findings.flipped(one, two) == [1, 0, 2]
+    assert findings.flipped_cases(one, two) == [1, 0, 2]
 
 
 def test_right_status_on_wrong_sources_is_said() -> None:
@@ -198,8 +202,8 @@ def test_right_status_on_wrong_sources_is_said() -> None:
     trace = TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta)
     loose = always_answer(Policy.load())
     narrow = loose.replace("chosen.final_k", 1)
-    blocks = changes.flips("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
-    assert isinstance(blocks[1], wording.Table)
+    blocks = changes.flip_blocks("loose", "narrow", replay.decide(trace, loose), replay.decide(trace, narrow))
+    assert isinstance(blocks[1], wording.ReportTable)
     assert blocks[1].rows[0][-1].text == "right → wrong sources"
 
 
@@ -207,17 +211,17 @@ def test_size_limits_what_can_be_certified() -> None:
     """47 answerable cases without an error certify 4.8 %; none answerable certify nothing."""
     ok, refuse = Status.ok, Status.refuse
     here = seen([*range(47), -1.0], [True] * 46 + [False, False], [ok] * 47 + [refuse])
-    text = report_page.best_sentence(here)
+    text = report_page.best_signal_sentence(here)
     assert "47 answerable cases" in text
     assert "would certify 4.8 %" in text
     assert "s at or above 0 answers 47 cases, 1 wrongly" in text
-    assert "nothing can be certified" in report_page.best_sentence(seen([1.0], [False], [refuse]))
+    assert "nothing can be certified" in report_page.best_signal_sentence(seen([1.0], [False], [refuse]))
 
 
 def test_tables_sum_to_the_cases() -> None:
     """Label × decision and stage × label each hold every case once."""
     said = replay.decide(some_trace(ROWS), policies()["tuned"])
-    table = findings.label_by_decision(said)
+    table = findings.confusion_counts(said)
     assert table.sum() == len(ROWS)
     assert table.sum(axis=1).tolist() == [2, 1, 1]
     assert sum(findings.stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
@@ -281,7 +285,7 @@ def test_ranking_of_no_expected_source_is_missing() -> None:
 @pytest.mark.parametrize("path", list(replay.SWEPT))
 def test_every_threshold_has_a_unit(path: str) -> None:
     """A unit is what the policy's own schema says of the field."""
-    unit = wording.unit_of(path)
+    unit = wording.threshold_unit(path)
     assert unit
     assert "None" not in unit
     assert unit == {"similarity.min_similarity": "cosine", "density.min_keep": "count"}.get(path, unit)
@@ -290,10 +294,10 @@ def test_every_threshold_has_a_unit(path: str) -> None:
 def test_words_of_numbers() -> None:
     """A missing number is a dash, controls are blanks, long text is cut."""
     assert wording.percent(float("nan")) == "–"
-    assert wording.share_of(0, 0) == wording.Cell("–", "0/0; –", "number")
-    assert wording.share_of(1, 8).text == "12.5 %"
-    assert wording.cut("a\u202eb\x00c\nd") == "a b c d"
-    assert len(wording.cut("x" * 1000)) == wording.LONGEST_TEXT
+    assert wording.share_cell(0, 0) == wording.ReportCell("–", "0/0; –", "number")
+    assert wording.share_cell(1, 8).text == "12.5 %"
+    assert wording.cut_text("a\u202eb\x00c\nd") == "a b c d"
+    assert len(wording.cut_text("x" * 1000)) == wording.LONGEST_TEXT
 
 
 def test_nothing_from_outside_is_markup(page: str) -> None:
@@ -346,7 +350,7 @@ def test_rates_over_nothing_are_dashes(page: str) -> None:
 def test_late_interaction_is_rank_only() -> None:
     """The caption warns of an uncalibrated confidence, where the reranker is late interaction and only there."""
     for reranker, warned in (("late-interaction", True), ("a-cross-encoder", False)):
-        picture = believed.reliability(judged(some_trace(ROWS, reranker=reranker)))[0]
+        picture = believed.reliability_section(judged(some_trace(ROWS, reranker=reranker)))[0]
         assert isinstance(picture, wording.Picture)
         assert ("rank only until calibrated" in picture.caption) == warned
 
@@ -382,9 +386,9 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
     Tags(page)
 
 
-def judged(trace: TraceData) -> parts.Judged:
+def judged(trace: TraceData) -> parts.ReportData:
     """What the parts of a report read."""
-    return report_page._judged(trace, policies(), None, "tuned", "defaults", "report")
+    return report_page._report_data(trace, policies(), None, "tuned", "defaults", "report")
 
 
 def test_unsplit_cases_are_flagged() -> None:
@@ -396,9 +400,11 @@ def test_unsplit_cases_are_flagged() -> None:
 
 def test_many_flips_are_counted_not_all_shown() -> None:
     """At most 60 rows, and the count of all."""
-    text, table = parts.flips(judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)])))
+    text, table = parts.flips_section(
+        judged(some_trace([(f"question {number}", "ok", 0.7, 0.7) for number in range(75)]))
+    )
     assert isinstance(text, wording.Text)
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     assert text.text.startswith("75 of 75 cases are decided otherwise by tuned than by defaults: 75 become right")
     assert table.caption.startswith("60 of 75, most harmful first")
     assert [row[-1].text for row in table.rows] == ["wrong → right"] * 60
@@ -443,17 +449,17 @@ def certified() -> Policy:
     return found.policy
 
 
-def whole(trace: TraceData, subject: Policy) -> parts.Judged:
+def whole(trace: TraceData, subject: Policy) -> parts.ReportData:
     """What the parts read of one policy."""
-    return report_page._judged(trace, {"mine": subject}, None, "tuned", "mine", "report")
+    return report_page._report_data(trace, {"mine": subject}, None, "tuned", "mine", "report")
 
 
 def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Path) -> None:
     """Promises as certified and, on other cases, the table of the check; the page holds every new section."""
     trace = wide_trace(300, "report", seed=3)
-    text, table, verdict = report_page.promised(whole(trace, certified))
+    text, table, verdict = report_page.certificate_blocks(whole(trace, certified))
     assert isinstance(text, wording.Text)
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     assert isinstance(verdict, wording.Text)
     found = check_policy(certified, trace)
     assert text.text.startswith("mine is certified: with 90 % confidence")
@@ -479,8 +485,8 @@ def test_a_certificate_is_shown_and_tested_again(certified: Policy, tmp_path: Pa
 
 def test_cases_that_made_a_certificate_do_not_test_it(certified: Policy) -> None:
     """On the split that it was certified on the promises stand without a re-test."""
-    table, text = report_page.promised(whole(wide_trace(300, "certify", seed=2), certified))[1:]
-    assert isinstance(table, wording.Table)
+    table, text = report_page.certificate_blocks(whole(wide_trace(300, "certify", seed=2), certified))[1:]
+    assert isinstance(table, wording.ReportTable)
     assert isinstance(text, wording.Text)
     assert table.head[-1] == "upper bound, 90 %"
     assert text.text.startswith("No re-test")
@@ -491,16 +497,16 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     trace = wide_trace(60, "report", seed=3)
     own = dict(certified.certificate or {})
     for wrong in ({"hello": 1}, own | {"policy_id": "000000000000"}):
-        (only,) = report_page.promised(whole(trace, certified.replace("certificate", wrong)))
+        (only,) = report_page.certificate_blocks(whole(trace, certified.replace("certificate", wrong)))
         assert isinstance(only, wording.Text)
         assert only.warning
         assert "not its own" in only.text
     unsummed = {name: value for name, value in own.items() if name != "spent"}
     for looks, risk in ((own | {"looks": 2, "spent": 0.15}, "15.0 %"), (unsummed | {"looks": 2}, "20.0 %")):
-        second = report_page.promised(whole(trace, certified.replace("certificate", looks)))[1]
+        second = report_page.certificate_blocks(whole(trace, certified.replace("certificate", looks)))[1]
         assert isinstance(second, wording.Text)
         assert f"break with probability {risk}" in second.text
-    other = report_page.promised(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
+    other = report_page.certificate_blocks(whole(trace, certified.replace("certificate", own | {"arm": "graph"})))[-1]
     assert isinstance(other, wording.Text)
     assert other.warning
     assert "arm must be one of hybrid" in other.text
@@ -508,10 +514,10 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
 
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
-    blocks = report_page.promised(whole(wide_trace(300, "report", seed=3), Policy.load()))
+    blocks = report_page.certificate_blocks(whole(wide_trace(300, "report", seed=3), Policy.load()))
     texts = [block.text for block in blocks if isinstance(block, wording.Text)]
     table = blocks[-1]
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     assert "mine holds no certificate" in texts[0]
     assert texts[1].startswith("false_refusal_rate ≤ 10.0 % needs 22 answerable cases without an error")
     assert texts[2].startswith("hallucination_rate ≤ 1.0 % needs 230 answered cases without an error, 388 with one")
@@ -525,7 +531,7 @@ def test_worst_slice_first() -> None:
     cases = tuple(case._replace(doctype="a" if place % 3 else "b") for place, case in enumerate(trace.cases))
     here = whole(TraceData(cases, trace.chunks, trace.arms, trace.hits, None, trace.meta), always_answer(Policy.load()))
     (table,) = report_page.weak_spots(here)
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     frame = slices(here.said["mine"]).query("rate < rest")
     assert [row[0].text for row in table.rows] == [f"{one.column} = {one.value}" for one in frame.itertuples()]
     assert "label = refuse" in {row[0].text for row in table.rows[:2]}
@@ -539,10 +545,10 @@ def test_wrong_labels_and_other_traffic() -> None:
     """Bounds are those of `robustness`; the set's own traffic gives the rate as it is; without answers, a sentence."""
     here = whole(wide_trace(200, "report", seed=4), always_answer(Policy.load()))
     doubted, mixed = report_page.assumptions(here)
-    assert isinstance(doubted, wording.Table)
-    assert isinstance(mixed, wording.Table)
+    assert isinstance(doubted, wording.ReportTable)
+    assert isinstance(mixed, wording.ReportTable)
     k, n = (int(here.table.loc["mine", f"hallucination_rate_{end}"]) for end in ("k", "n"))
-    bounds = robustness.mislabelled(k, n).bound
+    bounds = robustness.label_noise_bound(k, n).bound
     assert [cell.text for cell in doubted.rows[1][1:]] == [
         wording.percent(float(bounds[j])) for j in (0, 1, 2, 3, 5, 10)
     ]
@@ -572,15 +578,15 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
         ("four", "ok", 0.3, 0.1),
     ]
     these = policies() | {"tuned": policies()["tuned"].replace("confidence.tau_explicit", 10.0)}
-    here = report_page._judged(some_trace(rows), these, None, "tuned", "defaults", "report")
+    here = report_page._report_data(some_trace(rows), these, None, "tuned", "defaults", "report")
     for subject, taus in (
         ("tuned", ["below 10", "at or above 10"]),
         ("defaults", ["below 30", "30 to", "at or above 40"]),
     ):
         shown = here._replace(names=("defaults", "tuned") if subject == "tuned" else ("defaults",))
-        picture, table = parts.boundary(shown)
+        picture, table = parts.boundary_section(shown)
         assert isinstance(picture, wording.Picture)
-        assert isinstance(table, wording.Table)
+        assert isinstance(table, wording.ReportTable)
         display = DecisionBoundaryDisplay.from_trace(here.trace, these[subject])
         assert picture.caption.endswith(display.says)
         assert all(row[0].text.startswith(start) for row, start in zip(table.rows, taus, strict=True))
@@ -591,16 +597,16 @@ def test_the_decision_boundary_is_the_subject_s() -> None:
 
 def test_without_a_confidence_gate_there_is_no_boundary() -> None:
     """Off, the section is one sentence."""
-    (text,) = parts.boundary(whole(some_trace(ROWS), always_answer(Policy.load())))
+    (text,) = parts.boundary_section(whole(some_trace(ROWS), always_answer(Policy.load())))
     assert isinstance(text, wording.Text)
     assert text.text == "mine has its confidence gate off, so no confidence bounds what it answers."
 
 
 def test_in_sample_calibration_never_stands_alone() -> None:
     """As it is, cross-fitted, in sample: three rows and two curves, or one of each where cases are too few."""
-    picture, table, _ = believed.reliability(judged(wide_trace(200, "report", seed=5)))
+    picture, table, _ = believed.reliability_section(judged(wide_trace(200, "report", seed=5)))
     assert isinstance(picture, wording.Picture)
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     assert [row[0].text.split(",")[0].split(" on ")[0] for row in table.rows] == [
         "confidence / 100",
         "isotonic",
@@ -608,18 +614,18 @@ def test_in_sample_calibration_never_stands_alone() -> None:
     ]
     assert "flatters" in table.rows[2][0].text
     assert "(30, 40]" in picture.caption
-    few = believed.reliability(judged(some_trace(ROWS)))
+    few = believed.reliability_section(judged(some_trace(ROWS)))
     assert isinstance(few[0], wording.Picture)
     assert "takes 10 right and 10 wrong cases" in few[0].caption
-    assert isinstance(few[1], wording.Table)
+    assert isinstance(few[1], wording.ReportTable)
     assert len(few[1].rows) == 1
 
 
 def test_signals_are_ranked_with_intervals() -> None:
     """Values are AUROC and AURC of the primitives, the lowest AURC first, and its own difference is a dash."""
     here = judged(wide_trace(200, "report", seed=5))
-    (table,) = believed.signals(here)
-    assert isinstance(table, wording.Table)
+    (table,) = believed.signals_section(here)
+    assert isinstance(table, wording.ReportTable)
     areas = {name: metrics.aurc(here.seen.right, score) for name, score in here.seen.score.items()}
     assert [row[0].text for row in table.rows] == sorted(areas, key=lambda name: areas[name])
     first = table.rows[0]
@@ -635,9 +641,9 @@ def test_the_fused_gate_has_its_line() -> None:
     trace = wide_trace(200, "report", seed=5)
     fused = fuse(trace, Policy.load()).policy
     here = whole(trace, fused)
-    picture, table = *parts.risk_coverage(here), *believed.signals(here)
+    picture, table = *parts.risk_coverage_section(here), *believed.signals_section(here)
     assert isinstance(picture, wording.Picture)
-    assert isinstance(table, wording.Table)
+    assert isinstance(table, wording.ReportTable)
     assert "fair where its model was fitted on other cases" in picture.caption
     assert "fused gate" in {row[0].text for row in table.rows}
     said = replay.decide(trace, always_answer(fused))

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from raglab import resolver
 from raglab.resolver import (
     RuleThresholds,
-    at_anchors,
+    anchor_values,
     contest,
     decides,
     fill_entities,
-    first_k,
+    first_members,
     group_hits,
     is_fallback,
     options,
@@ -61,7 +61,7 @@ def test_groups_stand_in_order_of_their_best_hit() -> None:
     assert groups.group.tolist() == [[0, 1, 0, -1]]
     assert groups.anchor.tolist() == [[0, 1]]
     assert groups.n.tolist() == [2]
-    assert at_anchors(np.array([[0.1, 0.2, 0.3, NAN]]), groups, np.inf).tolist() == [[0.1, 0.2]]
+    assert anchor_values(np.array([[0.1, 0.2, 0.3, NAN]]), groups, np.inf).tolist() == [[0.1, 0.2]]
 
 
 def test_no_hits_are_no_groups() -> None:
@@ -73,7 +73,7 @@ def test_no_hits_are_no_groups() -> None:
 
 def _entities(sign: list[int], mask: list[int], l2: list[float]) -> resolver.EntityRule:
     groups = _groups(sign)
-    best_l2 = at_anchors(np.array([l2]), groups, np.inf)
+    best_l2 = anchor_values(np.array([l2]), groups, np.inf)
     return resolve_entities(np.array([mask], dtype=np.uint64), groups, best_l2)
 
 
@@ -168,9 +168,9 @@ def test_rules_at_their_thresholds(thresholds: RuleThresholds, expected: list[bo
 def test_first_k_keeps_the_order_wanted() -> None:
     """Of members 0, 2 and 3 in the order 3, 1, 0, 2 the first two are 3 and 0; a fourth does not exist."""
     member, order = np.array([[True, False, True, True]]), np.array([[3, 1, 0, 2]])
-    assert first_k(member, order, 2).tolist() == [[3, 0]]
-    assert first_k(member, order, 4).tolist() == [[3, 0, 2, -1]]
-    assert first_k(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
+    assert first_members(member, order, 2).tolist() == [[3, 0]]
+    assert first_members(member, order, 4).tolist() == [[3, 0, 2, -1]]
+    assert first_members(member, order, 6).tolist() == [[3, 0, 2, -1, -1, -1]]
 
 
 def _fill(chosen: list[int], mask: list[int], wanted: int, pages: list[int]) -> list[int]:

@@ -23,9 +23,9 @@ from raglab.retrieval.dense import (
     distances,
     embed,
 )
-from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, words_of
+from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, index_words
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
-from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, Reranked
+from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, RerankScores
 from raglab.retrieval.strategies import Sizes, Strategy, walk
 from raglab.values import FLOAT_FIELDS, Hits
 
@@ -204,9 +204,9 @@ class TestBm25:
 
     def test_words_keep_accents_and_longer_ones_a_beginning(self) -> None:
         """Case goes, accents stay however they are encoded, and a form shares its beginning with its sisters."""
-        assert words_of("É(e\u0301) 14") == ["é", "é", "14"]
-        assert set(words_of("résiliation")) & set(words_of("résilier")) == {"^résil"}
-        assert words_of("") == []
+        assert index_words("É(e\u0301) 14") == ["é", "é", "14"]
+        assert set(index_words("résiliation")) & set(index_words("résilier")) == {"^résil"}
+        assert index_words("") == []
 
     def test_only_shared_words_are_hits(self) -> None:
         """A text without a word of the query is no hit; a query without a known word has none."""
@@ -285,11 +285,11 @@ class TestMaxSim:
 
     def test_half_precision_is_widened_exactly(self) -> None:
         """Every finite float16 becomes the float32 that `astype` gives."""
-        from raglab.retrieval.reranking import _widened
+        from raglab.retrieval.reranking import _widen_float16
 
         every = np.arange(2**16, dtype=np.uint32).astype(np.uint16).view(np.float16)
         finite = every[np.isfinite(every)].reshape(-1, 2)
-        assert np.array_equal(_widened(finite).view(np.int32), finite.astype(np.float32).view(np.int32))
+        assert np.array_equal(_widen_float16(finite).view(np.int32), finite.astype(np.float32).view(np.int32))
 
 
 class LengthModel:
@@ -526,12 +526,12 @@ class TestRetrieve:
         class Flat:
             name = "flat"
 
-            def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any) -> Reranked:
+            def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: Any) -> RerankScores:
                 assert len(query_texts) == len(candidates)
                 assert len(doc_texts) == 80
                 flat = np.where(candidates >= 0, 0.5, np.nan)
                 flat[:, 0] = np.nan
-                return Reranked(flat, flat)
+                return RerankScores(flat, flat)
 
         hits = retrieve(indexes, queries, "hybrid", sizes=Sizes(20, 5), reranker=Flat())
         unranked = retrieve(indexes, queries, "hybrid", sizes=Sizes(20, 0))

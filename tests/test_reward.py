@@ -17,15 +17,15 @@ from raglab.reward import (
     COMPONENTS,
     OPTIONAL,
     Bounds,
-    Clamped,
+    ClampShares,
     RewardWeights,
     bounds,
-    clamped,
-    consistency_of,
-    diversity_of,
-    margin_of,
+    clamp_shares,
+    hit_diversity,
+    rank_consistency,
     raw,
     reward,
+    score_margin,
 )
 
 NAN = float("nan")
@@ -80,9 +80,9 @@ def test_over_budget_hurts_more_until_the_clamp_binds() -> None:
     """Of four answers, the last two lie below lo: half the rows are clamped, and none above."""
     late = ROW | {"margin": 0.0, "diversity": 0.0, "consistency": 0.0, "latency_ratio": np.array([0.5, 1.0, 1.5, 9.0])}
     assert np.asarray(reward(late)).tolist() == pytest.approx([1 / 6, 0.0, 0.0, 0.0])
-    assert clamped(late) == Clamped(low=0.5, high=0.0, n=4)
-    assert np.isnan(clamped({name: [NAN] for name in COMPONENTS}).low)
-    assert clamped({name: [NAN, 0.0] for name in COMPONENTS}).n == 1
+    assert clamp_shares(late) == ClampShares(low=0.5, high=0.0, n=4)
+    assert np.isnan(clamp_shares({name: [NAN] for name in COMPONENTS}).low)
+    assert clamp_shares({name: [NAN, 0.0] for name in COMPONENTS}).n == 1
 
 
 # what is missing
@@ -121,7 +121,7 @@ def test_a_row_that_nothing_was_measured_of_has_no_reward() -> None:
     thumbs_only = RewardWeights(0.0, 0.0, 0.0, 0.0, 0.0, thumbs=1.0)
     got = np.asarray(reward(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only))
     np.testing.assert_array_equal(got, [1.0, NAN, 0.0])
-    assert clamped(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only).n == 2
+    assert clamp_shares(ROW | {"thumbs": np.array([1.0, NAN, 0.0])}, thumbs_only).n == 2
 
 
 # what is refused
@@ -233,46 +233,46 @@ def test_a_log_is_scored_anew_exactly() -> None:
 def test_the_margin_of_hits() -> None:
     """Best minus second in any order; one hit against 0; nothing is 0; a hit without a score is not known."""
     scores = [[0.3, 0.8, NAN], [0.7, NAN, NAN], [NAN, NAN, NAN], [0.5, 0.5, 0.2]]
-    assert np.asarray(margin_of(scores)).tolist() == [0.5, 0.7, 0.0, 0.0]
+    assert np.asarray(score_margin(scores)).tolist() == [0.5, 0.7, 0.0, 0.0]
     hits = [[True, True, True], [True, False, False], [False] * 3, [True] * 3]
-    np.testing.assert_array_equal(margin_of(scores, hits), [NAN, 0.7, 0.0, 0.0])
-    assert margin_of([]) == 0.0
-    assert margin_of(np.full((2, 0), NAN)).tolist() == [0.0, 0.0]
-    assert margin_of([0.9, 0.6], [False, True]) == 0.6, "what is no hit does not count"
+    np.testing.assert_array_equal(score_margin(scores, hits), [NAN, 0.7, 0.0, 0.0])
+    assert score_margin([]) == 0.0
+    assert score_margin(np.full((2, 0), NAN)).tolist() == [0.0, 0.0]
+    assert score_margin([0.9, 0.6], [False, True]) == 0.6, "what is no hit does not count"
     with pytest.raises(ValueError, match=r"s_rerank must be in \[0, 1\], got 7"):
-        margin_of([7.0, 0.5])
+        score_margin([7.0, 0.5])
 
 
 def test_the_diversity_of_hits() -> None:
     """Right angles 1, twins 0, opposites clipped at 1, one hit 0; the mean over pairs is that of a plain loop."""
     x, y = [1.0, 0.0], [0.0, 1.0]
-    assert diversity_of([x, y]) == 1.0
-    assert diversity_of([x, x, x]) == 0.0
-    assert diversity_of([x, [-1.0, 0.0]]) == 1.0
-    assert diversity_of([x]) == diversity_of([x, [NAN, NAN]]) == 0.0
-    assert diversity_of([x, x, y]) == pytest.approx(2 / 3)
-    assert diversity_of([x, x, y], [True, False, True]) == 1.0
-    assert np.isnan(diversity_of([x, [NAN, 0.0]], [True, True]))
+    assert hit_diversity([x, y]) == 1.0
+    assert hit_diversity([x, x, x]) == 0.0
+    assert hit_diversity([x, [-1.0, 0.0]]) == 1.0
+    assert hit_diversity([x]) == hit_diversity([x, [NAN, NAN]]) == 0.0
+    assert hit_diversity([x, x, y]) == pytest.approx(2 / 3)
+    assert hit_diversity([x, x, y], [True, False, True]) == 1.0
+    assert np.isnan(hit_diversity([x, [NAN, 0.0]], [True, True]))
     with pytest.raises(ValueError, match="vectors must have length 1, got 2"):
-        diversity_of([x, [2.0, 0.0]])
+        hit_diversity([x, [2.0, 0.0]])
     rng = np.random.default_rng(0)
     many = rng.normal(size=(6, 4, 8)).astype(np.float32)
     many /= np.linalg.norm(many, axis=-1, keepdims=True)
     plain = [1.0 - np.mean([float(one[i] @ one[j]) for i, j in itertools.combinations(range(4), 2)]) for one in many]
-    np.testing.assert_allclose(diversity_of(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
+    np.testing.assert_allclose(hit_diversity(many), np.clip(plain, 0.0, 1.0), atol=1e-6)
 
 
 def test_the_consistency_of_two_passes() -> None:
     """Same order 1, reversed 0, one swap of three 2/3, a tie counts half, fewer than two hits as ties do."""
-    assert consistency_of([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
-    assert consistency_of([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
-    assert consistency_of([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)
-    assert consistency_of([0.9, 0.5], [0.4, 0.4]) == 0.5
-    assert consistency_of([0.9, NAN], [0.4, NAN]) == consistency_of([], []) == 0.5
-    np.testing.assert_array_equal(consistency_of([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0])
-    assert consistency_of([0.9, 0.5, 0.1], [0.8, NAN, 0.4], [True, False, True]) == 1.0
+    assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.4, 0.2]) == 1.0
+    assert rank_consistency([0.9, 0.5, 0.1], [-2, -1, 0]) == 0.0
+    assert rank_consistency([0.9, 0.5, 0.1], [0.8, 0.2, 0.4]) == pytest.approx(2 / 3)
+    assert rank_consistency([0.9, 0.5], [0.4, 0.4]) == 0.5
+    assert rank_consistency([0.9, NAN], [0.4, NAN]) == rank_consistency([], []) == 0.5
+    np.testing.assert_array_equal(rank_consistency([[0.9, 0.5], [0.9, 0.5]], [[0.4, NAN], [0.4, 0.1]]), [NAN, 1.0])
+    assert rank_consistency([0.9, 0.5, 0.1], [0.8, NAN, 0.4], [True, False, True]) == 1.0
     with pytest.raises(ValueError, match=r"same hits, got shapes \(2,\) and \(3,\)"):
-        consistency_of([0.9, 0.5], [0.4, 0.4, 0.1])
+        rank_consistency([0.9, 0.5], [0.4, 0.4, 0.1])
 
 
 def test_consistency_is_kendalls_tau() -> None:
@@ -280,4 +280,4 @@ def test_consistency_is_kendalls_tau() -> None:
     rng = np.random.default_rng(1)
     first, second = rng.random((20, 6)), rng.random((20, 6))
     wanted = [(1.0 + kendalltau(a, b).statistic) / 2.0 for a, b in zip(first, second, strict=True)]
-    np.testing.assert_allclose(consistency_of(first, second), wanted, atol=1e-12)
+    np.testing.assert_allclose(rank_consistency(first, second), wanted, atol=1e-12)

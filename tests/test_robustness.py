@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from raglab import metrics
 from raglab.metrics import binomial_p, clopper_pearson, contributions, upper_bound
 from raglab.replay import decide, sweep
-from raglab.robustness import Answers, answers, labels_to_break, mislabelled, quantile_map, reweighted
+from raglab.robustness import AnsweredCases, answers, label_noise_bound, labels_to_break, quantile_map, traffic_rates
 from worlds import random_policies, random_trace
 
 NAN = float("nan")
@@ -18,7 +18,7 @@ NAN = float("nan")
 
 def test_wrong_labels_by_hand() -> None:
     """No error in 230 certifies 1 % at 90 %; one wrong label and it is 1.68 %."""
-    found = mislabelled(0, 230, most=2)
+    found = label_noise_bound(0, 230, most=2)
     assert found.labels.tolist() == found.k.tolist() == [0, 1, 2]
     assert found.bound[0] == pytest.approx(1 - 0.1 ** (1 / 230))
     assert found.bound[0] < 0.01 < found.bound[1] == pytest.approx(0.01680, abs=1e-5)
@@ -27,10 +27,10 @@ def test_wrong_labels_by_hand() -> None:
 
 def test_no_more_labels_are_wrong_than_cases_are_right() -> None:
     """3 errors in 5: two right cases are left, and with both wrong the bound is 1."""
-    found = mislabelled(3, 5)
+    found = label_noise_bound(3, 5)
     assert found.k.tolist() == [3, 4, 5]
     assert found.bound[-1] == 1.0
-    assert mislabelled(1, 1).bound.tolist() == [1.0]
+    assert label_noise_bound(1, 1).bound.tolist() == [1.0]
 
 
 @settings(deadline=None, derandomize=True, max_examples=150)
@@ -39,7 +39,7 @@ def test_the_fewest_labels_break_and_one_fewer_does_not(n: int, data: Any, alpha
     """At j the bound is above alpha, at j − 1 it is not; the exact test agrees."""
     k = data.draw(st.integers(0, n))
     j = labels_to_break(k, n, alpha, delta)
-    bound = mislabelled(k, n, delta, most=n).bound
+    bound = label_noise_bound(k, n, delta, most=n).bound
     assert bound[j] > alpha
     assert (np.diff(bound) > 0).all()
     assert float(binomial_p(k + j, n, alpha)) > delta - 1e-12
@@ -52,7 +52,7 @@ def test_answers_by_label() -> None:
     label = np.array([0, 0, 0, 0, 1, 1, 2])
     right = np.array([True, False, True, False, False, True, True])
     found, labels = answers(status, label, right)
-    assert found == Answers(right=2, wrong=1, refuse=1, ambiguous=0)
+    assert found == AnsweredCases(right=2, wrong=1, refuse=1, ambiguous=0)
     assert labels.tolist() == [4, 2, 1]
 
 
@@ -65,7 +65,7 @@ def test_at_the_shares_of_the_set_nothing_moves(seed: int) -> None:
     said = decide(trace, one)
     counts, labels = answers(said.status, said.tables.evidence.label, said.right)
     row = sweep(trace, [one]).iloc[0]
-    found = reweighted(counts, labels, labels / labels.sum())
+    found = traffic_rates(counts, labels, labels / labels.sum())
     assert found.coverage == pytest.approx(row["coverage"])
     assert found.hallucination_rate == pytest.approx(row["hallucination_rate"], nan_ok=True)
     assert found.coverage_low <= found.coverage <= found.coverage_high
@@ -81,21 +81,21 @@ def test_false_refusals_do_not_move() -> None:
         drawn = np.concatenate([np.arange(50), np.tile(np.arange(50, 100), times)])
         counts, of_label = per_case[drawn].sum(axis=0), np.bincount(labels[drawn], minlength=3)
         rates = metrics.rates(counts, of_label)
-        found = reweighted(Answers(40, 0, 10, 0), [50, 50, 0], of_label / of_label.sum())
+        found = traffic_rates(AnsweredCases(40, 0, 10, 0), [50, 50, 0], of_label / of_label.sum())
         assert rates[0] == 0.2
         assert found.hallucination_rate == pytest.approx(rates[1])
 
 
 def test_traffic_of_one_label() -> None:
     """All answerable: the plain exact bound; none answerable: every answer is wrong; none answered: no rate."""
-    counts, labels = Answers(40, 2, 3, 1), [50, 20, 10]
-    found = reweighted(counts, labels, {"ok": 1.0})
+    counts, labels = AnsweredCases(40, 2, 3, 1), [50, 20, 10]
+    found = traffic_rates(counts, labels, {"ok": 1.0})
     assert found.hallucination_rate == pytest.approx(2 / 42)
     assert found.bound == float(upper_bound(2, 42))
     assert found.coverage_low == float(clopper_pearson(42, 50, 0.8).low)
-    none_answerable = reweighted(counts, labels, [0.0, 0.5, 0.5])
+    none_answerable = traffic_rates(counts, labels, [0.0, 0.5, 0.5])
     assert (none_answerable.hallucination_rate, none_answerable.bound) == (1.0, 1.0)
-    silent = reweighted(Answers(0, 0, 0, 0), labels, [0.5, 0.3, 0.2])
+    silent = traffic_rates(AnsweredCases(0, 0, 0, 0), labels, [0.5, 0.3, 0.2])
     assert np.isnan(silent.hallucination_rate)
     assert silent.bound == 1.0
     assert silent.coverage == silent.coverage_low == 0.0
@@ -103,7 +103,7 @@ def test_traffic_of_one_label() -> None:
 
 def test_the_bound_by_hand() -> None:
     """Two labels with traffic: three shares matter, each at delta / 3; for coverage two, each at delta / 2."""
-    found = reweighted(Answers(70, 6, 2, 9), [100, 50, 20], {"ok": 0.8, "refuse": 0.2}, delta=0.12)
+    found = traffic_rates(AnsweredCases(70, 6, 2, 9), [100, 50, 20], {"ok": 0.8, "refuse": 0.2}, delta=0.12)
     least = 0.8 * clopper_pearson(76, 100, 1 - 2 * 0.04).low
     most = 0.2 * upper_bound(2, 50, 0.04)
     assert found.bound == pytest.approx((least * upper_bound(6, 76, 0.04) + most) / (least + most))
@@ -116,9 +116,9 @@ def test_the_bound_by_hand() -> None:
 def test_the_bound_is_monotone(right: int, wrong: int, refuse: int, ambiguous: int, tenths: int) -> None:
     """A right answer for a wrong one never raises it, one more answer to what is to be refused never lowers it."""
     labels, shares = [61, 31, 31], [1 - tenths / 10, tenths / 20, tenths / 20]
-    one = reweighted(Answers(right, wrong, refuse, ambiguous), labels, shares)
-    better = reweighted(Answers(right + 1, max(0, wrong - 1), refuse, ambiguous), labels, shares)
-    worse = reweighted(Answers(right, wrong, refuse + 1, ambiguous + 1), labels, shares)
+    one = traffic_rates(AnsweredCases(right, wrong, refuse, ambiguous), labels, shares)
+    better = traffic_rates(AnsweredCases(right + 1, max(0, wrong - 1), refuse, ambiguous), labels, shares)
+    worse = traffic_rates(AnsweredCases(right, wrong, refuse + 1, ambiguous + 1), labels, shares)
     assert better.bound <= one.bound + 1e-12
     assert worse.bound >= one.bound - 1e-12
     assert 0.0 <= one.bound <= 1.0
@@ -135,7 +135,7 @@ def test_the_bounds_hold(shares: tuple[float, float, float]) -> None:
     for _ in range(size):
         ok, refuse, ambiguous = rng.binomial([60, 30, 30], answered)
         bad = rng.binomial(ok, wrong)
-        found = reweighted(Answers(ok - bad, bad, refuse, ambiguous), [60, 30, 30], shares, delta)
+        found = traffic_rates(AnsweredCases(ok - bad, bad, refuse, ambiguous), [60, 30, 30], shares, delta)
         broken += [found.bound < rate, found.coverage_low > coverage, found.coverage_high < coverage]
     assert (broken / size <= delta + 3 * np.sqrt(delta * (1 - delta) / size)).all()
 
@@ -143,20 +143,23 @@ def test_the_bounds_hold(shares: tuple[float, float, float]) -> None:
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: mislabelled(0, 0), "n must be at least 1"),
-        (lambda: mislabelled(3, 2), "k must be between 0 and n, got 3 of 2"),
-        (lambda: mislabelled(0, 2, most=-1), "most must be at least 0"),
-        (lambda: mislabelled(0, 2, delta=0.5), "delta must be in"),
+        (lambda: label_noise_bound(0, 0), "n must be at least 1"),
+        (lambda: label_noise_bound(3, 2), "k must be between 0 and n, got 3 of 2"),
+        (lambda: label_noise_bound(0, 2, most=-1), "most must be at least 0"),
+        (lambda: label_noise_bound(0, 2, delta=0.5), "delta must be in"),
         (lambda: labels_to_break(0, 0, 0.1), "n must be at least 1"),
         (lambda: labels_to_break(0, 9, 1.0), "alpha must be in"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 1, 1), (0.5, 0.5, 0.5)), "sum to 1"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 1, 1), (0.5, 0.5)), "must be three"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 1, 1), (NAN, 0.5, 0.5)), "sum to 1"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 1, 1), {"absent": 1.0}), "got 'absent'"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 0, 1), {"ok": 0.5, "refuse": 0.5}), "none of refuse at a share of 0.5"),
-        (lambda: reweighted((1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), r"got \(1, 1, 0, 0\) of \[1, 1, 1\]"),
-        (lambda: reweighted((-1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), "between 0 and those"),
-        (lambda: reweighted((1, 0, 0, 0), (1, 1, 1), {"ok": 1.0}, delta=0.0), "delta must be in"),
+        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), (0.5, 0.5, 0.5)), "sum to 1"),
+        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), (0.5, 0.5)), "must be three"),
+        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), (NAN, 0.5, 0.5)), "sum to 1"),
+        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), {"absent": 1.0}), "got 'absent'"),
+        (
+            lambda: traffic_rates((1, 0, 0, 0), (1, 0, 1), {"ok": 0.5, "refuse": 0.5}),
+            "none of refuse at a share of 0.5",
+        ),
+        (lambda: traffic_rates((1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), r"got \(1, 1, 0, 0\) of \[1, 1, 1\]"),
+        (lambda: traffic_rates((-1, 1, 0, 0), (1, 1, 1), {"ok": 1.0}), "between 0 and those"),
+        (lambda: traffic_rates((1, 0, 0, 0), (1, 1, 1), {"ok": 1.0}, delta=0.0), "delta must be in"),
         (lambda: quantile_map(NAN, np.ones(2), np.ones(2)), "threshold must be a number"),
         (lambda: quantile_map(0.5, np.ones(2), np.ones(3)), "same queries"),
         (lambda: quantile_map(0.5, np.full(2, NAN), np.full(2, NAN)), "at least one score"),

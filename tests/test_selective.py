@@ -29,7 +29,7 @@ from raglab.metrics import (
     risk_band,
     risk_coverage,
 )
-from raglab.metrics.selective import STEPS, _spread, mean_risk
+from raglab.metrics.selective import STEPS, _curve_places, mean_risk
 from raglab.values import Curve, Status
 
 NAN = np.nan
@@ -267,7 +267,7 @@ def test_a_long_band_is_bonferroni_at_its_places_and_what_these_imply_between() 
     rng = np.random.default_rng(5)
     score = rng.random(300)
     curve = risk_coverage(score > rng.random(300), score)
-    places = _spread(curve.n)
+    places = _curve_places(curve.n)
     assert places[-1] == 299
     assert 40 < len(places) <= STEPS
     low, high = risk_band(curve, simultaneous=True)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from raglab.answering.hygiene import clean
-from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited
+from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited_passages
 from raglab.values import Chunk, Generation
 
 pytest.importorskip("openai")
@@ -484,7 +484,7 @@ def test_html_in_an_answer_is_gone_after_hygiene(server: Server) -> None:
 )
 def test_citations_are_valid_numbers_in_the_order_of_first_mention(text: str, positions: tuple[int, ...]) -> None:
     """Of three passages."""
-    assert cited(text, 3) == positions
+    assert cited_passages(text, 3) == positions
 
 
 def rewriter(server: Server, mode: str, **changes: Any) -> OpenAIRewriter:

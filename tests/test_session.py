@@ -14,11 +14,11 @@ import pytest
 
 import raglab
 from generators import Drawn, Fixed, Weighed
-from raglab.live.arms import routed
+from raglab.live.arms import route_arm
 from raglab.live.ask import ask
 from raglab.live.response import KEYS, record_answers
 from raglab.live.system import Lab, build_index
-from raglab.live.trace_building import Settings, build_trace
+from raglab.live.trace_building import RetrievalSettings, build_trace
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.loaders import Policy
@@ -281,7 +281,7 @@ class TestRouter:
 
     def test_a_simple_question_goes_to_hybrid(self) -> None:
         """The reason says so."""
-        arm, reason = routed("garden fences and hedges", Policy.load(), self.ARMS)
+        arm, reason = route_arm("garden fences and hedges", Policy.load(), self.ARMS)
         assert arm == "hybrid"
         assert reason.startswith("router: simple question")
 
@@ -290,9 +290,9 @@ class TestRouter:
         every = Policy.load().replace(
             "strategy.min_graph", 0.0, "strategy.min_table", 0.0, "strategy.min_complexity", 0.0
         )
-        assert routed("garden fences", every, self.ARMS)[0] in {"graph", "table"}
-        assert routed("garden fences", every, ("hybrid", "iterative"))[0] == "iterative"
-        assert routed("garden fences", every, ("hybrid",))[0] == "hybrid"
+        assert route_arm("garden fences", every, self.ARMS)[0] in {"graph", "table"}
+        assert route_arm("garden fences", every, ("hybrid", "iterative"))[0] == "iterative"
+        assert route_arm("garden fences", every, ("hybrid",))[0] == "hybrid"
 
     def test_an_arm_that_the_index_lacks(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """Says which there are."""
@@ -342,7 +342,7 @@ class TestIndex:
         """A loaded index retrieves with the sizes that it was made with."""
         strategy = opened().retriever.strategies["hybrid"]
         assert strategy.sizes[:2] == (SMALL["fetch_k"], SMALL["rerank_k"])
-        assert Settings().fetch_k == 50
+        assert RetrievalSettings().fetch_k == 50
 
 
 ASKED = """

@@ -12,7 +12,7 @@ import pytest
 from raglab.arms import LIVE_ARMS as ARMS
 from raglab.bandit import Bandit, Stats
 from raglab.live import settings
-from raglab.live.settings import BanditSettings, open_online, prior_of
+from raglab.live.settings import BanditSettings, load_prior, open_online
 from raglab.reward import RewardWeights
 
 HISTORY = Stats(np.array([4.0, 2.0]), np.array([3.0, 0.5]), np.array([2.5, 0.25]))
@@ -160,20 +160,20 @@ class TestPrior:
         """Is refused with the file's name."""
         (tmp_path / "p.json").write_text(text)
         with pytest.raises(ValueError, match=r"p\.json.*(a prior must name for each arm|must be valid JSON)"):
-            prior_of(tmp_path / "p.json", ARMS)
+            load_prior(tmp_path / "p.json", ARMS)
 
     def test_an_arm_that_there_is_not(self, tmp_path: Path) -> None:
         """A misspelt arm is refused; one that this index lacks is passed over."""
         (tmp_path / "p.json").write_text('{"hybird": {"n": 4, "total": 2, "square": 1}}')
         with pytest.raises(ValueError, match=r"p\.json: a prior must name arms of hybrid.*got 'hybird'"):
-            prior_of(tmp_path / "p.json", ARMS)
+            load_prior(tmp_path / "p.json", ARMS)
         (tmp_path / "p.json").write_text('{"table": {"n": 4, "total": 2, "square": 1}}')
-        assert prior_of(tmp_path / "p.json", ("hybrid",)).n.tolist() == [0.0]
+        assert load_prior(tmp_path / "p.json", ("hybrid",)).n.tolist() == [0.0]
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         """Is refused."""
         with pytest.raises(ValueError, match="No such file"):
-            prior_of(tmp_path / "none.json", ARMS)
+            load_prior(tmp_path / "none.json", ARMS)
 
 
 class TestOpened:

@@ -12,11 +12,11 @@ from scipy.stats import hypergeom
 
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.lab.slices import COLUMNS, NONE, SEVERAL, lines, slices
+from raglab.lab.slices import COLUMNS, NONE, SEVERAL, business_lines, slices
 from raglab.metrics import RATES, clopper_pearson
 from raglab.replay import decide, sweep
 from raglab.store.loaders import load_cases, load_corpus
-from raglab.values import Case, Chunk, TraceData, each
+from raglab.values import Case, Chunk, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
@@ -100,7 +100,10 @@ def test_laws(seed: int) -> None:
     drawn = rng.choice(["a", "b", "c"], size=14)
     rows = rng.permutation(14)
     shuffled = TraceData(
-        tuple(trace.cases[row] for row in rows), trace.chunks, trace.arms, each(trace.hits, lambda field: field[rows])
+        tuple(trace.cases[row] for row in rows),
+        trace.chunks,
+        trace.arms,
+        map_fields(trace.hits, lambda field: field[rows]),
     )
     rated = sweep(trace, [one]).iloc[0]
     for rate in RATES:
@@ -139,14 +142,14 @@ def test_lines_come_from_the_case_then_from_its_documents() -> None:
         Case("5", "", "ok", ("c.md",)),
         Case("6", "", "refuse"),
     ]
-    assert lines(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
+    assert business_lines(cases, chunks) == ["cyber", "home", SEVERAL, "fleet", NONE, NONE]
     products = [Chunk("1", "", "a.md", tags={"product": "Home Plus"})]
-    assert lines(cases[1:2], products) == ["Home Plus"]
+    assert business_lines(cases[1:2], products) == ["Home Plus"]
 
 
 def test_lines_of_the_bundled_set() -> None:
     """By its README: 92 cases of home, 80 of motor_fleet, 14 of several lines, 81 of none."""
-    found = Counter(lines(load_cases(BROKER), load_corpus(BROKER).chunks))
+    found = Counter(business_lines(load_cases(BROKER), load_corpus(BROKER).chunks))
     assert found == {
         "home": 92, "motor_fleet": 80, "marine_cargo": 48, "professional_liability": 28, "cyber": 15, "brokerage": 12,
         SEVERAL: 14, NONE: 81,

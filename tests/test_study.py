@@ -12,12 +12,12 @@ from raglab.lab.search_space import (
     always_answer,
     always_refuse,
     full_space,
+    own_trial,
     polish,
-    published,
-    stepped_by_hand,
-    trial_of,
+    published_policy,
+    step_thresholds,
 )
-from raglab.lab.study import compared, manual_loop, tune
+from raglab.lab.study import compare_policies, manual_loop, tune
 from raglab.metrics import RATES
 from raglab.replay import sweep, tally
 from raglab.store.loaders import Policy
@@ -90,19 +90,19 @@ def test_reference_policies() -> None:
 
 def test_one_step_by_hand_moves_every_threshold_of_the_source() -> None:
     """Rule S6.4: looser is a lower cosine and tau, and a larger distance."""
-    looser = stepped_by_hand(Policy.load(), 1)
+    looser = step_thresholds(Policy.load(), 1)
     assert [looser.value(path) for path in ("similarity.min_similarity", "confidence.tau_default", "l2.max_l2")] == [
         0.65,
         35.0,
         0.85,
     ]
-    assert stepped_by_hand(looser, -1).policy_id == Policy.load().policy_id
+    assert step_thresholds(looser, -1).policy_id == Policy.load().policy_id
 
 
 def test_the_manual_loop_loosens_while_too_much_is_refused() -> None:
     """Rule S6.4: from the published cosine, which refuses much here, it ends looser."""
     trace = _world()
-    ended = manual_loop(trace, published(Policy.load()), Goal())
+    ended = manual_loop(trace, published_policy(Policy.load()), Goal())
     assert ended.value("similarity.min_similarity") < 0.7
     rate = sweep(trace, [Policy.load(), ended])["false_refusal_rate"]
     assert rate[1] < rate[0]
@@ -112,7 +112,7 @@ def test_the_manual_loop_takes_a_rate_of_no_cases_for_unmet() -> None:
     """Rule S6.2: without a case labelled ok, 0 of 0 false refusals meet no target; without a target all is met."""
     trace = _world()
     rows = [row for row, case in enumerate(trace.cases) if case.expect_status != "ok"]
-    start = published(Policy.load())
+    start = published_policy(Policy.load())
     unlabelled = trace.subset(rows)
     assert np.isnan(sweep(unlabelled, [start])["false_refusal_rate"]).all()
     ended = manual_loop(unlabelled, start, Goal(targets={"false_refusal_rate": 0.1}))
@@ -125,7 +125,7 @@ def test_the_space_holds_what_cases_can_meet() -> None:
     trace = _world()
     space = full_space(trace, Policy.load())
     assert space["similarity.min_similarity"].low == pytest.approx(trace.hits.cosine[:, 0, 0, 0].min())
-    own = trial_of(Policy.load().replace("similarity.min_similarity", -1.0), space)
+    own = own_trial(Policy.load().replace("similarity.min_similarity", -1.0), space)
     assert own["similarity.min_similarity"] == space["similarity.min_similarity"].low
 
 
@@ -224,8 +224,8 @@ def test_the_paired_test_counts_the_cases_that_only_one_has_right() -> None:
     """Against itself there are none; against always-refuse as many as the two decisions differ in."""
     trace = _world()
     answer, refuse = always_answer(Policy.load()), always_refuse(Policy.load())
-    assert compared(trace, answer, answer)["pass"].p == 1.0
-    both = compared(trace, answer, refuse)["pass"]
+    assert compare_policies(trace, answer, answer)["pass"].p == 1.0
+    both = compare_policies(trace, answer, refuse)["pass"]
     table = sweep(trace, [answer, refuse])
     assert both.only_first - both.only_second == table["pass_rate_k"][0] - table["pass_rate_k"][1]
 

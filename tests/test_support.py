@@ -15,15 +15,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering.claim_words import words_of
+from raglab.answering.claim_words import claim_words
 from raglab.answering.support import (
     NliScorer,
     WordSupport,
-    claims_of,
-    clauses_of,
-    evidence_of,
+    answer_support,
+    clause_numbers,
+    evidence_words,
     overlap_scores,
-    support_of,
+    split_claims,
     support_scores,
 )
 from raglab.metrics import auroc
@@ -508,7 +508,7 @@ class TestScores:
         """A score lies in [0, 1], whatever stands there; as its own evidence a claim scores at least as high."""
         found = score(claim, *evidence)
         assert 0.0 <= found <= 1.0
-        assert score(claim, claim) >= found - 1e-9 or not claims_of(claim)
+        assert score(claim, claim) >= found - 1e-9 or not split_claims(claim)
 
     def test_numbers_of_any_length_are_read(self) -> None:
         """A number that no float holds, a date that is none, a run of scales."""
@@ -566,7 +566,7 @@ class TestWords:
     )
     def test_ways_to_write_a_number_are_one(self, texts: tuple[str, ...]) -> None:
         """Digits and words, English and French, are known by the same keys."""
-        keys = [sorted(word.key for word in words_of(text) if word.key) for text in texts]
+        keys = [sorted(word.key for word in claim_words(text) if word.key) for text in texts]
         assert [key for key in keys if key != keys[0]] == []
 
     @pytest.mark.parametrize(
@@ -588,23 +588,23 @@ class TestWords:
     )
     def test_a_negation_turns_one_word(self, text: str, turned: list[str]) -> None:
         """The first word of substance after it, or what stands between `ne` and `pas`."""
-        assert [word.key for word in words_of(text) if word.negated] == turned
+        assert [word.key for word in claim_words(text) if word.negated] == turned
 
     def test_opposites_are_one_idea_with_two_signs(self) -> None:
         """`excluded` is `covered` turned; negated it is turned back."""
-        signs = [[word.sign for word in words_of(text) if word.key == "~cover"] for text in ("covered", "exclues")]
+        signs = [[word.sign for word in claim_words(text) if word.key == "~cover"] for text in ("covered", "exclues")]
         assert signs == [[1], [-1]]
-        assert [word.sign for word in words_of("is not excluded") if word.key == "~cover"] == [1]
+        assert [word.sign for word in claim_words("is not excluded") if word.key == "~cover"] == [1]
 
     def test_clauses_end_at_and(self) -> None:
         """`to` parts numbers, and nothing else."""
-        assert clauses_of(words_of("goes to 2 and 3")) == [0, 0, 0, 1, 1]
-        assert clauses_of(words_of("from 2 to 3"))[-1] == 1
-        assert clauses_of(words_of("give 2 to schools"))[-1] == 0
+        assert clause_numbers(claim_words("goes to 2 and 3")) == [0, 0, 0, 1, 1]
+        assert clause_numbers(claim_words("from 2 to 3"))[-1] == 1
+        assert clause_numbers(claim_words("give 2 to schools"))[-1] == 0
 
     def test_evidence_is_split_into_sentences(self) -> None:
         """A passage of two sentences and two sentences have the same places, in other passages."""
-        one, two = evidence_of(["Storm rose. Theft fell."]), evidence_of(["Storm rose.", "Theft fell."])
+        one, two = evidence_words(["Storm rose. Theft fell."]), evidence_words(["Storm rose.", "Theft fell."])
         assert one.places == two.places
         assert (one.passage, two.passage) == ([0, 0], [0, 1])
 
@@ -631,31 +631,31 @@ class TestClaims:
     )
     def test_claims(self, answer: str, claims: list[str]) -> None:
         """Questions, headings, heads of tables, marks of citations and a bare yes are left out."""
-        assert claims_of(answer) == claims
+        assert split_claims(answer) == claims
 
     def test_the_least_supported_claim_decides(self) -> None:
         """Its score is the answer's; all claims are told in their order."""
-        found = support_of("The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE)
+        found = answer_support("The storm excess is £400. Bees are covered. The theft excess is £250.", EVIDENCE)
         assert found.claim == "Bees are covered."
         assert found.score == min(one for _, one in found.by_claim) == score("Bees are covered.", *EVIDENCE)
         assert [claim for claim, _ in found.by_claim][2] == "The theft excess is £250."
 
     def test_of_equals_the_first_is_told(self) -> None:
         """Two claims without any support."""
-        assert support_of("Zebras graze. Lions hunt.", EVIDENCE).claim == "Zebras graze."
+        assert answer_support("Zebras graze. Lions hunt.", EVIDENCE).claim == "Zebras graze."
 
     def test_an_answer_without_claims_has_no_support(self) -> None:
         """NaN, which passes no gate; without passages every claim has 0."""
-        none = support_of("Yes.", EVIDENCE)
+        none = answer_support("Yes.", EVIDENCE)
         assert np.isnan(none.score)
         assert (none.claim, none.by_claim) == ("", ())
-        assert support_of("It is £400.", []).score == 0.0
+        assert answer_support("It is £400.", []).score == 0.0
 
     def test_the_scorer_is_named_and_gives_the_same(self) -> None:
         """`WordSupport` is the embedded default."""
         scorer = WordSupport()
         assert scorer.name == "words-1"
-        assert scorer.support("It is £400.", EVIDENCE) == support_of("It is £400.", EVIDENCE)
+        assert scorer.support("It is £400.", EVIDENCE) == answer_support("It is £400.", EVIDENCE)
         assert np.array_equal(scorer.scores(["It is £400."], [EVIDENCE]), support_scores(["It is £400."], [EVIDENCE]))
 
 
@@ -748,5 +748,5 @@ class TestNli:
 
 def test_a_clause_that_begins_with_should_leans_on_the_clause_before() -> None:
     """Keys are the first five letters of words; `should` was looked for with all six, and never found."""
-    places = evidence_of(["The van is insured, should it fail today."]).places
+    places = evidence_words(["The van is insured, should it fail today."]).places
     assert places["today"][0][0].leads

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.retrieval.quantities import period_of, quantities_in, quantity_of, rewritten
-from raglab.retrieval.table_records import asked, row_text, tables_of, terms_of
+from raglab.retrieval.quantities import cell_quantity, head_period, quantities_in, rewritten
+from raglab.retrieval.table_records import distinct_terms, markdown_tables, row_text, table_question
 from raglab.retrieval.tables import TableAnswer, TableIndex, table_index
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -131,13 +131,13 @@ def day(year: int, month: int, number: int) -> float:
 )
 def test_a_cell_states_what_its_words_say(cell: str, kind: str, low: float, high: float, unit: str) -> None:
     """Money, shares, numbers with units, dates and bands of them, as English and French write them."""
-    assert quantity_of(cell)[:4] == (kind, low, high, unit)
+    assert cell_quantity(cell)[:4] == (kind, low, high, unit)
 
 
 @pytest.mark.parametrize("cell", ["", "-", "–", "—", "Not selected", "n/a", "sans objet", "non souscrit"])
 def test_a_cell_that_states_nothing_is_missing(cell: str) -> None:
     """A dash, `Not selected` and their like are missing, and have no number."""
-    quantity = quantity_of(cell)
+    quantity = cell_quantity(cell)
     assert quantity.kind == "missing"
     assert isnan(quantity.low)
 
@@ -159,12 +159,12 @@ def test_a_cell_that_states_nothing_is_missing(cell: str) -> None:
 )
 def test_two_quantities_or_none_are_text(cell: str) -> None:
     """What states two figures, a telephone number, no real date or too much to be one cell is text."""
-    assert quantity_of(cell).kind == "text"
+    assert cell_quantity(cell).kind == "text"
 
 
 def test_what_stands_behind_a_figure_is_its_note() -> None:
     """`per claim` does not change the £400, and is kept."""
-    assert quantity_of("£400 per claim")[1:] == (400.0, 400.0, "GBP", "per claim")
+    assert cell_quantity("£400 per claim")[1:] == (400.0, 400.0, "GBP", "per claim")
 
 
 def test_quantities_are_found_in_a_question() -> None:
@@ -181,7 +181,7 @@ def test_quantities_are_found_in_a_question() -> None:
 def test_heads_speak_of_times() -> None:
     """Until and from a day, a year, a year of insurance by its first; `Excess (GBP)` speaks of none."""
     heads = ("Until 31 March 2025", "Depuis le 1er avril 2025", "2024 schedule", "2024/25", "Excess (GBP)")
-    times = [period_of(head) for head in heads]
+    times = [head_period(head) for head in heads]
     assert [time and (time.low, time.high) for time in times] == [
         (-inf, day(2025, 3, 31)),
         (day(2025, 4, 1), inf),
@@ -220,7 +220,12 @@ def test_a_table_is_named_by_its_heading_path() -> None:
         Chunk("3", table, "x.md", tags={"title": "Fees"}),
         Chunk("4", table, "d/x.md"),
     ]
-    assert [found.name for found in tables_of(named)] == ["6. Excesses (Home)", "Causes and amounts", "Fees", "x.md"]
+    assert [found.name for found in markdown_tables(named)] == [
+        "6. Excesses (Home)",
+        "Causes and amounts",
+        "Fees",
+        "x.md",
+    ]
 
 
 def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose() -> None:
@@ -228,14 +233,14 @@ def test_a_number_has_the_unit_of_its_head_its_row_or_the_prose() -> None:
     head = "| Item | Limit (GBP) |\n|---|---|\n| L1 cover | 5,000 |"
     row = "| Item | Core |\n|---|---|\n| Ransom (EUR) | 5,000 |\n| Waiting | 12 hours |\n| Vans | 7 |"
     prose = "Plans\nAll amounts are in GBP.\n\n| Item | Core |\n|---|---|\n| Data | 5,000 |"
-    units = [[r[1].quantity.unit for r in table.rows] for table in tables_of(chunks_of(head, row, prose))]
+    units = [[r[1].quantity.unit for r in table.rows] for table in markdown_tables(chunks_of(head, row, prose))]
     assert units == [["GBP"], ["EUR", "hours", ""], ["GBP"]]
 
 
 def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
     """Cells that lack are missing, surplus ones stand in the last; escaped bars and equal heads do no harm."""
     text = "| a | a | |\n|:--|--:|---|\n| 1 |\n| 2 | 3 | 4 | 5 |\n| x \\| y | | z |\n| | – | |\n|---|---|---|"
-    (table,) = tables_of(chunks_of(text))
+    (table,) = markdown_tables(chunks_of(text))
     assert table.columns == ("a", "a", "")
     assert [[cell.text for cell in row] for row in table.rows] == [
         ["1", "", ""],
@@ -263,7 +268,7 @@ def test_rows_that_do_not_fit_their_heads_stay_whole() -> None:
 )
 def test_what_is_a_table(text: str, rows: int) -> None:
     """A head with its rule, or lines that begin with a bar; never code, never a bar in prose."""
-    assert sum(len(table.rows) for table in tables_of(chunks_of(text))) == rows
+    assert sum(len(table.rows) for table in markdown_tables(chunks_of(text))) == rows
 
 
 def test_each_row_is_a_chunk_of_its_page() -> None:
@@ -476,7 +481,7 @@ def test_any_text_is_taken(lines: list[str], question: str) -> None:
     found = table_index(chunks_of("T\n| a | b |\n|---|---|\n" + "\n".join(f"| {line} |" for line in lines)))
     found.search([question], 2)
     found.answer(question)
-    assert asked(question).operation
+    assert table_question(question).operation
 
 
 def test_the_database_is_closed() -> None:
@@ -521,11 +526,11 @@ def test_the_bundled_tables_answer() -> None:
 
 def test_an_english_article_is_no_french_verb() -> None:
     """`how a claim moves` was read as `comment a évolué`; each language's expressions now hold its own words alone."""
-    assert asked("It describes how a claim moves to payment").operation == "value"
-    assert asked("How did the excess move?").operation == "change"
-    assert asked("Comment a évolué la franchise ?").operation == "change"
+    assert table_question("It describes how a claim moves to payment").operation == "value"
+    assert table_question("How did the excess move?").operation == "change"
+    assert table_question("Comment a évolué la franchise ?").operation == "change"
 
 
 def test_square_metres_are_one_word_however_they_are_written() -> None:
     """Folding takes raised figures down, as it does for answers."""
-    assert terms_of("96 m²") == terms_of("96 m2")
+    assert distinct_terms("96 m²") == distinct_terms("96 m2")

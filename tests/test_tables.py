@@ -32,7 +32,7 @@ from raglab.bandit import (
     simulate,
     update,
 )
-from raglab.bandit.scores import pooled
+from raglab.bandit.scores import pooled_stats
 from raglab.bandit.simulation import log, run
 from raglab.lab.report.bandit_displays import PosteriorDisplay
 from raglab.lab.report.page import SECTIONS
@@ -40,7 +40,7 @@ from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
 from raglab.retrieval.strategies import SEARCHES
 from raglab.store import loaders
-from raglab.store.files import InputError, Line, text_of
+from raglab.store.files import InputError, JsonLine, required_text
 from raglab.store.loaders import FORMATS, Format
 from raglab.values import Case, Chunk, Status
 
@@ -53,7 +53,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def _preference(state: State, bandit: Bandit) -> Array:
-    n, total, _ = pooled(state, bandit)
+    n, total, _ = pooled_stats(state, bandit)
     return (total + bandit.prior_strength * bandit.prior_mean) / (n + bandit.prior_strength) / bandit.exploration
 
 
@@ -197,17 +197,17 @@ def test_rates_are_of_cases_that_there_are() -> None:
 
 
 def _toy_cases(lines: Any, *_: Any) -> Any:
-    line: Line
+    line: JsonLine
     for line in lines:
-        name = text_of(line.record, "utterance", line.where)
-        yield line.where, Case(name.replace(" ", "-"), name, text_of(line.record, "wanted", line.where))
+        name = required_text(line.record, "utterance", line.where)
+        yield line.where, Case(name.replace(" ", "-"), name, required_text(line.record, "wanted", line.where))
 
 
 def _toy_chunks(lines: Any, *_: Any) -> Any:
-    line: Line
+    line: JsonLine
     for line in lines:
-        file = text_of(line.record, "file", line.where)
-        yield line.where, Chunk(f"{file}#{line.where.line}", text_of(line.record, "paragraph", line.where), file)
+        file = required_text(line.record, "file", line.where)
+        yield line.where, Chunk(f"{file}#{line.where.line}", required_text(line.record, "paragraph", line.where), file)
 
 
 TOY_CASES = Format(

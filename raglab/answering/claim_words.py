@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.languages import LANGUAGES
-from raglab.numerals import any_of, calendar_date, counted, plain_number, tables, unpointed
+from raglab.numerals import any_of, calendar_date, comma_thousands, number_word_value, plain_number, tables
 from raglab.text import STOP_WORDS, unaccented
 
 # Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and `durera`.
@@ -56,11 +56,11 @@ def _poles() -> tuple[dict[str, tuple[str, int]], tuple[tuple[str, tuple[str, in
 POLES, POLE_BEGINNINGS = _poles()
 
 
-def plain(value: float) -> str:
+def canonical_value(value: float) -> str:
     """A value as every way of writing it is known by.
 
     Example:
-      >>> plain(250.0), plain(0.1 + 0.2)
+      >>> canonical_value(250.0), canonical_value(0.1 + 0.2)
       ('250', '0.3')
     """
     return str(int(value)) if value == int(value) else repr(round(value, 6))
@@ -120,28 +120,28 @@ _FIXED = {
 }
 
 
-def words_of(text: str) -> list[Word]:
+def claim_words(text: str) -> list[Word]:
     """The words of a text in order, punctuation that parts clauses among them, negations carried to what they turn.
 
     Numbers are known by their value, whether in digits or in words, months by their place, currencies by their sign.
 
     Example:
-      >>> [(word.key, word.sign) for word in words_of("It doesn't cover 1,000 vans")]
+      >>> [(word.key, word.sign) for word in claim_words("It doesn't cover 1,000 vans")]
       [('it', 1), ('doe', 1), ('¬', 1), ('~cover', -1), ('1000', 1), ('van', 1)]
     """
     parts: list[Part] = []
     first = True
-    for token in _TOKEN.findall(_PER_CENT.sub("%", unpointed(text))):
-        parts += _parts(token, first)
+    for token in _TOKEN.findall(_PER_CENT.sub("%", comma_thousands(text))):
+        parts += _token_parts(token, first)
         first = token in _ENDS
     texts = [part for part, _ in parts]
     if not _COUNTING.isdisjoint(texts):
-        parts = _numbered(parts)
-    return [word for _, word in parts] if _TURNING.isdisjoint(texts) else _turned(parts)
+        parts = _join_numerals(parts)
+    return [word for _, word in parts] if _TURNING.isdisjoint(texts) else _carry_negation(parts)
 
 
 @lru_cache(maxsize=2**16)
-def _known(word: str) -> Word:
+def _plain_word(word: str) -> Word:
     """A word in small letters by itself."""
     if word in _FIXED:
         return _FIXED[word]
@@ -152,7 +152,7 @@ def _known(word: str) -> Word:
 
 
 @lru_cache(maxsize=2**16)
-def _parts(token: str, first: bool) -> tuple[Part, ...]:  # noqa: FBT001
+def _token_parts(token: str, first: bool) -> tuple[Part, ...]:  # noqa: FBT001
     """Small letters and the word of each part of a token; `first` in its sentence, a capital is no name."""
     start = token[0]
     if start.isdigit():
@@ -160,20 +160,20 @@ def _parts(token: str, first: bool) -> tuple[Part, ...]:  # noqa: FBT001
             year, month, day = calendar_date(token)
             return tuple((key, Word(key, NUMBER)) for key in (str(day), f"m{month}", str(year)))
         number = _NUMBER.fullmatch(token)
-        return tuple(_number(number[1], (number[2] or "").lower())) if number else ((token, Word(token, NUMBER)),)
+        return tuple(_number_parts(number[1], (number[2] or "").lower())) if number else ((token, Word(token, NUMBER)),)
     if start.isalpha():
         if any(letter.isdigit() for letter in token):
             return ((token.lower(), Word(token.lower(), NUMBER)),)
-        known = [(piece, _known(piece)) for piece in _pieces(token)]
+        known = [(piece, _plain_word(piece)) for piece in _split_elisions(token)]
         if start.isupper() and (not first or (len(token) > 1 and token.isupper())):
             known = [(piece, word._replace(kind=NAME) if word.kind == WORD else word) for piece, word in known]
         return tuple(known)
     if start in UNITS:
-        return ((token, _known(token)),)
+        return ((token, _plain_word(token)),)
     return ((token, Word("?", WORD) if "?" in token else Word("", BREAK)),)
 
 
-def _pieces(part: str) -> list[str]:
+def _split_elisions(part: str) -> list[str]:
     """Words in small letters of what is written as one: elisions, possessives, `n't`."""
     word = part.lower().replace("’", "'")
     negated = _CONTRACTED.match(word)
@@ -182,7 +182,7 @@ def _pieces(part: str) -> list[str]:
     return [piece for piece in word.split("'") if piece != "s"] if "'" in word else [word]
 
 
-def _number(digits: str, glued: str) -> Iterator[Part]:
+def _number_parts(digits: str, glued: str) -> Iterator[Part]:
     """A number by its value, and what is written to it."""
     if len(digits) > EXACT:
         yield digits, Word(digits + glued, NUMBER)
@@ -193,17 +193,17 @@ def _number(digits: str, glued: str) -> Iterator[Part]:
         return
     value = float(number)
     if glued in SUFFIXES:
-        yield digits, Word(plain(value * SUFFIXES[glued]), NUMBER)
+        yield digits, Word(canonical_value(value * SUFFIXES[glued]), NUMBER)
     elif not glued or glued in _ENDINGS:
-        yield digits, Word(plain(value), NUMBER)
+        yield digits, Word(canonical_value(value), NUMBER)
     elif glued.isalpha():
-        yield digits, Word(plain(value), NUMBER)
-        yield glued, _known(glued)
+        yield digits, Word(canonical_value(value), NUMBER)
+        yield glued, _plain_word(glued)
     else:
         yield digits, Word(digits + glued, NUMBER)
 
 
-def _numbered(parts: list[Part]) -> list[Part]:
+def _join_numerals(parts: list[Part]) -> list[Part]:
     """Number words joined into their value, and months that may be other words told by a number beside them."""
     out: list[Part] = []
     texts = [text for text, _ in parts]
@@ -212,10 +212,10 @@ def _numbered(parts: list[Part]) -> list[Part]:
         text, word = parts[at]
         scale = _scale(parts, at) if word.kind == NUMBER else 0
         if scale:  # figures and the word that multiplies them are one number
-            out.append((text, word._replace(key=plain(float(word.key) * scale))))
+            out.append((text, word._replace(key=canonical_value(float(word.key) * scale))))
             at += 2
         elif text in NUMBERS or text in SCALES:
-            value, end = counted(texts, at)
+            value, end = number_word_value(texts, at)
             lone = value == 1 and end == at + 1  # `one` may be a pronoun
             out.append((text, Word(str(value), LITTLE if lone else NUMBER)))
             at = end
@@ -239,7 +239,7 @@ def _scale(parts: list[Part], at: int) -> int:
     return SCALES.get(follows, 0)
 
 
-def _turned(parts: list[Part]) -> list[Word]:
+def _carry_negation(parts: list[Part]) -> list[Word]:
     """Words with the sign of those that a negation turns."""
     words = [word for _, word in parts]
     for at, (text, word) in enumerate(parts):

@@ -8,7 +8,7 @@ from itertools import pairwise
 from math import ceil, isfinite
 from typing import NamedTuple
 
-from raglab.answering.extractive import DIGITS, lines, read_question, scored, weights
+from raglab.answering.extractive import DIGITS, parse_question, passage_lines, score_lines, weights
 from raglab.packs import GENERIC, Pack
 from raglab.text import Piece, pieces, sentences
 from raglab.values import Chunk
@@ -17,7 +17,7 @@ _CLOSING = "\"'”»)"
 _LEADS_ON = ("?", ":")  # what a line ends with that means little without the next one, and the next without it
 
 
-class Cut(NamedTuple):
+class PassagePieces(NamedTuple):
     """A passage in pieces, as `sentences` counts them.
 
     lines: places of those that say something by themselves: prose and rows of tables, headings only where there is
@@ -34,26 +34,27 @@ class Cut(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def cut(text: str) -> Cut:
+def cut_passage(text: str) -> PassagePieces:
     r"""Cut a passage into pieces.
 
     Example:
-      >>> cut("# Excess\n\nNot paid:\n- Storm.\n\n| Peril | Sum |\n|---|---|\n| Fire | £9 |").needs[-1] == {0, 1, 3}
+      >>> passage = "# Excess\n\nNot paid:\n- Storm.\n\n| Peril | Sum |\n|---|---|\n| Fire | £9 |"
+      >>> cut_passage(passage).needs[-1] == {0, 1, 3}
       True
     """
     found = tuple(pieces(text))
     lines = tuple(at for at, piece in enumerate(found) if piece.kind in {"prose", "row"}) or tuple(range(len(found)))
-    written = tuple(map(_written, found))
-    return Cut(text, found, lines, _needs(found), written, _goes_on(text, found, written))
+    written = tuple(map(_piece_markdown, found))
+    return PassagePieces(text, found, lines, _needs(found), written, _continues_paragraph(text, found, written))
 
 
-def put_together(whole: Cut, kept: Collection[int]) -> str:
+def join_pieces(whole: PassagePieces, kept: Collection[int]) -> str:
     r"""Markdown of some pieces of a passage, in its order; the passage itself where no line is left out.
 
     Its sentences are those pieces. A table keeps the rule under its head.
 
     Example:
-      >>> put_together(cut("# Excess\n\nIt rose in 2025. It is £250. Ask us."), {0, 2})
+      >>> join_pieces(cut_passage("# Excess\n\nIt rose in 2025. It is £250. Ask us."), {0, 2})
       '# Excess\n\nIt is £250.'
     """
     if set(whole.lines) <= set(kept):
@@ -63,25 +64,25 @@ def put_together(whole: Cut, kept: Collection[int]) -> str:
     return "".join((*(whole.written[at] for at in places[:1]), *following))
 
 
-def leads_on(text: str) -> bool:
+def introduces_next(text: str) -> bool:
     """Whether a line is answered or listed out by what follows it.
 
     Example:
-      >>> leads_on("Not covered:"), leads_on("Is hail covered?"), leads_on("No.")
+      >>> introduces_next("Not covered:"), introduces_next("Is hail covered?"), introduces_next("No.")
       (True, True, False)
     """
     return text.rstrip(_CLOSING).endswith(_LEADS_ON)
 
 
-def _joint(whole: Cut, before: int, at: int) -> str:
+def _joint(whole: PassagePieces, before: int, at: int) -> str:
     """What stands between two kept pieces."""
     if whole.goes_on[at] and before == at - 1:
         return " "
-    table, other = _table_of(whole, before), _table_of(whole, at)
+    table, other = _table_head(whole, before), _table_head(whole, at)
     return "\n" if whole.pieces[at].kind == "row" and table == other and (table >= 0 or before == at - 1) else "\n\n"
 
 
-def _table_of(whole: Cut, at: int) -> int:
+def _table_head(whole: PassagePieces, at: int) -> int:
     """Place of the head of the table that a piece stands in; -1 of one without a head, -2 in none."""
     if whole.pieces[at].kind != "row":
         return at if whole.pieces[at].kind == "head" else -2
@@ -101,7 +102,7 @@ def _needs(found: tuple[Piece, ...]) -> tuple[frozenset[int], ...]:
             continue
         if piece.kind != "row":
             head = None
-        leading = piece.kind == "prose" and leads_on(piece.text)
+        leading = piece.kind == "prose" and introduces_next(piece.text)
         wanted = (*headings, None if leading else lead, head if _is_under(piece, found, head) else None)
         needs.append(frozenset(place for place in wanted if place is not None))
         head, lead = (at if piece.kind == "head" else head), (at if leading else lead)
@@ -113,7 +114,7 @@ def _is_under(piece: Piece, found: tuple[Piece, ...], head: int | None) -> bool:
     return head is not None and (bool(piece.heads) or len(piece.cells) != len(found[head].cells))
 
 
-def _written(piece: Piece) -> str:
+def _piece_markdown(piece: Piece) -> str:
     if piece.kind == "heading":
         return f"# {piece.text}"
     if piece.kind == "prose":
@@ -122,18 +123,20 @@ def _written(piece: Piece) -> str:
     return row if piece.kind == "row" else row + "\n|" + "---|" * len(piece.cells)
 
 
-def _goes_on(text: str, found: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
+def _continues_paragraph(text: str, found: Sequence[Piece], written: Sequence[str]) -> tuple[bool, ...]:
     """Whether a sentence stands in one paragraph with the one before it, and the two are told apart without a break."""
-    paragraphs = [_bare(paragraph) for paragraph in text.split("\n\n")]
+    paragraphs = [_without_emphasis(paragraph) for paragraph in text.split("\n\n")]
     runs = [False]
     for (one, other), forms in zip(pairwise(found), pairwise(written), strict=True):
         line = f"{one.text} {other.text}"
         is_prose = (one.text, other.text) == forms and one.kind == other.kind == "prose"
-        runs.append(is_prose and any(_bare(line) in whole for whole in paragraphs) and sentences(line) == [*forms])
+        runs.append(
+            is_prose and any(_without_emphasis(line) in whole for whole in paragraphs) and sentences(line) == [*forms]
+        )
     return tuple(runs[: len(found)])
 
 
-def _bare(text: str) -> str:
+def _without_emphasis(text: str) -> str:
     return " ".join(text.replace("*", "").split())
 
 
@@ -147,7 +150,7 @@ Count = Callable[[str], int]
 Meaning = Callable[[str, Sequence[str]], Sequence[float]]
 
 
-class Compressed(NamedTuple):
+class Compression(NamedTuple):
     """What is left of passages.
 
     passages: those of which a sentence is left, in their order; but for the text they are as they were. kept: of each
@@ -188,7 +191,7 @@ def compress(
     count: Count = words_as_tokens,
     meaning: Meaning | None = None,
     pack: Pack = GENERIC,
-) -> Compressed:
+) -> Compression:
     """Sentences, list items and table rows that carry what a question asks, the best first while they fit the budget.
 
     A sentence carries something where it, a line beside it or the headings above it have a content word, name or number
@@ -217,10 +220,10 @@ def compress(
       >>> compress("How much is the storm excess?", [Chunk("a#1", text, "a.md")], budget=8).passages[0].text
       'The storm excess is £400.'
     """
-    _check(budget, keep, len(passages))
-    cuts = [cut(passage.text) for passage in passages]
+    _check_compression(budget, keep, len(passages))
+    cuts = [cut_passage(passage.text) for passage in passages]
     ranked = sorted(
-        _lines(question, cuts, meaning, pack), key=lambda one: (not one.carries, -one.score, one.passage, one.at)
+        _kept_lines(question, cuts, meaning, pack), key=lambda one: (not one.carries, -one.score, one.passage, one.at)
     )
     kept: list[set[int]] = [set() for _ in passages]
     # A kept passage without a line costs its whole text from the start; the others cost what is taken of them.
@@ -229,7 +232,7 @@ def compress(
     def take(line: _Line, limit: float) -> None:
         """Keep a line with what it would mislead without, if the passage as it then stands fits."""
         more = kept[line.passage] | {line.at} | cuts[line.passage].needs[line.at]
-        cost = count(put_together(cuts[line.passage], more))
+        cost = count(join_pieces(cuts[line.passage], more))
         if sum(spent) - spent[line.passage] + cost <= limit:
             kept[line.passage], spent[line.passage] = more, cost
 
@@ -243,15 +246,15 @@ def compress(
         if line.carries or line.passage in alone:
             take(line, budget)
     left = [
-        passage._replace(text=put_together(whole, own))
+        passage._replace(text=join_pieces(whole, own))
         for place, (passage, whole, own) in enumerate(zip(passages, cuts, kept, strict=True))
         if own or place in keep
     ]
-    every = (_all_if_whole(whole, own) for whole, own in zip(cuts, kept, strict=True))
-    return Compressed(tuple(left), tuple(tuple(sorted(own)) for own in every), sum(spent))
+    every = (_complete_passage(whole, own) for whole, own in zip(cuts, kept, strict=True))
+    return Compression(tuple(left), tuple(tuple(sorted(own)) for own in every), sum(spent))
 
 
-def _check(budget: int, keep: Collection[int], n_passages: int) -> None:
+def _check_compression(budget: int, keep: Collection[int], n_passages: int) -> None:
     if budget < 1:
         msg = f"budget must be at least 1 token, got {budget}; 512 suits a short prompt."
         raise ValueError(msg)
@@ -261,17 +264,20 @@ def _check(budget: int, keep: Collection[int], n_passages: int) -> None:
             raise ValueError(msg)
 
 
-def _all_if_whole(whole: Cut, own: set[int]) -> set[int]:
+def _complete_passage(whole: PassagePieces, own: set[int]) -> set[int]:
     """Every place of a passage of which no line is left out."""
     return set(range(len(whole.pieces))) if own and own >= set(whole.lines) else own
 
 
-def _lines(question: str, cuts: Sequence[Cut], meaning: Meaning | None, pack: Pack) -> Iterator[_Line]:
+def _kept_lines(question: str, cuts: Sequence[PassagePieces], meaning: Meaning | None, pack: Pack) -> Iterator[_Line]:
     """Lines that can be kept for their own sake; one that leads on to others only where there is nothing else."""
-    asked = read_question(question, pack)
-    read = [[line._replace(is_answer=not leads_on(line.text)) for line in lines(whole.text)] for whole in cuts]
+    asked = parse_question(question, pack)
+    read = [
+        [line._replace(is_answer=not introduces_next(line.text)) for line in passage_lines(whole.text)]
+        for whole in cuts
+    ]
     places = [(passage, at) for passage, whole in enumerate(cuts) for at in whole.lines if read[passage]]
-    found = list(scored(asked, weights(asked, read), read))
+    found = list(score_lines(asked, weights(asked, read), read))
     near = _meanings(question, [one.line.text for one in found], meaning)
     for one, value in zip(found, near, strict=True):
         carries = bool(one.near) or one.kind > OPEN or value > 0.0

@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.packs import GENERIC, Pack, compiled
+from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
 
@@ -73,8 +73,8 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
         raise ValueError(msg)
     where = _positions(chunks)
     for chunk in chunks:
-        for found in _candidates(chunk.text, compiled(pack.contents_intro)):
-            single = [(title, label) for title, labels in found for label in _each(labels)]
+        for found in _contents_tables(chunk.text, compile_expression(pack.contents_intro)):
+            single = [(title, label) for title, labels in found for label in _label_range(labels)]
             if len(single) >= LEAST_ENTRIES and _goes_up([label for _, label in single]):
                 return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
     return ()
@@ -98,7 +98,7 @@ def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack
     wanted = set(content_words(about))
     scored: dict[int, float] = {}
     for entry in contents(chunks, pack=pack):
-        score = _fit(entry.title, field, pack) + len(wanted & set(content_words(entry.title)))
+        score = _title_strength(entry.title, field, pack) + len(wanted & set(content_words(entry.title)))
         if entry.page is not None and score > 0:
             scored[entry.page] = max(score, scored.get(entry.page, 0.0))
     return tuple(sorted(scored, key=lambda page: -scored[page]))
@@ -133,14 +133,14 @@ def scope(
     return tuple(chunk for chunk in chunks if chunk.page == int(value))
 
 
-def _fit(title: str, field: str, pack: Pack) -> float:
+def _title_strength(title: str, field: str, pack: Pack) -> float:
     """Strength of a title for a field: 2 for a strong term, 1 for a weak one, half a point where it stands first."""
     known = pack.fields.get(field)
     if known is None or known.titles is None:
         return 0.0
     best = 0.0
     for strength, terms in ((2.0, known.titles.strong), (1.0, known.titles.weak)):
-        match = compiled(rf"\b(?:{terms})").search(title)
+        match = compile_expression(rf"\b(?:{terms})").search(title)
         if match:
             best = max(best, strength + (0.5 if match.start() < 4 else 0.0))
     return best
@@ -158,7 +158,7 @@ def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
     return found
 
 
-def _candidates(text: str, lead: re.Pattern[str]) -> Iterator[list[tuple[str, str]]]:
+def _contents_tables(text: str, lead: re.Pattern[str]) -> Iterator[list[tuple[str, str]]]:
     """Possible tables of contents of a passage as (title, labels), one for each way to write them."""
     parts = pieces(text)
     for is_row, rows in groupby(parts, lambda piece: piece.kind == "row"):
@@ -172,14 +172,14 @@ def _candidates(text: str, lead: re.Pattern[str]) -> Iterator[list[tuple[str, st
         yield [(match["title"].strip(), match["labels"]) for match in items]
     for line in prose:
         if line.count("·") >= LEAST_ENTRIES - 1:
-            yield _dotted(line, lead)
+            yield _dot_separated_entries(line, lead)
     joined = " ".join(prose)
     intro = lead.search(joined)
     if intro:
-        yield _run_in(joined[intro.end() :])
+        yield _consecutive_entries(joined[intro.end() :])
 
 
-def _dotted(line: str, lead: re.Pattern[str]) -> list[tuple[str, str]]:
+def _dot_separated_entries(line: str, lead: re.Pattern[str]) -> list[tuple[str, str]]:
     """Entries between middle dots; the labels stand all behind the titles or all before them."""
     intro = lead.search(line)
     parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
@@ -190,7 +190,7 @@ def _dotted(line: str, lead: re.Pattern[str]) -> list[tuple[str, str]]:
     return []
 
 
-def _run_in(text: str) -> list[tuple[str, str]]:
+def _consecutive_entries(text: str) -> list[tuple[str, str]]:
     """Entries that follow each other without a gap from the text's start."""
     found = []
     at = 0
@@ -200,7 +200,7 @@ def _run_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def _each(labels: str) -> list[str]:
+def _label_range(labels: str) -> list[str]:
     """Single labels of a range: `6–7` is 6 and 7."""
     match = _RANGE.match(labels.strip())
     if match is None:
@@ -230,7 +230,7 @@ class PageKind(NamedTuple):
     probability: float
 
 
-def features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
+def page_features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.float64]:
     """What is measured on page 1, [6], in the order of `FEATURES`.
 
     log_words: natural logarithm of 1 + words. sections: headings. contents_share: share of the words that are titles
@@ -252,7 +252,7 @@ def features(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> NDArray[np.flo
             min(1.0, listed / max(count, 1)),
             count / max(len(parts), 1),
             float(bool(_REFERENCE.search(text))),
-            100.0 * len(compiled(rf"\b(?:{pack.page_kind.terms})\b").findall(text)) / max(count, 1),
+            100.0 * len(compile_expression(rf"\b(?:{pack.page_kind.terms})\b").findall(text)) / max(count, 1),
         ]
     )
 
@@ -271,8 +271,8 @@ def page_kind(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> PageKind:
     if not chunks:
         msg = "page_kind needs at least one chunk of page 1, got none; pass those with page == 1."
         raise ValueError(msg)
-    model = _model(pack)
-    margin = float((features(chunks, pack=pack) - model.mean) / model.scale @ model.weights + model.intercept)
+    model = _page_kind_model(pack)
+    margin = float((page_features(chunks, pack=pack) - model.mean) / model.scale @ model.weights + model.intercept)
     cover = float(np.exp(-np.logaddexp(0.0, -margin)))
     return PageKind("coversheet", cover) if cover > 0.5 else PageKind("body", 1.0 - cover)
 
@@ -285,7 +285,7 @@ class _Model(NamedTuple):
 
 
 @lru_cache(maxsize=8)
-def _model(pack: Pack) -> _Model:
+def _page_kind_model(pack: Pack) -> _Model:
     stored = pack.page_kind.model
     rows = [stored.features[name] for name in FEATURES]
     mean, scale, weights = (np.array([getattr(row, key) for row in rows]) for key in ("mean", "scale", "weight"))

@@ -18,7 +18,7 @@ from raglab.calibration import apply, fit
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of, currencies, tables
 from raglab.packs import GENERIC, Pack
-from raglab.text import Piece, content_terms, folded, pieces
+from raglab.text import Piece, content_terms, fold_case, pieces
 from raglab.values import Chunk, Generation
 
 Kind = Literal["date", "money", "number", "name"]
@@ -29,20 +29,20 @@ AMOUNTS = tuple(sorted(set(re.findall(r"AMOUNTS_[A-Z]+", " ".join(chain.from_ite
 _NUMERALS = tables()
 
 
-def _any_folded(words: Iterable[str]) -> str:
-    return f"(?:{any_of(dict.fromkeys(map(folded, words)))})"
+def _folded_alternatives(words: Iterable[str]) -> str:
+    return f"(?:{any_of(dict.fromkeys(map(fold_case, words)))})"
 
 
 # Whole names of months alone: `mar` and `dec` stand for other words where no number is beside them.
-_MONTH = _any_folded(word for words in LANGUAGES.months for word in words)
-_ENDINGS = _any_folded(_NUMERALS.endings)  # 1st, 1er
+_MONTH = _folded_alternatives(word for words in LANGUAGES.months for word in words)
+_ENDINGS = _folded_alternatives(_NUMERALS.endings)  # 1st, 1er
 _OF = f"(?:{'|'.join(LANGUAGES.quantities.of_dates) or '(?!)'})"
-_COUNT = _any_folded([*_NUMERALS.numbers, *_NUMERALS.scales, *LANGUAGES.numerals.counts])
-_SCALE = _any_folded(word for word, scale in _NUMERALS.scales.items() if scale > 1000)
-_SUFFIX = _any_folded([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
+_COUNT = _folded_alternatives([*_NUMERALS.numbers, *_NUMERALS.scales, *LANGUAGES.numerals.counts])
+_SCALE = _folded_alternatives(word for word, scale in _NUMERALS.scales.items() if scale > 1000)
+_SUFFIX = _folded_alternatives([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
 _OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or '(?!)'})"  # deux millions d'euros
-_CODE = _any_folded(CURRENCY_CODES)
-_UNIT = _any_folded([*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent])
+_CODE = _folded_alternatives(CURRENCY_CODES)
+_UNIT = _folded_alternatives([*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent])
 _FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]*\d|\d)"
 _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the text as it stands
     "date": re.compile(
@@ -62,7 +62,7 @@ _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the 
 
 
 @lru_cache(maxsize=8)
-def _asked_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
+def _expected_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
     """Expressions of a folded question for each kind of answer, the first that matches counts.
 
     The nouns of amounts of a trade stand for `AMOUNTS_EN`, `AMOUNTS_FR` and so on in a language's expressions.
@@ -74,15 +74,15 @@ def _asked_kinds(pack: Pack) -> tuple[tuple[Kind, re.Pattern[str]], ...]:
 
 
 @lru_cache(maxsize=4096)
-def expected(question: str, pack: Pack = GENERIC) -> Kind | None:
+def expected_kind(question: str, pack: Pack = GENERIC) -> Kind | None:
     """Kind of answer that the question's words ask for; None where they leave it open.
 
     Example:
-      >>> expected("When was it founded?"), expected("À qui la somme est-elle due ?"), expected("Why?")
+      >>> expected_kind("When was it founded?"), expected_kind("À qui la somme est-elle due ?"), expected_kind("Why?")
       ('date', 'name', None)
     """
-    plain = folded(question).strip()
-    return next((kind for kind, pattern in _asked_kinds(pack) if pattern.search(plain)), None)
+    plain = fold_case(question).strip()
+    return next((kind for kind, pattern in _expected_kinds(pack) if pattern.search(plain)), None)
 
 
 def phrases(kind: Kind, text: str) -> list[tuple[int, int]]:
@@ -92,14 +92,14 @@ def phrases(kind: Kind, text: str) -> list[tuple[int, int]]:
       >>> [("Due on 1 May 2025.")[start:end] for start, end in phrases("date", "Due on 1 May 2025.")]
       ['1 May 2025']
     """
-    plain = text if kind == "name" else folded(text)
+    plain = text if kind == "name" else fold_case(text)
     if len(plain) != len(text):  # a letter of the text is two when folded: places would not agree
         plain = text.lower()
     return [match.span() for match in _PHRASE[kind].finditer(plain)]
 
 
 @lru_cache(maxsize=16384)
-def named(kind: Kind, text: str) -> tuple[frozenset[str], ...]:
+def kind_phrases(kind: Kind, text: str) -> tuple[frozenset[str], ...]:
     """Content words and numbers of each phrase of a kind in the text."""
     return tuple(frozenset(content_terms(text[start:end])) for start, end in phrases(kind, text))
 
@@ -119,7 +119,7 @@ class Question(NamedTuple):
     kind: Kind | None
 
 
-class Line(NamedTuple):
+class PassageLine(NamedTuple):
     """A sentence, list item or table row of a passage.
 
     text: as an answer shows it. stems: what it says. pairs: its neighbouring stems. heading: stems of the headings
@@ -135,57 +135,57 @@ class Line(NamedTuple):
     is_answer: bool
 
 
-def stems(text: str) -> tuple[str, ...]:
+def line_stems(text: str) -> tuple[str, ...]:
     """Beginnings of a text's content words, and its numbers, in order.
 
     Example:
-      >>> stems("The claims of 1,200 claimants")
+      >>> line_stems("The claims of 1,200 claimants")
       ('claim', '1200', 'claim')
     """
     return tuple(term[:BEGINNING] if term.isalpha() else term for term in content_terms(text))
 
 
 @lru_cache(maxsize=4096)
-def read_question(text: str, pack: Pack = GENERIC) -> Question:
+def parse_question(text: str, pack: Pack = GENERIC) -> Question:
     """Read what a question asks."""
-    found = tuple(dict.fromkeys(stems(text)))[:LONGEST]
-    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected(text, pack))
+    found = tuple(dict.fromkeys(line_stems(text)))[:LONGEST]
+    return Question(found, frozenset(pairwise(found)), frozenset(content_terms(text)), expected_kind(text, pack))
 
 
 @lru_cache(maxsize=8192)
-def lines(text: str) -> tuple[Line, ...]:
+def passage_lines(text: str) -> tuple[PassageLine, ...]:
     r"""Sentences, list items and table rows of a passage in order; what stands in headings goes to what they head.
 
     Example:
-      >>> lines("Policy > Excess\nStorm is dearer.")[0].heading == {"polic", "exces"}
+      >>> passage_lines("Policy > Excess\nStorm is dearer.")[0].heading == {"polic", "exces"}
       True
     """
-    found: list[Line] = []
+    found: list[PassageLine] = []
     heading: frozenset[str] = frozenset()
     before: frozenset[str] = frozenset()
     headings_run = False
     for piece in pieces(text):
         if piece.kind == "heading":
-            heading = frozenset(stems(piece.text)) | (heading if headings_run or not found else frozenset())
+            heading = frozenset(line_stems(piece.text)) | (heading if headings_run or not found else frozenset())
             headings_run, before = True, frozenset()
             continue
         headings_run = False
         if piece.kind == "head":
             continue
-        line = shown(piece)
-        said = stems(line)
+        line = piece_text(piece)
+        said = line_stems(line)
         is_answer = bool(said) and not line.rstrip(_CLOSING).endswith(_LEADS_ON)
-        found.append(Line(line, frozenset(said), frozenset(pairwise(said)), heading, before, is_answer))
+        found.append(PassageLine(line, frozenset(said), frozenset(pairwise(said)), heading, before, is_answer))
         if piece.kind != "row":
             before = frozenset(said)
     return tuple(found)
 
 
-def shown(piece: Piece) -> str:
+def piece_text(piece: Piece) -> str:
     r"""A piece as an answer shows it: of a row its first cell, then the others under the heads of their columns.
 
     Example:
-      >>> shown(pieces("| Peril | Excess |\n|---|---|\n| Storm excess | £400 |")[1])
+      >>> piece_text(pieces("| Peril | Excess |\n|---|---|\n| Storm excess | £400 |")[1])
       'Storm excess - Excess: £400'
     """
     if piece.kind != "row":
@@ -213,7 +213,7 @@ CERTAIN = 1e-4  # no share counts as nearer to 0 or 1 than this
 DIGITS = 9  # of support and confidence, so that a tie is a tie on every machine
 
 
-class Scored(NamedTuple):
+class ScoredLine(NamedTuple):
     """A line of a passage with its support.
 
     passage: position of the passage. place: of the line among all. own: stems of the question that the line holds.
@@ -221,7 +221,7 @@ class Scored(NamedTuple):
     question asks for, 0 where it has none, ½ where the question leaves it open.
     """
 
-    line: Line
+    line: PassageLine
     passage: int
     place: int
     own: frozenset[str]
@@ -230,7 +230,7 @@ class Scored(NamedTuple):
     support: float
 
 
-def weights(asked: Question, passages: Sequence[Sequence[Line]]) -> dict[str, float]:
+def weights(asked: Question, passages: Sequence[Sequence[PassageLine]]) -> dict[str, float]:
     """Weight of each of the question's stems, together 1: the more, the fewer lines have it.
 
     ln((N + 1) / (n + ½)) over N lines, n of which have it, as inverse document frequencies are.
@@ -247,7 +247,9 @@ def share(weight: Mapping[str, float], stems: Collection[str]) -> float:
     return sum(part for stem, part in weight.items() if stem in stems)
 
 
-def scored(asked: Question, weight: Mapping[str, float], passages: Sequence[Sequence[Line]]) -> Iterator[Scored]:
+def score_lines(
+    asked: Question, weight: Mapping[str, float], passages: Sequence[Sequence[PassageLine]]
+) -> Iterator[ScoredLine]:
     """Every line that can be an answer, with its support, in the order of the passages."""
     start = 0
     for rank, passage in enumerate(passages):
@@ -257,7 +259,7 @@ def scored(asked: Question, weight: Mapping[str, float], passages: Sequence[Sequ
             follows = passage[at + 1].stems if at + 1 < len(passage) else frozenset[str]()
             places = ((1.0, line.stems), (HEADING, line.heading), (BEFORE, line.before), (AFTER, follows))
             worth = {stem: next((worth for worth, stems in places if stem in stems), 0.0) for stem in weight}
-            kind = _kind(asked, line)
+            kind = _kind_bonus(asked, line)
             support = (
                 sum(weight[stem] * worth[stem] for stem in weight)
                 + PAIRS * len(asked.pairs & line.pairs) / max(1, len(asked.pairs))
@@ -265,11 +267,11 @@ def scored(asked: Question, weight: Mapping[str, float], passages: Sequence[Sequ
                 + RANK / (1 + rank)
             )
             near = frozenset(stem for stem in weight if worth[stem] > 0.0)
-            yield Scored(line, rank, start + at, near & line.stems, near, kind, round(support, DIGITS))
+            yield ScoredLine(line, rank, start + at, near & line.stems, near, kind, round(support, DIGITS))
         start += len(passage)
 
 
-def second(best: Scored, lines: Sequence[Scored], weight: Mapping[str, float]) -> Scored | None:
+def second(best: ScoredLine, lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> ScoredLine | None:
     """Return the best supported line, close behind the best, that adds words of the question; None where none does."""
     adding = [
         one
@@ -281,7 +283,7 @@ def second(best: Scored, lines: Sequence[Scored], weight: Mapping[str, float]) -
     return max(adding, key=lambda one: one.support, default=None)
 
 
-def confidence(chosen: Sequence[Scored], lines: Sequence[Scored], weight: Mapping[str, float]) -> float:
+def answer_confidence(chosen: Sequence[ScoredLine], lines: Sequence[ScoredLine], weight: Mapping[str, float]) -> float:
     """How far an answer can be trusted, in (0, 1); the first of the chosen lines is the best. Formula: `Extractive`."""
     best = chosen[0]
     texts = {one.line.text for one in chosen}
@@ -292,11 +294,11 @@ def confidence(chosen: Sequence[Scored], lines: Sequence[Scored], weight: Mappin
     return round(1.0 / (1.0 + exp(-(log(lead / (1.0 - lead)) + 4.0 * covered + best.kind - 4.0) / 2.0)), DIGITS)
 
 
-def _kind(asked: Question, line: Line) -> float:
+def _kind_bonus(asked: Question, line: PassageLine) -> float:
     """Whether a line has a phrase of the expected kind that says something the question does not."""
     if asked.kind is None:
         return 0.5
-    return float(any(not phrase <= asked.terms for phrase in named(asked.kind, line.text)))
+    return float(any(not phrase <= asked.terms for phrase in kind_phrases(asked.kind, line.text)))
 
 
 # Where the kind is open, what counts beside nearness to the question's words; chosen on SQuAD's tune split.
@@ -324,8 +326,8 @@ def short_answer(question: str, sentence: str) -> str:
       >>> short_answer("When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911.")
       '912'
     """
-    asked = read_question(question)
-    tokens = [_Token(*match.span(), match[0], stems(match[0])) for match in _TOKEN.finditer(sentence)]
+    asked = parse_question(question)
+    tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in _TOKEN.finditer(sentence)]
     repeated = [bool(token.stems) and set(token.stems) <= set(asked.stems) for token in tokens]
     found: list[tuple[float, int, int]] = []
     if asked.kind is not None:
@@ -335,7 +337,7 @@ def short_answer(question: str, sentence: str) -> str:
             if at and not asked.terms.issuperset(terms):
                 found.append((_nearness(at, repeated), start, end))
     if not found:
-        for run in _runs(tokens, repeated):
+        for run in _content_runs(tokens, repeated):
             marked = sum(tokens[i].text[0].isupper() or tokens[i].text[0].isdigit() for i in run if i > 0) / len(run)
             score = _nearness(run, repeated) + CAPITALS * marked + WORDS * min(len(run), LONG)
             found.append((score, tokens[run[0]].start, tokens[run[-1]].end))
@@ -351,19 +353,19 @@ def _nearness(run: Sequence[int], repeated: Sequence[bool]) -> float:
     return sum(1.0 / (1.0 + min(abs(place - run[0]), abs(place - run[-1]))) for place in places)
 
 
-def _runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterator[list[int]]:
+def _content_runs(tokens: Sequence[_Token], repeated: Sequence[bool]) -> Iterator[list[int]]:
     """Runs of words without punctuation and words of the question; function words at their ends left out."""
     run: list[int] = []
     for i, token in enumerate(tokens):
         if not repeated[i] and any(map(str.isalnum, token.text)):
             run.append(i)
             continue
-        yield from _trimmed(run, tokens)
+        yield from _trim_run(run, tokens)
         run = []
-    yield from _trimmed(run, tokens)
+    yield from _trim_run(run, tokens)
 
 
-def _trimmed(run: Sequence[int], tokens: Sequence[_Token]) -> Iterator[list[int]]:
+def _trim_run(run: Sequence[int], tokens: Sequence[_Token]) -> Iterator[list[int]]:
     kept = [i for i in run if tokens[i].stems]
     if kept:
         yield list(range(kept[0], kept[-1] + 1))
@@ -373,7 +375,7 @@ KNOTS = 17
 FITTED_DIGITS = 10
 
 
-def fit_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def fit_answer_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Rising line from raw confidence to the probability that an answer is right: x and y of its knots, at most 17.
 
     Beta calibration, read off at quantiles of the raw confidence. `np.interp(raw, x, y)` applies it, flat beyond the
@@ -387,7 +389,8 @@ def fit_confidence(raw: ArrayLike, right: ArrayLike) -> tuple[tuple[float, ...],
       ValueError: all right or all wrong; a confidence that is NaN or outside [0, 1].
 
     Example:
-      >>> x, y = fit_confidence([0.1, 0.2, 0.8, 0.9] * 5, [0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1])
+      >>> right = [0, 1, 0, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 1, 1, 1]
+      >>> x, y = fit_answer_confidence([0.1, 0.2, 0.8, 0.9] * 5, right)
       >>> x[0], x[-1], y[0] < 0.3, y[-1] > 0.7
       (0.1, 0.9, True, True)
     """
@@ -410,7 +413,7 @@ class Extractive:
       s: share of the answer among all lines, each counted as exp(support / 0.09): its lead over what else is there;
       c: share of the question covered by the answer, the lines beside it and its headings;
       k: 1 where it has a phrase of the expected kind, 0 where it has none, ½ where the question leaves the kind open.
-    It ranks answers; `fit_confidence` makes a probability of it.
+    It ranks answers; `fit_answer_confidence` makes a probability of it.
 
     name: stable identifier for fingerprints and cache keys; it changes when answers may.
     pack: whose nouns name amounts.
@@ -427,12 +430,12 @@ class Extractive:
           >>> Extractive().answer("How much is the storm excess?", [passage]).text
           'The storm excess is £400.'
         """
-        asked = read_question(question, self.pack)
+        asked = parse_question(question, self.pack)
         if not asked.stems:
             return Generation("", nan, (), "the question has no content word to look for")
-        read = [lines(passage.text) for passage in passages]
+        read = [passage_lines(passage.text) for passage in passages]
         weight = weights(asked, read)
-        candidates = tuple(scored(asked, weight, read))
+        candidates = tuple(score_lines(asked, weight, read))
         if not candidates:
             return Generation("", nan, (), "the passages have no sentence to answer with")
         best = max(candidates, key=lambda one: one.support)
@@ -440,13 +443,13 @@ class Extractive:
             return Generation("", nan, (), "no sentence of the passages shares a content word with the question")
         other = second(best, candidates, weight)
         chosen = [best] if other is None else [best, other]
-        trust = confidence(chosen, candidates, weight)
+        trust = answer_confidence(chosen, candidates, weight)
         shown = sorted(chosen, key=lambda one: one.place)
         cited = tuple(dict.fromkeys(one.passage for one in shown))
-        return Generation(_joined([one.line.text for one in shown]), trust, cited)
+        return Generation(_join_lines([one.line.text for one in shown]), trust, cited)
 
 
-def _joined(texts: Sequence[str]) -> str:
+def _join_lines(texts: Sequence[str]) -> str:
     """Lines as one answer: prose goes on in the line, a table row stands on its own."""
     parts = [text + (" " if text.rstrip("\"'”»)]").endswith((".", "!", "?", "…")) else "\n") for text in texts]
     return "".join(parts).strip()

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from raglab.numerals import dates_in
-from raglab.packs import MONEY, Aside, Total, compiled
+from raglab.packs import MONEY, Aside, Total, compile_expression
 from raglab.text import Piece
 
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
@@ -25,7 +25,7 @@ def is_old_and_new(heads: Sequence[str]) -> bool:
     return len(heads) > 1 and all(_OLD.search(head) for head in heads[:-1]) and bool(_NEW.search(heads[-1]))
 
 
-def chosen_column(heads: Sequence[str], about: str, *, label: str = "", said: str = "") -> int:
+def column_in_question(heads: Sequence[str], about: str, *, label: str = "", said: str = "") -> int:
     """Position of the column that a question is about: by its date or year, else the last.
 
     The new figures start at the date that the row's label gives (`from 1 May 2025`), else at that of the last head,
@@ -35,8 +35,8 @@ def chosen_column(heads: Sequence[str], about: str, *, label: str = "", said: st
       heads: of the columns, the newest last. about: the question. label: of the row. said: sentences about the table.
     """
     last = len(heads) - 1
-    start = _start(label) or _date(heads[-1]) or _start(said)
-    asked = _date(about)
+    start = _start(label) or _parse_date(heads[-1]) or _start(said)
+    asked = _parse_date(about)
     if asked is not None and start is not None:
         return last if asked >= (start if asked[2] else (*start[:2], 0)) else 0
     years = {int(year) for year in _YEAR.findall(about)}
@@ -50,10 +50,10 @@ def chosen_column(heads: Sequence[str], about: str, *, label: str = "", said: st
 
 def _start(text: str) -> Date | None:
     mark = _STARTS.search(text)
-    return _date(text[mark.end() :][:24]) if mark else None
+    return _parse_date(text[mark.end() :][:24]) if mark else None
 
 
-def _date(text: str) -> Date | None:
+def _parse_date(text: str) -> Date | None:
     """Year, month and day of the first date of a text; day 0 where only a month is written."""
     return next(((date.year, date.month, date.day) for date in dates_in(text)), None)
 
@@ -63,7 +63,7 @@ _AFTER_NAME = re.compile(r"\s*[,(;].*$")
 SUM = re.compile(MONEY)
 
 
-class Page(NamedTuple):
+class ChunkReading(NamedTuple):
     """A chunk as it is read.
 
     place: among those given. section: heading it stands under; the document's title where there is no other. printed:
@@ -76,13 +76,13 @@ class Page(NamedTuple):
     stated: tuple[Piece, ...]
 
 
-def role_value(role: str, pages: Sequence[Page]) -> Iterator[tuple[str, str, int]]:
+def role_value(role: str, pages: Sequence[ChunkReading]) -> Iterator[tuple[str, str, int]]:
     """Names of the rows with a cell that states the role: from the column headed as names, else from its neighbour."""
     for page in pages:
         for piece in page.stated:
             if piece.kind != "row" or len(piece.cells) < 2:
                 continue
-            at = next((n for n, cell in enumerate(piece.cells[:2]) if compiled(role).search(cell)), None)
+            at = next((n for n, cell in enumerate(piece.cells[:2]) if compile_expression(role).search(cell)), None)
             if at is None:
                 continue
             named = next((n for n, head in enumerate(piece.heads) if n != at and _NAMED.search(head)), 1 - at)
@@ -91,36 +91,38 @@ def role_value(role: str, pages: Sequence[Page]) -> Iterator[tuple[str, str, int
                 yield name, piece.text, page.place
 
 
-def total_value(total: Total, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
+def total_value(total: Total, pages: Sequence[ChunkReading], about: str) -> Iterator[tuple[str, str, int]]:
     """Amounts of the rows of totals under the heading of one; of two years the one `about` names, else the last."""
     for page in pages:
-        if not compiled(total.under).search(page.section):
+        if not compile_expression(total.under).search(page.section):
             continue
         for piece in page.stated:
-            if piece.kind == "row" and compiled(total.row).search(piece.cells[0]):
+            if piece.kind == "row" and compile_expression(total.row).search(piece.cells[0]):
                 amounts = [(n, cell) for n, cell in enumerate(piece.cells) if n and SUM.fullmatch(cell.strip())]
                 if amounts:
                     heads = [piece.heads[n] if piece.heads else "" for n, _ in amounts]
                     timed = is_old_and_new(heads)
-                    yield amounts[chosen_column(heads, about) if timed else -1][1], piece.text, page.place
+                    yield amounts[column_in_question(heads, about) if timed else -1][1], piece.text, page.place
 
 
 _NEAR = 60  # characters between the word and the value that belongs to it
 _STEM = 5
 
 
-def aside_value(aside: Aside, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]] | None:
+def aside_value(aside: Aside, pages: Sequence[ChunkReading], about: str) -> Iterator[tuple[str, str, int]] | None:
     """Values of the matter that the question turns to, none or more; None where it does not turn."""
-    if aside.closed is not None and compiled(aside.closed).search(about):
+    if aside.closed is not None and compile_expression(aside.closed).search(about):
         return iter(())
-    turned = {match[0].lower()[:_STEM] for match in compiled(aside.words).finditer(about)}
-    return _beside(aside, turned, pages, about) if turned else None
+    turned = {match[0].lower()[:_STEM] for match in compile_expression(aside.words).finditer(about)}
+    return _values_beside(aside, turned, pages, about) if turned else None
 
 
-def _beside(aside: Aside, turned: set[str], pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
-    value = compiled(aside.value)
+def _values_beside(
+    aside: Aside, turned: set[str], pages: Sequence[ChunkReading], about: str
+) -> Iterator[tuple[str, str, int]]:
+    value = compile_expression(aside.value)
     for page in pages:
-        if aside.under is not None and not compiled(aside.under).search(page.section):
+        if aside.under is not None and not compile_expression(aside.under).search(page.section):
             continue
         for piece in page.stated:
             if not all(re.search(rf"\b{re.escape(word)}", piece.text, re.IGNORECASE) for word in turned):
@@ -129,15 +131,15 @@ def _beside(aside: Aside, turned: set[str], pages: Sequence[Page], about: str) -
                 values = [(n, cell) for n, cell in enumerate(piece.cells) if value.fullmatch(cell.strip())]
                 heads = [piece.heads[n] if piece.heads else "" for n, _ in values]
                 if len(values) == 1 or (values and is_old_and_new(heads)):
-                    at = chosen_column(heads, about) if len(values) > 1 else 0
+                    at = column_in_question(heads, about) if len(values) > 1 else 0
                     yield values[at][1], piece.text, page.place
             else:
-                near = _nearest(value, turned, piece.text)
+                near = _nearest_value(value, turned, piece.text)
                 if near is not None:
                     yield near[0], piece.text, page.place
 
 
-def _nearest(value: re.Pattern[str], turned: set[str], text: str) -> re.Match[str] | None:
+def _nearest_value(value: re.Pattern[str], turned: set[str], text: str) -> re.Match[str] | None:
     """The value that stands nearest to one of the words, within reach."""
     spots = [match for word in turned for match in re.finditer(rf"\b{re.escape(word)}\w*", text, re.IGNORECASE)]
     gaps = [

@@ -14,15 +14,15 @@ from typing import NamedTuple
 
 from raglab.answering.field_rules import (
     SUM,
-    Page,
+    ChunkReading,
     aside_value,
-    chosen_column,
+    column_in_question,
     is_old_and_new,
     role_value,
     total_value,
 )
-from raglab.packs import GENERIC, FieldPattern, FigureKind, Figures, Pack, Reading, compiled
-from raglab.text import STOP_WORDS, Piece, pieces, unaccented, words
+from raglab.packs import GENERIC, FieldPattern, FieldReading, FigureKind, Figures, Pack, compile_expression
+from raglab.text import STOP_WORDS, Piece, pieces, split_words, unaccented
 from raglab.values import Chunk
 
 _SHARE = re.compile(r"^\d+(?:[.,]\d+)?\s?%")
@@ -41,25 +41,27 @@ class _Figure(NamedTuple):
     timed: bool = False
 
 
-def figure(kind: FigureKind, pages: Sequence[Page], about: str, terms: Figures) -> Iterator[tuple[str, str, int]]:
+def read_figure(
+    kind: FigureKind, pages: Sequence[ChunkReading], about: str, terms: Figures
+) -> Iterator[tuple[str, str, int]]:
     """The figure that `about` names, from a table's row, else from a sentence.
 
     A figure is named if its label and its table's heads have at least half of those words of `about` that occur in any
     of them. The most shared words win, and of two labels the one that says no more than the other; different figures
     that are left are open, and none is taken. Without `about` the general figure is taken, or the only one.
     """
-    stages = [_rows(kind, pages, about, terms), _sentences(kind, pages, terms)]
+    stages = [_row_figures(kind, pages, about, terms), _sentences(kind, pages, terms)]
     if kind == "inner":  # what an inner ceiling is called differs from paper to paper
-        stages.append(_rows("each", pages, about, terms))
+        stages.append(_row_figures("each", pages, about, terms))
     for found in stages:
-        left = _left(found, _stems(about, terms))
+        left = _matching_figures(found, _figure_stems(about, terms))
         if left:
             if len({one.value for one in left}) == 1:
                 yield left[0].value, left[0].sentence, left[0].place
             return
 
 
-def _left(found: Sequence[_Figure], wanted: frozenset[str]) -> list[_Figure]:
+def _matching_figures(found: Sequence[_Figure], wanted: frozenset[str]) -> list[_Figure]:
     """Figures that the wanted words leave; none where they name none."""
     if not wanted:
         return [one for one in found if one.general][:1] or list(found)
@@ -70,7 +72,7 @@ def _left(found: Sequence[_Figure], wanted: frozenset[str]) -> list[_Figure]:
     return [one for one in plain if known & one.label and 2 * len(known & (one.label | one.context)) >= len(known)]
 
 
-def _rows(kind: FigureKind, pages: Sequence[Page], about: str, terms: Figures) -> list[_Figure]:
+def _row_figures(kind: FigureKind, pages: Sequence[ChunkReading], about: str, terms: Figures) -> list[_Figure]:
     """Figures of table rows, in order."""
     found = []
     for page in pages:
@@ -78,19 +80,21 @@ def _rows(kind: FigureKind, pages: Sequence[Page], about: str, terms: Figures) -
         for piece in page.stated:
             if piece.kind != "row":
                 continue
-            amounts = [(n, _amount(cell)) for n, cell in enumerate(piece.cells) if n and _is_figure(cell)]
+            amounts = [(n, _cell_amount(cell)) for n, cell in enumerate(piece.cells) if n and _is_figure(cell)]
             fit = [(n, value) for n, value in amounts if _fits(kind, piece, n, page.section, said, terms)]
             label = " ".join(cell for cell in piece.cells if not _is_figure(cell))
-            value, timed = _of_columns(fit, piece.heads, about, label, said, terms)
+            value, timed = _column_amount(fit, piece.heads, about, label, said, terms)
             if value:
-                context = _stems(f"{page.section} {' '.join(piece.heads)}", terms)
+                context = _figure_stems(f"{page.section} {' '.join(piece.heads)}", terms)
                 general = _states(terms.general, label)
-                found.append(_Figure(value, piece.text, page.place, _stems(label, terms), context, general, timed))
+                found.append(
+                    _Figure(value, piece.text, page.place, _figure_stems(label, terms), context, general, timed)
+                )
     return found
 
 
 def _states(expression: str, text: str) -> bool:
-    return compiled(expression).search(text) is not None
+    return compile_expression(expression).search(text) is not None
 
 
 def _fits(kind: FigureKind, piece: Piece, n: int, section: str, said: str, terms: Figures) -> bool:
@@ -120,7 +124,7 @@ def _fits(kind: FigureKind, piece: Piece, n: int, section: str, said: str, terms
     return single[n] if any(single) else True
 
 
-def _of_columns(
+def _column_amount(
     amounts: Sequence[tuple[int, str]], heads: Sequence[str], about: str, label: str, said: str, terms: Figures
 ) -> tuple[str, bool]:
     """The amount of the column that `about` names, "" where it is open, and whether there is an old and a new one."""
@@ -128,15 +132,15 @@ def _of_columns(
         return "", False
     over = [heads[n] if heads else "" for n, _ in amounts]
     if is_old_and_new(over):
-        return amounts[chosen_column(over, about, label=label, said=said)][1], True
+        return amounts[column_in_question(over, about, label=label, said=said)][1], True
     if len({value for _, value in amounts}) == 1:
         return amounts[0][1], False
-    wanted = _stems(about, terms)
-    shared = [len(wanted & _stems(head, terms)) for head in over]
+    wanted = _figure_stems(about, terms)
+    shared = [len(wanted & _figure_stems(head, terms)) for head in over]
     return (amounts[shared.index(max(shared))][1] if shared.count(max(shared)) == 1 else ""), False
 
 
-def _sentences(kind: FigureKind, pages: Sequence[Page], terms: Figures) -> list[_Figure]:
+def _sentences(kind: FigureKind, pages: Sequence[ChunkReading], terms: Figures) -> list[_Figure]:
     """Figures of sentences, in order."""
     said = terms.sentences.get(kind)
     if said is None:
@@ -146,14 +150,14 @@ def _sentences(kind: FigureKind, pages: Sequence[Page], terms: Figures) -> list[
             match["value"],
             piece.text,
             page.place,
-            _stems(f"{page.section} {piece.text}", terms),
+            _figure_stems(f"{page.section} {piece.text}", terms),
             frozenset(),
             _states(terms.general, piece.text),
         )
         for page in pages
         for piece in page.stated
         if piece.kind == "prose"
-        for match in [compiled(said).search(piece.text)]
+        for match in [compile_expression(said).search(piece.text)]
         if match
     ]
 
@@ -163,7 +167,7 @@ def _is_figure(cell: str) -> bool:
     return bool(SUM.search(cell) or _SHARE.search(cell))
 
 
-def _amount(cell: str) -> str:
+def _cell_amount(cell: str) -> str:
     """The sum that a cell states; the whole cell where it is a share or a time with a sum."""
     match = SUM.search(cell)
     if match is None or (match.start() and cell[0].isdigit()):
@@ -171,11 +175,11 @@ def _amount(cell: str) -> str:
     return match[0]
 
 
-def _stems(text: str, terms: Figures) -> frozenset[str]:
+def _figure_stems(text: str, terms: Figures) -> frozenset[str]:
     """First letters of the words that say what a figure is of; capital letters alone (`Class C`) count as words."""
     plain = unaccented(text)
     letters = set(re.findall(r"(?<![\w'’])[A-Z](?![\w'’])", plain))
-    kept = {word[:_STEM] for word in words(plain) if len(word) > 1 and word not in STOP_WORDS | terms.own_words}
+    kept = {word[:_STEM] for word in split_words(plain) if len(word) > 1 and word not in STOP_WORDS | terms.own_words}
     return frozenset(kept | letters)
 
 
@@ -187,7 +191,7 @@ _NO_NAME = frozenset(
 )
 
 
-class Extracted(NamedTuple):
+class Extraction(NamedTuple):
     """What was read of a field.
 
     value: as printed, None where no rule matched. sentence: the sentence or table row that states it, as `sentences`
@@ -202,10 +206,10 @@ class Extracted(NamedTuple):
     confidence: float
 
 
-NOTHING = Extracted(None, "", -1, None, 0.0)
+NOTHING = Extraction(None, "", -1, None, 0.0)
 
 
-def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extracted:
+def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
     """Value of a field, with the sentence that states it; a value of None where no rule matches.
 
     The strongest pattern wins, then the first chunk, then the first sentence. Several figures are told apart by
@@ -231,15 +235,17 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack 
             f"a field must have a rule in the pack {pack.name}, got {field!r}; name one of {', '.join(pack.readings)}."
         )
         raise ValueError(msg)
-    pages = [_page(n, chunk) for n, chunk in enumerate(chunks)]
-    found = next(_found(field, pack, pages, about), None)
+    pages = [_read_chunk(n, chunk) for n, chunk in enumerate(chunks)]
+    found = next(_preferred_values(field, pack, pages, about), None)
     if found is None:
         return NOTHING
     value, sentence, place = found
-    return Extracted(value, sentence, place, chunks[place].page, rule.confidence)
+    return Extraction(value, sentence, place, chunks[place].page, rule.confidence)
 
 
-def _found(field: str, pack: Pack, pages: Sequence[Page], about: str) -> Iterator[tuple[str, str, int]]:
+def _preferred_values(
+    field: str, pack: Pack, pages: Sequence[ChunkReading], about: str
+) -> Iterator[tuple[str, str, int]]:
     """Values in the order in which they are preferred."""
     rule, names = pack.readings[field], pack.fields[field].names
     if rule.aside is not None:
@@ -248,7 +254,7 @@ def _found(field: str, pack: Pack, pages: Sequence[Page], about: str) -> Iterato
             yield from turned
             return
     if rule.figure is not None:
-        yield from figure(rule.figure, pages, about, pack.figures)
+        yield from read_figure(rule.figure, pages, about, pack.figures)
     if rule.role is not None:
         yield from role_value(rule.role, pages)
     if rule.total is not None:
@@ -257,15 +263,15 @@ def _found(field: str, pack: Pack, pages: Sequence[Page], about: str) -> Iterato
         if _silent(pattern, about):
             continue
         texts = ((page, piece.text) for page in pages for piece in page.stated)
-        yield from _matched(rule, pattern, texts, names=names)
+        yield from _pattern_values(rule, pattern, texts, names=names)
     for pattern in rule.headings:
-        yield from _matched(rule, pattern, ((page, page.printed) for page in pages), names=names)
+        yield from _pattern_values(rule, pattern, ((page, page.printed) for page in pages), names=names)
 
 
-def _matched(
-    rule: Reading, pattern: FieldPattern, texts: Iterator[tuple[Page, str]], *, names: bool
+def _pattern_values(
+    rule: FieldReading, pattern: FieldPattern, texts: Iterator[tuple[ChunkReading, str]], *, names: bool
 ) -> Iterator[tuple[str, str, int]]:
-    expression = compiled(pattern.match, case=True)
+    expression = compile_expression(pattern.match, case=True)
     for page, text in texts:
         if pattern.under is not None and not _states(pattern.under, page.section):
             continue
@@ -283,7 +289,7 @@ def _silent(pattern: FieldPattern, about: str) -> bool:
     return lacks or (pattern.unasked is not None and _states(pattern.unasked, about))
 
 
-def _clean(rule: Reading, match: re.Match[str], *, names: bool) -> str:
+def _clean(rule: FieldReading, match: re.Match[str], *, names: bool) -> str:
     """The value without an article; "" for what is no value of the field; names: whether it is somebody's name."""
     value = _ARTICLE.sub("", match["value"]).strip()
     year = match.groupdict().get("year")
@@ -297,14 +303,14 @@ def _clean(rule: Reading, match: re.Match[str], *, names: bool) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _pieces(text: str) -> tuple[Piece, ...]:
+def _text_pieces(text: str) -> tuple[Piece, ...]:
     return tuple(pieces(text))
 
 
-def _page(place: int, chunk: Chunk) -> Page:
+def _read_chunk(place: int, chunk: Chunk) -> ChunkReading:
     """A chunk's pieces apart from its heading path, and the section's own heading."""
-    parts = _pieces(chunk.text)
+    parts = _text_pieces(chunk.text)
     head = parts[0].text if parts and parts[0].kind == "heading" else ""
     printed = head.partition(_PATH_JOINT)[2]
     stated: tuple[Piece, ...] = tuple(piece for piece in parts if piece.kind != "heading")
-    return Page(place, printed or head, printed, stated)
+    return ChunkReading(place, printed or head, printed, stated)

@@ -19,13 +19,13 @@ _REACH = 400  # characters of a sentence in which it must have said what it says
 _SAYS = LANGUAGES.no_answer  # how an answer says that it has none, by language
 
 
-def _opened_with(patterns: Sequence[str]) -> re.Pattern[str]:
+def _opening_pattern(patterns: Sequence[str]) -> re.Pattern[str]:
     """One expression for what a sentence may open with and then say."""
     says = f"(?:{'|'.join(_SAYS.openers)}){{0,3}}(?:{'|'.join(patterns)})"
     return re.compile(expression([says], _SAYS.words), re.IGNORECASE)
 
 
-_IS_UNABLE, _IS_SILENT = _opened_with(_SAYS.unable), _opened_with(_SAYS.silent)
+_IS_UNABLE, _IS_SILENT = _opening_pattern(_SAYS.unable), _opening_pattern(_SAYS.silent)
 _CONCLUDES = re.compile(rf"(?:{'|'.join(_SAYS.concludes)})\b", re.IGNORECASE)
 _TURN = re.compile(rf"(?:^|[,;:—–-] ?)(?:{'|'.join(_SAYS.turns)})\b", re.IGNORECASE)
 _PREAMBLE = re.compile("|".join(_SAYS.preambles), re.IGNORECASE)
@@ -107,7 +107,7 @@ _LINK = re.compile(r"(\](?:\(|:)\s*+<?)((?:[^()<>\n]++|\([^()\n]*+\))*+)")
 _SCRIPTED = ("javascript:", "vbscript:", "data:text/", "data:image/svg", "data:application/")
 
 
-class Cleaned(NamedTuple):
+class CleanAnswer(NamedTuple):
     """An answer as it may leave the system.
 
     text: without what was removed. refused: why it is no answer, None where it is one, never ''. changes: what was
@@ -119,7 +119,7 @@ class Cleaned(NamedTuple):
     changes: tuple[str, ...]
 
 
-def clean(text: str) -> Cleaned:
+def clean(text: str) -> CleanAnswer:
     r"""An answer without code blocks, headings, labels, placeholders, empty bullets, markup and what cannot be seen.
 
     Tags of HTML elements go, scripts, styles and frames with their content; entities and comparisons such as `a < b`
@@ -137,7 +137,7 @@ def clean(text: str) -> Cleaned:
       "the answer says that it has none: 'The context does not contain enough information.'"
     """
     seen = visible(text)
-    before = _tidied(seen)
+    before = _tidy_whitespace(seen)
     changes = ["hidden characters"] * (seen != text)
     settled = False
     for _ in range(MAX_PASSES):
@@ -148,10 +148,10 @@ def clean(text: str) -> Cleaned:
             break
     named = tuple(dict.fromkeys([*changes, *(name for name, run in _RUNS if run.search(seen))]))
     if not settled:
-        return Cleaned("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
+        return CleanAnswer("", f"the answer nests marks deeper than {MAX_PASSES} levels", named)
     said = insufficiency(before)
     nothing = f"nothing is left of the answer without: {', '.join(named)}" if named else "the answer is empty"
-    return Cleaned(before, (said and f"the answer says that it has none: {said!r}") if before else nothing, named)
+    return CleanAnswer(before, (said and f"the answer says that it has none: {said!r}") if before else nothing, named)
 
 
 def visible(text: str) -> str:
@@ -159,7 +159,7 @@ def visible(text: str) -> str:
     return _UNSEEN.sub("", _BREAK.sub("\n", text))
 
 
-def _tidied(text: str) -> str:
+def _tidy_whitespace(text: str) -> str:
     """No two blanks in a row, none at the end of a line, no two empty lines in a row, nothing around."""
     narrow = re.sub(r"[^\S\n]\n", "\n", re.sub(r"[^\S\n]{2,}", " ", text))
     return re.sub(r"\n{3,}", "\n\n", narrow).strip()
@@ -170,10 +170,10 @@ def _pass(text: str) -> tuple[str, list[str]]:
     bare = _without_code(text)
     shown = _HIDDEN.sub("", _COMMENT.sub("", bare))
     tagless = _TAG.sub(_instead, shown) if shown == bare else shown  # two halves of a script's tag may just have met
-    linked = _LINK.sub(lambda link: link[1] + ("#" if _scripted(link[2]) else link[2]), tagless)
+    linked = _LINK.sub(lambda link: link[1] + ("#" if _is_script(link[2]) else link[2]), tagless)
     lines, names = _without_lines(linked)
     steps = (("code block", bare != text), ("html", tagless != bare), ("script link", linked != tagless))
-    return _tidied(lines), [name for name, changed in steps if changed] + names
+    return _tidy_whitespace(lines), [name for name, changed in steps if changed] + names
 
 
 def _without_code(text: str) -> str:
@@ -185,12 +185,12 @@ def _without_code(text: str) -> str:
             closing = _CLOSING.fullmatch(line)
             fence = "" if closing and closing[1].startswith(fence) else fence
             continue
-        rest, fence = _opened(line)
+        rest, fence = _code_fence(line)
         kept += [rest] if rest or not fence else []
     return "\n".join(kept)
 
 
-def _opened(line: str) -> tuple[str, str]:
+def _code_fence(line: str) -> tuple[str, str]:
     """What of a line stands outside of code, and the fence that it opens, '' for none."""
     tildes = _TILDES.match(line)
     if tildes:
@@ -211,12 +211,12 @@ def _instead(tag: re.Match[str]) -> str:
         return "< " + tag[0][1:]
     if _LINES.fullmatch(name) or _BLANKS.fullmatch(name):
         return " " if _BLANKS.fullmatch(name) else "\n"
-    if _INLINE.fullmatch(name) or name == "!" or _HANDLER.search(rest) or _scripted(name + rest):
+    if _INLINE.fullmatch(name) or name == "!" or _HANDLER.search(rest) or _is_script(name + rest):
         return "" if slash else _RAISED.get(name, "")
     return tag[0] if not set(name + rest) & {'"', "'"} else "< " + tag[0][1:]
 
 
-def _scripted(target: str) -> bool:
+def _is_script(target: str) -> bool:
     """Whether a link's target would run, read as a renderer reads it: entities and escapes undone, blanks out."""
     return re.sub(r"[\s\\]", "", visible(html.unescape(target))).lower().startswith(_SCRIPTED)
 
@@ -226,7 +226,7 @@ def _without_lines(text: str) -> tuple[str, list[str]]:
     kept: list[str] = []
     found: list[str] = []
     for line in text.split("\n"):
-        kind = _kind(line)
+        kind = _removal_reason(line)
         if kind is None and _UNDERLINE.fullmatch(line) and kept and kept[-1].strip():
             kept.pop()
             kind = "heading"
@@ -235,7 +235,7 @@ def _without_lines(text: str) -> tuple[str, list[str]]:
     return "\n".join(kept), found
 
 
-def _kind(line: str) -> str | None:
+def _removal_reason(line: str) -> str | None:
     """What makes a line one that goes, None for one that stays."""
     if _HEADING.match(line):
         return "heading"

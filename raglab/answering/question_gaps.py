@@ -16,19 +16,19 @@ from raglab.answering.question_vocabulary import (
     Name,
     ParsedQuestion,
     about,
+    corpus_names,
     figures,
-    first,
-    found,
-    named,
-    names_of,
+    first_entry,
+    first_match,
+    names_in_question,
     parties,
-    plain,
+    plain_terms,
     section,
-    stems,
+    topic_stems,
 )
-from raglab.answering.question_wording import asked
+from raglab.answering.question_wording import question_wording
 from raglab.packs import GENERIC, Family, Pack
-from raglab.text import words
+from raglab.text import split_words
 from raglab.values import Chunk
 
 SPOKEN_OF = 0.6  # share of what a question is about that a passage must name to speak of it
@@ -37,7 +37,7 @@ HARDLY = 0.3  # share below which none does
 SHORT = 4  # letters of a word that is met by its longer forms: `gust` by `gusting`
 
 
-class Scoped(NamedTuple):
+class ScopedQuestion(NamedTuple):
     """A question beside its documents.
 
     chunks: of the documents of the products it may mean. field, family: what it asks for, '' where it names none.
@@ -54,15 +54,15 @@ class Scoped(NamedTuple):
     pack: Pack
 
 
-def scoped_to(question: str, chunks: Sequence[Chunk], field: str | None, pack: Pack) -> Scoped:
+def scope_question(question: str, chunks: Sequence[Chunk], field: str | None, pack: Pack) -> ScopedQuestion:
     """A question beside the documents that it is asked of, its names taken for what they leave of them."""
-    met = named(question, names_of(chunks, pack=pack))
+    met = names_in_question(question, corpus_names(chunks, pack=pack))
     products = _products(chunks, met)
     kept = tuple(chunk for chunk in chunks if chunk.tags.get("product", "") in products) or tuple(chunks)
     asked = about(question, [name.words for name in met], field=field, pack=pack)
-    known = frozenset(stem for chunk in kept for stem in _stems(chunk.text, pack))
+    known = frozenset(stem for chunk in kept for stem in _figure_word_stems(chunk.text, pack))
     left = tuple(stem for stem in asked if stem in known)  # a word that stands nowhere tells no passage from another
-    return Scoped(kept, field or "", pack.family(field), left, products, met, pack)
+    return ScopedQuestion(kept, field or "", pack.family(field), left, products, met, pack)
 
 
 def _products(chunks: Sequence[Chunk], met: Sequence[Name]) -> tuple[str, ...]:
@@ -76,42 +76,42 @@ def _products(chunks: Sequence[Chunk], met: Sequence[Name]) -> tuple[str, ...]:
             chunk.tags.get("product", "")
             for chunk in chunks
             for name in whose
-            if (kind == "client" and name.alias in plain(chunk.text)) or name.name == chunk.tags.get(kind, "")
+            if (kind == "client" and name.alias in plain_terms(chunk.text)) or name.name == chunk.tags.get(kind, "")
         }
         products = tuple(product for product in products if product in own) or products
     return products
 
 
-def speaks(chunk: Chunk, scoped: Scoped) -> float:
+def speaks(chunk: Chunk, scoped: ScopedQuestion) -> float:
     """Share of the stems of a question that a passage has, in [0, 1]; 1 where it has none to ask for."""
     if not scoped.about:
         return 1.0
-    own = _stems(chunk.text, scoped.pack)
+    own = _figure_word_stems(chunk.text, scoped.pack)
     return sum(stem in own for stem in scoped.about) / len(scoped.about)
 
 
 @lru_cache(maxsize=4096)
-def _stems(text: str, pack: Pack) -> frozenset[str]:
-    own = stems(text)
+def _figure_word_stems(text: str, pack: Pack) -> frozenset[str]:
+    own = topic_stems(text)
     return frozenset((*own, *(stem[:SHORT] for stem in own), *(pack.same[stem] for stem in own if stem in pack.same)))
 
 
-def speaking(scoped: Scoped) -> tuple[str, ...]:
+def speaking(scoped: ScopedQuestion) -> tuple[str, ...]:
     """Products whose documents speak of a question about as much as those that speak of it most."""
     shares = {
-        product: spoken_by([c for c in scoped.chunks if c.tags.get("product", "") == product], scoped)
+        product: topic_share([c for c in scoped.chunks if c.tags.get("product", "") == product], scoped)
         for product in scoped.products
     }
     bar = max(HARDLY, NEARLY * max(shares.values(), default=0.0))
     return tuple(product for product, share in shares.items() if share >= bar)
 
 
-def spoken_by(chunks: Sequence[Chunk], scoped: Scoped) -> float:
+def topic_share(chunks: Sequence[Chunk], scoped: ScopedQuestion) -> float:
     """How much of what a question is about the best of some passages names, in [0, 1]; 0 where there is none."""
     return max((speaks(chunk, scoped) for chunk in chunks), default=0.0)
 
 
-def matched(scoped: Scoped) -> tuple[Figure, ...]:
+def candidate_figures(scoped: ScopedQuestion) -> tuple[Figure, ...]:
     """Figures of the family that the question may mean: those that have most of what it is about, at least half of it.
 
     Where it is about nothing further, all of them. Rows of tables are preferred to sentences.
@@ -124,7 +124,7 @@ def matched(scoped: Scoped) -> tuple[Figure, ...]:
     asked = set(scoped.about)
     tabled = [figure for figure in rows if figure.table]
     for listed in (tabled, rows):
-        met = [len(asked & _stems(figure.context, pack)) for figure in listed]
+        met = [len(asked & _figure_word_stems(figure.context, pack)) for figure in listed]
         best = max(met, default=0)
         if 2 * best >= len(asked):
             return tuple(figure for figure, n in zip(listed, met, strict=True) if n == best)
@@ -139,39 +139,39 @@ def choices(listed: Sequence[Figure], family: Family, *, rows: bool = False) -> 
     """
     current = [figure for figure in listed if figure.version != "old"]
     kinds = dict.fromkeys(kind for figure in current for kind in kinds_of(figure, family))
-    if len({plain(figure.value).strip() for figure in current}) < 2:
+    if len({plain_terms(figure.value).strip() for figure in current}) < 2:
         return ()
     if rows and len(kinds) == 1:
         tabled = [figure for figure in current if figure.table and not figure.version]
         own = [figure for figure in tabled if figure.section == tabled[0].section]
-        kinds = dict.fromkeys(plain(figure.label) for figure in own)
+        kinds = dict.fromkeys(plain_terms(figure.label) for figure in own)
         if len(kinds) == 1:
-            kinds = dict.fromkeys(plain(figure.head) for figure in own)
+            kinds = dict.fromkeys(plain_terms(figure.head) for figure in own)
     return tuple(kinds)
 
 
 def kinds_of(figure: Figure, family: Family) -> tuple[str, ...]:
     """Kinds that a figure is of: those that its sentence names, or the one of its row; () where none is told."""
     if not figure.table and family.several:
-        kinds = tuple(kind for kind, expressions in family.kinds.items() if found(expressions, figure.label))
+        kinds = tuple(kind for kind, expressions in family.kinds.items() if first_match(expressions, figure.label))
     elif not figure.table:
-        kinds = tuple(filter(None, [first(family.kinds, figure.label)]))
+        kinds = tuple(filter(None, [first_entry(family.kinds, figure.label)]))
     elif family.by_columns:
-        column = first(family.kinds, f"{figure.head} {figure.basis}")
-        kinds = tuple(filter(None, [column or first(family.kinds, figure.label)]))
+        column = first_entry(family.kinds, f"{figure.head} {figure.basis}")
+        kinds = tuple(filter(None, [column or first_entry(family.kinds, figure.label)]))
     else:
-        row = first(family.kinds, f"{figure.label} {figure.head}")
-        kinds = tuple(filter(None, [row or (plain(figure.label) if family.own_rows else "")]))
+        row = first_entry(family.kinds, f"{figure.label} {figure.head}")
+        kinds = tuple(filter(None, [row or (plain_terms(figure.label) if family.own_rows else "")]))
     return kinds or ((family.otherwise,) if family.otherwise else ())
 
 
-def several(scoped: Scoped) -> tuple[str, ...]:
+def several(scoped: ScopedQuestion) -> tuple[str, ...]:
     """Kinds of figure of the family among which one would have to choose within one document."""
     family, column = scoped.pack.families[scoped.family], is_column(scoped)
-    listed = matched(scoped)
+    listed = candidate_figures(scoped)
     if column:
         terms = scoped.pack.fields[scoped.field].asked
-        listed = tuple(figure for figure in listed if found(terms, figure.head))
+        listed = tuple(figure for figure in listed if first_match(terms, figure.head))
     rows = len(scoped.products) < 2 and (bool(scoped.about) or column)
     files = dict.fromkeys(scoped.chunks[figure.at].file_name for figure in listed)
     kinds: dict[str, None] = {}
@@ -183,37 +183,37 @@ def several(scoped: Scoped) -> tuple[str, ...]:
     return tuple(sorted(kinds, key=lambda kind: order.index(kind) if kind in order else len(order)))
 
 
-def is_column(scoped: Scoped) -> bool:
+def is_column(scoped: ScopedQuestion) -> bool:
     """Whether the field asked for is a column of its own."""
     field = scoped.pack.fields.get(scoped.field)
     return field is not None and field.column
 
 
-def versions(scoped: Scoped) -> tuple[tuple[Chunk, ...], tuple[Chunk, ...]]:
+def version_passages(scoped: ScopedQuestion) -> tuple[tuple[Chunk, ...], tuple[Chunk, ...]]:
     """Passages of the older and of the newer sums of one product; both () where there is one version alone."""
     dated = scoped.pack.documents.dated
     for product in scoped.products:
         own = [c for c in scoped.chunks if c.tags.get("product", "") == product and c.tags.get("doc_type") in dated]
-        stamps = sorted({stamp(chunk) for chunk in own})
+        stamps = sorted({document_date(chunk) for chunk in own})
         if len(stamps) > 1:
-            old = tuple(chunk for chunk in own if stamp(chunk) == stamps[0])
-            return old, tuple(chunk for chunk in own if stamp(chunk) == stamps[-1])
+            old = tuple(chunk for chunk in own if document_date(chunk) == stamps[0])
+            return old, tuple(chunk for chunk in own if document_date(chunk) == stamps[-1])
     return (), ()
 
 
-def stamp(chunk: Chunk) -> tuple[str, str]:
+def document_date(chunk: Chunk) -> tuple[str, str]:
     """When the document of a passage was made: its version, then its date."""
     return chunk.tags.get("version", ""), chunk.tags.get("date", "")
 
 
-def changed(scoped: Scoped) -> tuple[Figure, ...]:
+def changed_figures(scoped: ScopedQuestion) -> tuple[Figure, ...]:
     """Figures a question means that one document, none that amends, states as they were and as they became."""
     asked, pack = set(scoped.about), scoped.pack
     return tuple(
         figure
         for figure in figures(scoped.chunks, pack=pack)
         if figure.version and scoped.chunks[figure.at].tags.get("doc_type", "") != (pack.documents.amends or None)
-        if asked and asked <= _stems(f"{figure.label} {figure.head}", pack)
+        if asked and asked <= _figure_word_stems(f"{figure.label} {figure.head}", pack)
     )
 
 
@@ -226,7 +226,7 @@ def section_kinds(chunks: Sequence[Chunk], pack: Pack) -> tuple[str, ...]:
 
 def section_kind(chunk: Chunk, pack: Pack) -> str | None:
     """Kind of section that a passage stands in, by its heading."""
-    return first(pack.sections, section(chunk.text))
+    return first_entry(pack.sections, section(chunk.text))
 
 
 PAGES = ("1", "toc", "document")  # where a field that documents name once may stand
@@ -264,7 +264,7 @@ def failures(
     """
     if not chunks:
         return ()
-    scoped = scoped_to(question, chunks, parsed.said("target_field", least), pack)
+    scoped = scope_question(question, chunks, parsed.said("target_field", least), pack)
     made = (failure for kind in KINDS for failure in _RULES[kind](parsed, question, scoped, least))
     left = (
         failure._replace(candidates=tuple(value for value in failure.candidates if value not in tried)[:MOST])
@@ -274,7 +274,7 @@ def failures(
     last = tried[-1] if tried else None
     return tuple(
         failure._replace(
-            question_to_user=asked(
+            question_to_user=question_wording(
                 failure, failure.candidates[0], failed=last, language=parsed.language, doctype=doctype, pack=pack
             )
         )
@@ -283,7 +283,7 @@ def failures(
     )
 
 
-def _field_type(parsed: ParsedQuestion, question: str, scoped: Scoped, least: float) -> Iterator[Failure]:
+def _field_type(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A family is asked for, and the documents state several of it that the question does not tell apart."""
     family, field = scoped.pack.families.get(scoped.family), scoped.pack.fields.get(scoped.field)
     if parsed.said("intent", least) == "compare" or family is None or not family.is_chosen:
@@ -291,7 +291,7 @@ def _field_type(parsed: ParsedQuestion, question: str, scoped: Scoped, least: fl
     if field is None or field.one_kind or (scoped.about and (family.bare or field.column)):
         return
     kinds = several(scoped)
-    named = first(family.kinds, question) if family.settled else None
+    named = first_entry(family.kinds, question) if family.settled else None
     if named in kinds and not scoped.about:
         return
     if len(kinds) > 1:
@@ -299,7 +299,7 @@ def _field_type(parsed: ParsedQuestion, question: str, scoped: Scoped, least: fl
         yield Failure("field_type", key, kinds, "", f"one document states {len(kinds)} kinds of it")
 
 
-def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: Scoped, least: float) -> Iterator[Failure]:
+def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """Several products are left open, or a word that may mean any of several roles."""
     compared = parsed.said("intent", least) == "compare" or sum(name.kind == "product" for name in scoped.names) > 1
     if len(scoped.products) > 1 and not compared:
@@ -315,44 +315,49 @@ def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: Scoped, leas
     roles = tuple(role for role in pack.roles if role in held)
     if unclear is None or len(roles) < 2:
         return
-    bare = len(words(question)) <= _BARE and not found(pack.verb, question)
-    vague = scoped.field == unclear.field and found(unclear.asked, question)
-    asked_for = vague and (bare or not found(unclear.unless, question)) and not scoped.about
-    somebody = parsed.said("intent", least) == "check" and found(pack.somebody, question)
-    told = any(found(role.asked, question) for role in pack.roles.values())
+    bare = len(split_words(question)) <= _BARE and not first_match(pack.verb, question)
+    vague = scoped.field == unclear.field and first_match(unclear.asked, question)
+    asked_for = vague and (bare or not first_match(unclear.unless, question)) and not scoped.about
+    somebody = parsed.said("intent", least) == "check" and first_match(pack.somebody, question)
+    told = any(first_match(role.asked, question) for role in pack.roles.values())
     nobody = not any(name.kind == "client" for name in scoped.names)
     if asked_for or (somebody and not told and nobody):
         yield Failure("implicit_entity", f"{unclear.key}:role", roles, "", f"the documents name {len(roles)} roles")
 
 
-def _date_scope(parsed: ParsedQuestion, question: str, scoped: Scoped, least: float) -> Iterator[Failure]:
+def _date_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """Old and new sums are in scope, both speak of what is asked, and no date tells which applies."""
     dated = parsed.said("date_scope", least) is not None or parsed.said("intent", least) == "compare"
     pack = scoped.pack
-    if dated or found(pack.change, question) or is_on_a_page(scoped) or found((*pack.wide, *pack.broad), question):
+    if (
+        dated
+        or first_match(pack.change, question)
+        or is_on_a_page(scoped)
+        or first_match((*pack.wide, *pack.broad), question)
+    ):
         return
-    old, new = versions(scoped)
+    old, new = version_passages(scoped)
     others = [c for c in scoped.chunks if c not in old and c not in new]
-    both = min(spoken_by(old, scoped), spoken_by(new, scoped))
-    if (both >= SPOKEN_OF and both >= spoken_by(others, scoped)) or changed(scoped):
+    both = min(topic_share(old, scoped), topic_share(new, scoped))
+    if (both >= SPOKEN_OF and both >= topic_share(others, scoped)) or changed_figures(scoped):
         key = f"{scoped.family or scoped.field or 'figure'}:date"
         values = (pack.versions.new.value, pack.versions.old.value)
         yield Failure("date_scope", key, values, "", "an old version and its renewal both speak of it")
 
 
-def _intent(parsed: ParsedQuestion, question: str, scoped: Scoped, least: float) -> Iterator[Failure]:
+def _missing_intent(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A part of a document is named, and nothing said of what to do with it."""
-    short, pack = not scoped.field and len(words(question)) <= _SHORT, scoped.pack
+    short, pack = not scoped.field and len(split_words(question)) <= _SHORT, scoped.pack
     if (
         short
         and parsed.said("intent", least) is None
-        and found((pack.part,), question)
-        and not found(pack.verb, question)
+        and first_match((pack.part,), question)
+        and not first_match(pack.verb, question)
     ):
         yield Failure("intent", "section:intent", TASKS, "", "a part of the document is named without a task")
 
 
-def _page_scope(parsed: ParsedQuestion, question: str, scoped: Scoped, least: float) -> Iterator[Failure]:
+def _page_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A field without a page to look on, or a question what is said without what for."""
     if parsed.said("page_scope", least) is not None:
         return
@@ -360,9 +365,9 @@ def _page_scope(parsed: ParsedQuestion, question: str, scoped: Scoped, least: fl
     if is_on_a_page(scoped) and not scoped.about:
         yield Failure("page_scope", scoped.field, PAGES, "", "no page is named")
         return
-    if scoped.field and not found(pack.broad, question):
+    if scoped.field and not first_match(pack.broad, question):
         return
-    if not found((*pack.wide, *pack.broad), question):
+    if not first_match((*pack.wide, *pack.broad), question):
         return
     passages = [chunk for chunk in scoped.chunks if speaks(chunk, scoped) >= SPOKEN_OF]
     if len({(chunk.source, chunk.page) for chunk in passages}) > 1:
@@ -371,18 +376,18 @@ def _page_scope(parsed: ParsedQuestion, question: str, scoped: Scoped, least: fl
         yield Failure("page_scope", "section", values, "", f"{len(passages)} passages speak of it")
 
 
-def is_on_a_page(scoped: Scoped) -> bool:
+def is_on_a_page(scoped: ScopedQuestion) -> bool:
     """Whether the field asked for is one that documents state once."""
     field = scoped.pack.fields.get(scoped.field)
     return field is not None and field.on_a_page
 
 
-Rule = Callable[[ParsedQuestion, str, Scoped, float], Iterator[Failure]]
+Rule = Callable[[ParsedQuestion, str, ScopedQuestion, float], Iterator[Failure]]
 _RULES: Mapping[str, Rule] = {
     "field_type": _field_type,
     "implicit_entity": _implicit_entity,
     "date_scope": _date_scope,
-    "intent": _intent,
+    "intent": _missing_intent,
     "page_scope": _page_scope,
 }
 
@@ -394,7 +399,7 @@ _TASKS = {
 }
 
 
-class Applied(NamedTuple):
+class NarrowedRequest(NamedTuple):
     """A request narrowed by a value.
 
     question: with the words of the value where the value is no scope. documents: `file` or `file#page`; () where the
@@ -407,7 +412,7 @@ class Applied(NamedTuple):
     field: str | None
 
 
-def applied(
+def narrow_request(
     failure: Failure,
     value: str,
     question: str,
@@ -415,7 +420,7 @@ def applied(
     chunks: Sequence[Chunk],
     *,
     pack: Pack = GENERIC,
-) -> Applied:
+) -> NarrowedRequest:
     """The request that a value of a failure makes of a question.
 
     Args:
@@ -428,7 +433,7 @@ def applied(
     Example:
       >>> pages = [Chunk("a#1", "Ring 01632 960 999.", "a.md", 1), Chunk("a#2", "Prices", "a.md", 2)]
       >>> missing = Failure("page_scope", "phone", ("1", "toc", "document"), "", "")
-      >>> applied(missing, "1", "What is the phone number?", ParsedQuestion(), pages).documents
+      >>> narrow_request(missing, "1", "What is the phone number?", ParsedQuestion(), pages).documents
       ('a.md#1',)
     """
     if not value.strip() or failure.kind not in _BY_KIND:
@@ -436,42 +441,44 @@ def applied(
             f"a value of a known failure must be given, got {value!r} for {failure.kind!r}; take one of its candidates."
         )
         raise ValueError(msg)
-    scoped = scoped_to(question, chunks, parsed.said("target_field"), pack)
+    scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
     return _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
 
 
-def _files(chunks: Sequence[Chunk]) -> tuple[str, ...]:
+def _chunk_files(chunks: Sequence[Chunk]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chunk.file_name for chunk in chunks))
 
 
-def _pages(chunks: Sequence[Chunk]) -> tuple[str, ...]:
+def _chunk_pages(chunks: Sequence[Chunk]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(chunk.shown for chunk in chunks))
 
 
-def _rule(field: str | None, pack: Pack) -> str | None:
+def _extraction_field(field: str | None, pack: Pack) -> str | None:
     return field if field in pack.readings else None
 
 
-def _with(question: str, words: str) -> str:
+def _with_brackets(question: str, words: str) -> str:
     """A question with further words in brackets, before its mark."""
     bare = question.rstrip(" ?.!")
     return f"{bare} ({words}){question[len(bare) :]}"
 
 
-def _written(value: str, parsed: ParsedQuestion, pack: Pack) -> str:
+def _spelled_value(value: str, parsed: ParsedQuestion, pack: Pack) -> str:
     wording = pack.wording[parsed.language]
     return wording.written.get(value) or wording.values.get(value) or value
 
 
-def _applied_page_scope(failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: Scoped) -> Applied:
+def _narrow_to_pages(
+    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
     del parsed
-    field = _rule(failure.target_field, scoped.pack)
+    field = _extraction_field(failure.target_field, scoped.pack)
     if value == "document":
-        return Applied(question, _files(scoped.chunks), field)
+        return NarrowedRequest(question, _chunk_files(scoped.chunks), field)
     if value == "toc":
         documents = tuple(
             f"{file}#{page}"
-            for file in _files(scoped.chunks)
+            for file in _chunk_files(scoped.chunks)
             for page in contents_pages(
                 failure.target_field,
                 [c for c in scoped.chunks if c.file_name == file],
@@ -479,59 +486,77 @@ def _applied_page_scope(failure: Failure, value: str, question: str, parsed: Par
                 pack=scoped.pack,
             )
         )
-        return Applied(question, documents, field)
+        return NarrowedRequest(question, documents, field)
     if value.isdigit():
-        return Applied(question, _pages([c for c in scoped.chunks if c.page == int(value)]), field)
+        return NarrowedRequest(question, _chunk_pages([c for c in scoped.chunks if c.page == int(value)]), field)
     of_kind = [chunk for chunk in scoped.chunks if section_kind(chunk, scoped.pack) == value]
     speaking = [chunk for chunk in of_kind if speaks(chunk, scoped) >= SPOKEN_OF]
-    return Applied(question, _pages(speaking or of_kind), field)
+    return NarrowedRequest(question, _chunk_pages(speaking or of_kind), field)
 
 
-def _applied_field_type(failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: Scoped) -> Applied:
+def _narrow_to_field(
+    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
     pack = scoped.pack
     family = pack.families.get(failure.target_field)
     reads = {} if family is None else family.reads
     field = value if value in pack.readings else reads.get(value, reads.get("*"))
-    return Applied(_with(question, _written(value, parsed, pack)), _files(scoped.chunks), _rule(field, pack))
+    return NarrowedRequest(
+        _with_brackets(question, _spelled_value(value, parsed, pack)),
+        _chunk_files(scoped.chunks),
+        _extraction_field(field, pack),
+    )
 
 
-def _applied_date_scope(failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: Scoped) -> Applied:
+def _narrow_to_date(
+    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
     del failure
     pack, older = scoped.pack, scoped.pack.versions.old.value
-    old, new = versions(scoped)
-    field, written = _rule(parsed.said("target_field"), pack), _written(value, parsed, pack)
+    old, new = version_passages(scoped)
+    field, written = _extraction_field(parsed.said("target_field"), pack), _spelled_value(value, parsed, pack)
     if not old:  # one document states both
         version = "old" if value == older else "new"
-        heads = dict.fromkeys(figure.head for figure in changed(scoped) if figure.version == version)
-        return Applied(_with(question, next(iter(heads), written)), _files(scoped.chunks), field)
+        heads = dict.fromkeys(figure.head for figure in changed_figures(scoped) if figure.version == version)
+        return NarrowedRequest(_with_brackets(question, next(iter(heads), written)), _chunk_files(scoped.chunks), field)
     stamped = {pack.versions.new.value: new, older: old}.get(value)
     if stamped is None:  # a date or year that the user named
-        years = [c for c in (*old, *new) if c.tags.get("doc_type") in pack.documents.dated and value[:4] in stamp(c)]
+        years = [
+            c for c in (*old, *new) if c.tags.get("doc_type") in pack.documents.dated and value[:4] in document_date(c)
+        ]
         stamped = tuple(years) or new
-    return Applied(_with(question, written), _files(stamped), field)
+    return NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field)
 
 
-def _applied_implicit_entity(
-    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: Scoped
-) -> Applied:
+def _narrow_to_entity(
+    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
     pack = scoped.pack
     if failure.target_field.endswith(":role"):
         field = pack.roles[value].field if value in pack.roles else None
-        return Applied(_with(question, _written(value, parsed, pack)), _files(scoped.chunks), _rule(field, pack))
+        return NarrowedRequest(
+            _with_brackets(question, _spelled_value(value, parsed, pack)),
+            _chunk_files(scoped.chunks),
+            _extraction_field(field, pack),
+        )
     own = [chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == value]
-    return Applied(_with(question, value), _files(own), _rule(parsed.said("target_field"), pack))
+    return NarrowedRequest(
+        _with_brackets(question, value), _chunk_files(own), _extraction_field(parsed.said("target_field"), pack)
+    )
 
 
-def _applied_intent(failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: Scoped) -> Applied:
+def _narrow_to_intent(
+    failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
     del failure
     task = _TASKS.get(value, (value, value))[parsed.language == "fr"]
-    return Applied(f"{task} {question}", _files(scoped.chunks), None)
+    return NarrowedRequest(f"{task} {question}", _chunk_files(scoped.chunks), None)
 
 
 _BY_KIND = {
-    "field_type": _applied_field_type,
-    "implicit_entity": _applied_implicit_entity,
-    "date_scope": _applied_date_scope,
-    "intent": _applied_intent,
-    "page_scope": _applied_page_scope,
+    "field_type": _narrow_to_field,
+    "implicit_entity": _narrow_to_entity,
+    "date_scope": _narrow_to_date,
+    "intent": _narrow_to_intent,
+    "page_scope": _narrow_to_pages,
 }

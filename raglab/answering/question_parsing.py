@@ -21,20 +21,20 @@ from raglab.answering.question_vocabulary import (
     BY_RULES,
     SLOTS,
     ParsedQuestion,
-    Read,
+    QuestionReading,
     Slot,
     Vocabulary,
-    first,
-    found,
-    named,
-    nearest,
-    plain,
+    closest_term,
+    first_entry,
+    first_match,
+    names_in_question,
+    plain_terms,
     without,
 )
-from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _said
+from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _request_reply
 from raglab.canonical import digest
-from raglab.packs import GENERIC, Pack, compiled
-from raglab.text import words
+from raglab.packs import GENERIC, Pack, compile_expression
+from raglab.text import split_words
 
 NAMED = 0.95  # the question names the value in words of the tables
 IMPLIED = 0.80  # the form of the question says it
@@ -94,10 +94,10 @@ def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = (
     pack = vocabulary.pack
     return ParsedQuestion(
         entity=_entity(question, vocabulary),
-        intent=_intent(question, pack),
-        target_field=_target(question, vocabulary),
-        page_scope=_page(question, documents, pack),
-        date_scope=_date(question, pack),
+        intent=_intent_slot(question, pack),
+        target_field=_target_slot(question, vocabulary),
+        page_scope=_page_slot(question, documents, pack),
+        date_scope=_date_slot(question, pack),
         doctype=_doctype(question, vocabulary, documents),
         documents=tuple(documents),
         language=language_of(question, pack),
@@ -111,7 +111,7 @@ def language_of(question: str, pack: Pack = GENERIC) -> Literal["en", "fr"]:
       >>> language_of("la couleur ?"), language_of("the colour")
       ('fr', 'en')
     """
-    spoken = words(plain(question))
+    spoken = split_words(plain_terms(question))
     own = {name: pack.language_words.get(name, frozenset()) for name in ("fr", "en")}
     french = sum(word in _FRENCH or word in own["fr"] for word in spoken)
     french += 2 * sum(word in {"l", "d", "qu"} for word in spoken)
@@ -128,53 +128,57 @@ def asks_for(field: str, question: str, pack: Pack = GENERIC) -> bool:
       (False, True)
     """
     known = pack.fields.get(field)
-    return not found((*_WHY, *(_HOW if known is not None and known.names else ())), question)
+    return not first_match((*_WHY, *(_HOW if known is not None and known.names else ())), question)
 
 
 def _entity(question: str, vocabulary: Vocabulary) -> Slot:
     """The product, else the client, else the vendor, else a role."""
-    met = named(question, vocabulary.names)
+    met = names_in_question(question, vocabulary.names)
     for kind, confidence in (("product", NAMED), ("client", NAMED), ("vendor", IMPLIED)):
         whose = list(dict.fromkeys(name.name for name in met if name.kind == kind))
         if whose:
             return Slot(whose[0], confidence if len(whose) == 1 else LIKELY)
-    role = first(vocabulary.pack.role_terms, question)
+    role = first_entry(vocabulary.pack.role_terms, question)
     return Slot(role, IMPLIED) if role else Slot()
 
 
-def _intent(question: str, pack: Pack) -> Slot:
-    kind = first(pack.intents, question)
-    if kind == "summarise" or (kind != "cite" and found(pack.broad, question)):
+def _intent_slot(question: str, pack: Pack) -> Slot:
+    kind = first_entry(pack.intents, question)
+    if kind == "summarise" or (kind != "cite" and first_match(pack.broad, question)):
         return Slot("summarise", NAMED)
     if kind in {"cite", "extract_conditions", "compare"}:
         return Slot(kind, NAMED)
     if kind in {"check", "lookup", "procedure"}:
-        return Slot("compare" if found(pack.change, question) and not found(_WHY, question) else kind, IMPLIED)
-    if found((pack.part,), question) and not found(pack.verb, question):
+        return Slot(
+            "compare" if first_match(pack.change, question) and not first_match(_WHY, question) else kind, IMPLIED
+        )
+    if first_match((pack.part,), question) and not first_match(pack.verb, question):
         return Slot("cite", 1 / 3)  # a part is named and nothing said of what to do with it: cite, summarise or extract
     return Slot("lookup", LIKELY)
 
 
-def _target(question: str, vocabulary: Vocabulary) -> Slot:
+def _target_slot(question: str, vocabulary: Vocabulary) -> Slot:
     pack = vocabulary.pack
-    named_field = first(pack.asked, question)
+    named_field = first_entry(pack.asked, question)
     if named_field:
         return Slot(named_field, NAMED)
-    nameless = without(question, [name.words for name in named(question, vocabulary.names)])  # a name is no field
-    near = None if found((*pack.wide, *pack.broad), question) else nearest(nameless, vocabulary)
+    nameless = without(
+        question, [name.words for name in names_in_question(question, vocabulary.names)]
+    )  # a name is no field
+    near = None if first_match((*pack.wide, *pack.broad), question) else closest_term(nameless, vocabulary)
     return Slot() if near is None else Slot(near[0].field, near[1])
 
 
-def _page(question: str, documents: Sequence[str], pack: Pack) -> Slot:
+def _page_slot(question: str, documents: Sequence[str], pack: Pack) -> Slot:
     """A page, the contents or the whole, a part by its number, a page that was pinned, a part by its subject."""
-    page = found(pack.page, question)
+    page = first_match(pack.page, question)
     if page:
         return Slot(page[1] or ("last" if "last" in page[0] else "1"), NAMED)
-    part = found(pack.cited_part, question)
+    part = first_match(pack.cited_part, question)
     pinned = {document.rpartition("#")[2] for document in documents if "#" in document}
     plainly = (
-        "toc" if found(pack.toc, question) else None,
-        "document" if found(pack.whole, question) else None,
+        "toc" if first_match(pack.toc, question) else None,
+        "document" if first_match(pack.whole, question) else None,
         " ".join(part[1].split()) if part else None,
         pinned.pop() if len(pinned) == 1 else None,
     )
@@ -184,31 +188,33 @@ def _page(question: str, documents: Sequence[str], pack: Pack) -> Slot:
 
 def _section(question: str, pack: Pack) -> Slot:
     """A kind of section that is named, or a part by what it deals with."""
-    section = found(pack.named_sections, question)
+    section = first_match(pack.named_sections, question)
     if section:
         return Slot(section[1], NAMED)
-    named_part = _by_subject(pack.part).search(compiled(pack.no_part, case=True).sub("", plain(question)))
-    kind = first(pack.sections, named_part[0]) if named_part else None
+    named_part = _by_subject(pack.part).search(
+        compile_expression(pack.no_part, case=True).sub("", plain_terms(question))
+    )
+    kind = first_entry(pack.sections, named_part[0]) if named_part else None
     return Slot(kind, IMPLIED) if kind else Slot()
 
 
 def _by_subject(part: str) -> re.Pattern[str]:
     """A part of a document with what it deals with: `the claims part`, `part on claims`."""
-    return compiled(rf"(?:the|la|le|les|l')\s*(?:\w+ ){{0,2}}{part}|{part} (?:on|about|for|sur)", case=True)
+    return compile_expression(rf"(?:the|la|le|les|l')\s*(?:\w+ ){{0,2}}{part}|{part} (?:on|about|for|sur)", case=True)
 
 
-def _date(question: str, pack: Pack) -> Slot:
-    text = plain(question)
+def _date_slot(question: str, pack: Pack) -> Slot:
+    text = plain_terms(question)
     day = _DAY.search(text)
     if day and day[2] in _MONTHS:
         return Slot(f"{day[3]}-{_MONTHS[day[2]]:02d}-{int(day[1]):02d}", NAMED)
-    version = first(pack.version_terms, question)
+    version = first_entry(pack.version_terms, question)
     if version:
         return Slot(version, NAMED)
     year = _YEAR.search(text)
     if year:
         return Slot(year[1], NAMED)
-    return Slot(pack.versions.new.value, IMPLIED) if found(pack.now, question) else Slot()
+    return Slot(pack.versions.new.value, IMPLIED) if first_match(pack.now, question) else Slot()
 
 
 def _doctype(question: str, vocabulary: Vocabulary, documents: Sequence[str]) -> Slot:
@@ -216,7 +222,7 @@ def _doctype(question: str, vocabulary: Vocabulary, documents: Sequence[str]) ->
     pinned = {own.get(document.partition("#")[0], "") for document in documents}
     if len(pinned) == 1 and (only := pinned.pop()):
         return Slot(only, NAMED)
-    kind = first(vocabulary.pack.documents.kinds, question)
+    kind = first_entry(vocabulary.pack.documents.kinds, question)
     return Slot(kind, IMPLIED) if kind else Slot()
 
 
@@ -298,7 +304,7 @@ class OpenAIParser:
         host = self._asked().name.rpartition("@")[2].rpartition(":")[0]
         return f"openai-parser:{self.model}@{host}"
 
-    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> Read:
+    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
         """The slots as the model reads them; the rules' where it gives none that hold.
 
         Args:
@@ -308,17 +314,17 @@ class OpenAIParser:
         listed = "; ".join(names) or "no names are known"
         prompt = _prompt(question, [listed, "; ".join(documents) or "no document is named"], len(listed) + _LONGEST)
         try:
-            said = _said(self._asked(), prompt_of(vocabulary.pack), prompt)
-            parsed = read_reply(said.text, names, documents, pack=vocabulary.pack)
+            said = _request_reply(self._asked(), prompt_of(vocabulary.pack), prompt)
+            parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack)
         except (ServerError, ValueError) as error:
-            return Read(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
-        return Read(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)
+            return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
+        return QuestionReading(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)
 
     def _asked(self) -> OpenAIGenerator:
         return OpenAIGenerator(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
-def read_reply(
+def parse_reply(
     text: str, names: Sequence[str], documents: Sequence[str] = (), *, pack: Pack = GENERIC
 ) -> ParsedQuestion:
     """What a model's reply says, as a parsed question.
@@ -342,11 +348,11 @@ def read_reply(
         "target_field": frozenset(pack.fields),
         "doctype": frozenset(pack.documents.kinds),
     }
-    slots = {name: Slot(*_told(name, getattr(reply, name), choices.get(name))) for name in SLOTS}
+    slots = {name: Slot(*_checked_slot(name, getattr(reply, name), choices.get(name))) for name in SLOTS}
     return ParsedQuestion.model_validate({**slots, "documents": tuple(documents), "language": reply.language})
 
 
-def _told(name: str, slot: _Slot, allowed: frozenset[str] | None) -> tuple[str | None, float]:
+def _checked_slot(name: str, slot: _Slot, allowed: frozenset[str] | None) -> tuple[str | None, float]:
     """Value and confidence of a slot, which must be one that exists where `allowed` says which do."""
     value = slot.value.strip() if slot.value else None
     if not value:

@@ -12,60 +12,64 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator
 
-from raglab.packs import GENERIC, Pack, Table
-from raglab.text import STOP_WORDS, Piece, folded, pieces, words
+from raglab.packs import GENERIC, Pack, TermTable
+from raglab.text import STOP_WORDS, Piece, fold_case, pieces, split_words
 from raglab.values import Chunk
 
 STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `voitures` by `voiture`
 
 
 @lru_cache(maxsize=1 << 14)
-def plain(text: str) -> str:
+def plain_terms(text: str) -> str:
     """A text without accents, in lower case, with straight apostrophes, as a pack's expressions are written.
 
     Example:
-      >>> plain("L’adhérent Été")
+      >>> plain_terms("L’adhérent Été")
       "l'adherent ete"
     """
-    return folded(text.replace("’", "'").replace("\u2011", "-"))
+    return fold_case(text.replace("’", "'").replace("\u2011", "-"))
 
 
 @lru_cache(maxsize=1024)
-def _expression(expressions: tuple[str, ...]) -> re.Pattern[str]:
+def _alternatives(expressions: tuple[str, ...]) -> re.Pattern[str]:
     return re.compile(rf"(?<!\w)(?:{'|'.join(expressions)})(?!\w)")
 
 
-def found(expressions: Sequence[str], text: str) -> re.Match[str] | None:
+def first_match(expressions: Sequence[str], text: str) -> re.Match[str] | None:
     """First place in a text, as it came, at which one of the expressions stands as whole words."""
-    return _expression(tuple(expressions)).search(plain(text)) if expressions else None
+    return _alternatives(tuple(expressions)).search(plain_terms(text)) if expressions else None
 
 
 def spans(expressions: Sequence[str], text: str) -> tuple[str, ...]:
     """What the expressions match in a text, in order."""
-    return tuple(match[0] for match in _expression(tuple(expressions)).finditer(plain(text)))
+    return tuple(match[0] for match in _alternatives(tuple(expressions)).finditer(plain_terms(text)))
 
 
-def first(table: Table, text: str) -> str | None:
+def first_entry(table: TermTable, text: str) -> str | None:
     """Name of the first entry of a table that a text names, None where none."""
-    return next((name for name, expressions in table.items() if found(expressions, text)), None)
+    return next((name for name, expressions in table.items() if first_match(expressions, text)), None)
 
 
-def stems(text: str, *, filler: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def topic_stems(text: str, *, filler: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Beginnings of the words of a text that say what it is about, in order, each once; filler: words that do not.
 
     Example:
-      >>> stems("What is the limit for escapes of water?")
+      >>> topic_stems("What is the limit for escapes of water?")
       ('limit', 'escap', 'water')
     """
-    kept = (word for word in words(plain(text)) if word not in STOP_WORDS and word not in filler and len(word) > 1)
+    kept = (
+        word
+        for word in split_words(plain_terms(text))
+        if word not in STOP_WORDS and word not in filler and len(word) > 1
+    )
     return tuple(dict.fromkeys(word[:STEM] for word in kept))
 
 
 def without(text: str, gone: Iterable[str]) -> str:
     """A plain text without given words."""
-    left = plain(text)
+    left = plain_terms(text)
     for phrase in sorted(set(gone), key=len, reverse=True):
-        left = re.sub(rf"(?<!\w){re.escape(plain(phrase))}(?!\w)", " ", left)
+        left = re.sub(rf"(?<!\w){re.escape(plain_terms(phrase))}(?!\w)", " ", left)
     return left
 
 
@@ -114,7 +118,7 @@ def figures(chunks: Sequence[Chunk], family: str | None = None, *, pack: Pack = 
     return tuple(
         figure._replace(at=at)
         for at, chunk in enumerate(chunks)
-        for figure in _read(chunk.text, pack)
+        for figure in _chunk_figures(chunk.text, pack)
         if family is None or figure.family == family
     )
 
@@ -131,26 +135,26 @@ def section(text: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str, pack: Pack) -> tuple[Figure, ...]:
+def _chunk_figures(text: str, pack: Pack) -> tuple[Figure, ...]:
     heading = section(text)
     made: list[Figure] = []
     for piece in pieces(text)[1:]:
         if piece.kind == "row":
-            made += _of_row(piece, heading, pack)
+            made += _row_figures_by_family(piece, heading, pack)
         elif piece.kind == "prose":
-            made += _of_sentence(piece.text, heading, pack)
+            made += _sentence_figures(piece.text, heading, pack)
     return tuple(made)
 
 
-def _of_row(piece: Piece, heading: str, pack: Pack) -> list[Figure]:
+def _row_figures_by_family(piece: Piece, heading: str, pack: Pack) -> list[Figure]:
     """Figures of a table's row: its cells of sums, each with the row's label, its column's head and its version."""
     heads = piece.heads or ("",) * len(piece.cells)
     sums = [
         at
         for at, cell in enumerate(piece.cells)
-        if at and _NUMBER.search(plain(cell)) and _sum_like(cell, heads[at], pack)
+        if at and _NUMBER.search(plain_terms(cell)) and _sum_like(cell, heads[at], pack)
     ]
-    names = [at for at in range(len(piece.cells)) if at not in sums and plain(heads[at]).strip() not in _INDEX]
+    names = [at for at in range(len(piece.cells)) if at not in sums and plain_terms(heads[at]).strip() not in _INDEX]
     if not sums or not names:
         return []
     label = piece.cells[names[0]]
@@ -175,7 +179,7 @@ def _of_row(piece: Piece, heading: str, pack: Pack) -> list[Figure]:
 def _sum_like(cell: str, head: str, pack: Pack) -> bool:
     """Whether a cell is a figure rather than words with a number in them."""
     letters = sum(char.isalpha() for char in cell)
-    return bool(_SUM.search(cell)) or letters <= 8 or bool(first(pack.heads, head))
+    return bool(_SUM.search(cell)) or letters <= 8 or bool(first_entry(pack.heads, head))
 
 
 def _versions(heads: Sequence[str], pack: Pack) -> list[str]:
@@ -183,7 +187,7 @@ def _versions(heads: Sequence[str], pack: Pack) -> list[str]:
     if len(heads) < 2:
         return [""] * len(heads)
     olds, news = (
-        [bool(found(version.heads, head)) for head in heads] for version in (pack.versions.old, pack.versions.new)
+        [bool(first_match(version.heads, head)) for head in heads] for version in (pack.versions.old, pack.versions.new)
     )
     if any(olds) and any(news):
         return ["old" if old else "new" if new else "" for old, new in zip(olds, news, strict=True)]
@@ -195,18 +199,22 @@ def _versions(heads: Sequence[str], pack: Pack) -> list[str]:
 
 
 def _family(head: str, label: str, heading: str, pack: Pack) -> str:
-    return first(pack.heads, head) or first(pack.heads, label) or first(pack.heads, heading) or ""
+    return first_entry(pack.heads, head) or first_entry(pack.heads, label) or first_entry(pack.heads, heading) or ""
 
 
-def _of_sentence(sentence: str, heading: str, pack: Pack) -> list[Figure]:
+def _sentence_figures(sentence: str, heading: str, pack: Pack) -> list[Figure]:
     """A figure of each family that a sentence states: a sum in words of the family, a span of time, a kind alone."""
     made = []
     if _SUM.search(sentence):
-        family = first(pack.mentions, sentence)
+        family = first_entry(pack.mentions, sentence)
         made += [family] if family else []
-    elif any(found(one.heads, sentence) and first(one.kinds, sentence) for one in pack.families.values() if one.stated):
+    elif any(
+        first_match(one.heads, sentence) and first_entry(one.kinds, sentence)
+        for one in pack.families.values()
+        if one.stated
+    ):
         made.append(WITHOUT_SUM)
-    if _SPAN.search(plain(sentence)):
+    if _SPAN.search(plain_terms(sentence)):
         made.append(SPAN)
     return [Figure(family, sentence, "", "", sentence, "", heading, -1, table=False) for family in made]
 
@@ -264,7 +272,7 @@ class Vocabulary(NamedTuple):
     pack: Pack = GENERIC
 
 
-def vocabulary_of(chunks: Sequence[Chunk], encode: Encode | None = None, *, pack: Pack = GENERIC) -> Vocabulary:
+def build_vocabulary(chunks: Sequence[Chunk], encode: Encode | None = None, *, pack: Pack = GENERIC) -> Vocabulary:
     r"""The field vocabulary of a corpus: no list of it stands in code or pack.
 
     Args:
@@ -276,13 +284,13 @@ def vocabulary_of(chunks: Sequence[Chunk], encode: Encode | None = None, *, pack
 
     Example:
       >>> chunk = Chunk("a", "Bicycles > Prices\n| Kind | Price |\n|---|---|\n| Tandem | £25 |", "hire.md")
-      >>> [(term.text, term.field) for term in vocabulary_of([chunk]).terms]
+      >>> [(term.text, term.field) for term in build_vocabulary([chunk]).terms]
       [('Prices', 'price'), ('Tandem', 'price'), ('Price', 'price')]
     """
-    terms = tuple(dict.fromkeys(_terms(chunks, pack)))
+    terms = tuple(dict.fromkeys(_corpus_terms(chunks, pack)))
     return Vocabulary(
         terms=terms,
-        names=names_of(chunks, pack=pack),
+        names=corpus_names(chunks, pack=pack),
         doctypes=tuple(dict.fromkeys((chunk.file_name, chunk.tags.get("doc_type", "")) for chunk in chunks)),
         vectors=None if encode is None or not terms else unit(encode([term.text for term in terms]), len(terms)),
         encode=encode,
@@ -300,9 +308,9 @@ def unit(vectors: NDArray[Any], n: int) -> NDArray[np.float64]:
     return rows / np.where(length > 0.0, length, 1.0)
 
 
-def named(question: str, names: Sequence[Name]) -> tuple[Name, ...]:
+def names_in_question(question: str, names: Sequence[Name]) -> tuple[Name, ...]:
     """Names that a question names, the longest first and none within another."""
-    left, met = plain(question), []
+    left, met = plain_terms(question), []
     for name in names:
         match = re.search(rf"(?<!\w){re.escape(name.alias)}(?:'?s)?(?!\w)", left)
         if match:
@@ -311,7 +319,7 @@ def named(question: str, names: Sequence[Name]) -> tuple[Name, ...]:
     return tuple(met)
 
 
-def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
+def closest_term(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     """The term of a field that a question comes closest to, and how sure it is that the field is meant, in [0, 1].
 
     By words: all of a term of two or more stand in the question. Else by cosine, where there is an encoder. Most terms
@@ -321,11 +329,11 @@ def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     if not fielded:
         return None
     filler = vocabulary.pack.filler
-    asked = set(stems(question, filler=filler))
+    asked = set(topic_stems(question, filler=filler))
     best: tuple[Term, float] | None = None
     for at in fielded:
         term = vocabulary.terms[at]
-        own = stems(term.text, filler=filler)
+        own = topic_stems(term.text, filler=filler)
         if len(own) > 1 and set(own) <= asked:
             score = BY_WORDS * len(own) / (len(own) + 1.0)
             best = (term, score) if best is None or score > best[1] else best
@@ -336,7 +344,7 @@ def nearest(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     return best
 
 
-def _terms(chunks: Sequence[Chunk], pack: Pack) -> Iterator[Term]:
+def _corpus_terms(chunks: Sequence[Chunk], pack: Pack) -> Iterator[Term]:
     for chunk in chunks:
         heading = _NUMBERING.sub("", section(chunk.text)).strip()
         yield from _term(heading, "", pack)
@@ -350,8 +358,8 @@ def _terms(chunks: Sequence[Chunk], pack: Pack) -> Iterator[Term]:
 
 
 def _term(text: str, family: str, pack: Pack) -> Iterator[Term]:
-    if 1 <= len(words(text)) <= _LONGEST and any(char.isalpha() for char in text):
-        own = first(pack.asked, text)
+    if 1 <= len(split_words(text)) <= _LONGEST and any(char.isalpha() for char in text):
+        own = first_entry(pack.asked, text)
         yield Term(
             text, own if own and (not family or pack.family(own) == pack.family(family)) else family or own or ""
         )
@@ -367,7 +375,7 @@ def _parties(text: str, pack: Pack) -> tuple[tuple[str, str], ...]:
     met: list[tuple[str, str]] = []
     for piece in pieces(text):
         cells = piece.cells[:2] if piece.kind == "row" else ()
-        roles = [first(pack.role_terms, cell) for cell in cells]
+        roles = [first_entry(pack.role_terms, cell) for cell in cells]
         place = next((place for place, role in enumerate(roles) if role), None)
         if place is not None and len(cells) > 1:
             met.append((roles[place] or "", cells[1 - place].partition(",")[0].strip()))
@@ -377,20 +385,20 @@ def _parties(text: str, pack: Pack) -> tuple[tuple[str, str], ...]:
 @lru_cache(maxsize=4096)
 def _small_words(text: str) -> frozenset[str]:
     """Words that a text writes with a small letter: they are no names."""
-    return frozenset(plain(word) for word in re.findall(r"(?<!\w)[a-zà-ÿ]{2,}", text))
+    return frozenset(plain_terms(word) for word in re.findall(r"(?<!\w)[a-zà-ÿ]{2,}", text))
 
 
-def names_of(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Name, ...]:
+def corpus_names(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Name, ...]:
     """Names of products, clients and vendors by their aliases, longest first.
 
     An alias is a whole name, two words of one, or a word of one that no text writes small. One that several names share
     is the vendor's, or that of the client who is named first: a surname is that of the first role.
     """
-    kinds = _kinds(chunks, pack)
+    kinds = _name_kinds(chunks, pack)
     common = frozenset[str]().union(*(_small_words(chunk.text) for chunk in chunks))
     owners: dict[str, list[str]] = {}
     for name, kind in kinds.items():
-        short = (_bare(name).split()[0],) if kind == "vendor" else ()  # a firm goes by its first word
+        short = (_plain_name(name).split()[0],) if kind == "vendor" else ()  # a firm goes by its first word
         for alias in dict.fromkeys((*_aliases(name, common), *short)):
             owners.setdefault(alias, []).append(name)
     owned = ((alias, _owner(alias, names, kinds)) for alias, names in owners.items())
@@ -399,7 +407,7 @@ def names_of(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Name, ..
     return tuple(sorted(listed, key=lambda one: (-len(one.alias.split()), rank[one.kind], -len(one.alias), one.alias)))
 
 
-def _kinds(chunks: Sequence[Chunk], pack: Pack) -> dict[str, str]:
+def _name_kinds(chunks: Sequence[Chunk], pack: Pack) -> dict[str, str]:
     """Names and what they are of: products and vendors by the tags, clients by tables of roles and by titles."""
     kinds: dict[str, str] = {}
     for kind in ("product", "vendor"):
@@ -407,38 +415,38 @@ def _kinds(chunks: Sequence[Chunk], pack: Pack) -> dict[str, str]:
             if " and " not in chunk.tags.get(kind, ""):  # a document on two products is none of its own
                 kinds.setdefault(chunk.tags.get(kind, ""), kind)
     kinds.pop("", None)
-    whole = {_bare(name) for name in kinds}
-    for name in (*(name for _, name, _ in parties(chunks, pack=pack)), *_titled(chunks, pack)):
-        if len(words(name)) <= _LONGEST and _bare(name) and _bare(name) not in whole:
+    whole = {_plain_name(name) for name in kinds}
+    for name in (*(name for _, name, _ in parties(chunks, pack=pack)), *_title_names(chunks, pack)):
+        if len(split_words(name)) <= _LONGEST and _plain_name(name) and _plain_name(name) not in whole:
             kinds.setdefault(name, "client")
     return kinds
 
 
 def _owner(alias: str, names: Sequence[str], kinds: Mapping[str, str]) -> str | None:
     """Whose an alias is, None where that is open."""
-    whose = [name for name in names if _bare(name) == alias and kinds[name] != "client"] or names
+    whose = [name for name in names if _plain_name(name) == alias and kinds[name] != "client"] or names
     if len(whose) == 1 or {kinds[name] for name in whose} == {"client"}:
         return whose[0]
     return next((name for name in whose if kinds[name] == "vendor"), None)
 
 
-def _titled(chunks: Sequence[Chunk], pack: Pack) -> Iterator[str]:
+def _title_names(chunks: Sequence[Chunk], pack: Pack) -> Iterator[str]:
     """Names at the end of a title, behind a comma or in brackets: whose document it is."""
     dated = pack.documents.dated
     types = tuple(one for name in dated for one in pack.documents.kinds.get(name, ()))
     own = (chunk.tags for chunk in chunks if chunk.tags.get("doc_type") in dated)
     for title in dict.fromkeys(tags.get("title", "") for tags in own):
         match = re.search(r"(?:, | — | for |\()([^\d,()—]{4,}?)\)?$", title)
-        if match and match[1][:1].isupper() and not (types and found(types, match[1])):
+        if match and match[1][:1].isupper() and not (types and first_match(types, match[1])):
             yield match[1].strip()
 
 
-def _bare(name: str) -> str:
-    return " ".join(re.findall(r"[\w&'-]+", _PERSON.sub("", plain(name))))
+def _plain_name(name: str) -> str:
+    return " ".join(re.findall(r"[\w&'-]+", _PERSON.sub("", plain_terms(name))))
 
 
 def _aliases(name: str, common: frozenset[str]) -> Iterator[str]:
-    parts = _bare(name).split()
+    parts = _plain_name(name).split()
     yield " ".join(parts)
     own = [part for part in parts if part not in _LEGAL and not part.isdigit()]
     pairs = [pair for pair in itertools.pairwise(own) if not set(pair) <= common or name.istitle()]
@@ -461,7 +469,7 @@ def about(
     """
     own = pack.own_words(field)
     gone = [*names, *(spans(own, question) if own else ()), *spans(pack.form_words, question)]
-    left = stems(without(question, gone), filler=pack.filler)
+    left = topic_stems(without(question, gone), filler=pack.filler)
     return tuple(dict.fromkeys(pack.same.get(stem, stem) for stem in left))
 
 
@@ -549,7 +557,7 @@ class ParsedQuestion(BaseModel):
 BY_RULES = "rules"
 
 
-class Read(NamedTuple):
+class QuestionReading(NamedTuple):
     """A question as it was read, and by what.
 
     by: name of a model's parser, or `rules`. reason: why the rules stood in for a model, None where they did not.

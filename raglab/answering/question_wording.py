@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Literal
 
 from raglab.answering.question_vocabulary import Failure
-from raglab.packs import GENERIC, Pack, Said, Wording
+from raglab.packs import GENERIC, FieldWording, Pack, Wording
 
 Language = Literal["en", "fr"]
 
 
-def asked(
+def question_wording(
     failure: Failure,
     proposed: str,
     *,
@@ -33,7 +33,8 @@ def asked(
     Source: the clarification article, cases 1 and 12.
 
     Example:
-      >>> asked(Failure("date_scope", "price:date", ("new version", "old version"), "", ""), "new version")[-55:]
+      >>> failure = Failure("date_scope", "price:date", ("new version", "old version"), "", "")
+      >>> question_wording(failure, "new version")[-55:]
       'I will go by the new version. Is that the one you mean?'
     """
     if not proposed.strip() or language not in ("en", "fr"):
@@ -45,13 +46,13 @@ def asked(
     if failure.kind == "page_scope" and said is not None:
         if failed is not None:
             return (_next_fr if french else _next_en)(said, proposed, failed, document.this)
-        return (_first_fr if french else _first_en)(said, proposed, document.a)
+        return (_first_question_fr if french else _first_question_en)(said, proposed, document.a)
     if failed is not None:
-        return (_again_fr if french else _again_en)(failure, proposed, failed, wording)
-    return (_asked_fr if french else _asked_en)(failure, proposed, wording)
+        return (_repeat_question_fr if french else _repeat_question_en)(failure, proposed, failed, wording)
+    return (_question_fr if french else _question_en)(failure, proposed, wording)
 
 
-def _value(failure: Failure, value: str, wording: Wording, page: str) -> str:
+def _value_wording(failure: Failure, value: str, wording: Wording, page: str) -> str:
     """A value as it is read; one without words of its own stands as it is."""
     if value.isdigit() and failure.kind == "page_scope":
         return f"{page} {value}"
@@ -59,7 +60,7 @@ def _value(failure: Failure, value: str, wording: Wording, page: str) -> str:
     return section or wording.values.get(value, value)
 
 
-def _first_en(said: Said, proposed: str, a: str) -> str:
+def _first_question_en(said: FieldWording, proposed: str, a: str) -> str:
     if proposed.isdigit():
         return (
             f"I will look on page {proposed}, since that is where {said.the} is usually {said.named} on {a}. "
@@ -69,7 +70,7 @@ def _first_en(said: Said, proposed: str, a: str) -> str:
     return f"I will {where} {said.the} is {said.named}. Is that the right starting point?"
 
 
-def _first_fr(said: Said, proposed: str, un: str) -> str:
+def _first_question_fr(said: FieldWording, proposed: str, un: str) -> str:
     if proposed.isdigit():
         return (
             f"Je vais regarder à la page {proposed}, car c'est là que {said.the} est le plus souvent {said.named} dans "
@@ -79,7 +80,7 @@ def _first_fr(said: Said, proposed: str, un: str) -> str:
     return f"Je vais {where} où {said.the} est {said.named}. Est-ce le bon point de départ ?"
 
 
-def _next_en(said: Said, proposed: str, failed: str, this: str) -> str:
+def _next_en(said: FieldWording, proposed: str, failed: str, this: str) -> str:
     verb = "name" if said.named == "named" else "state"
     tried = {"toc": "The table of contents did not lead to", "document": "The whole document does not show"}.get(failed)
     told = f"{tried} {said.the} on {this}." if tried else f"Page {failed} did not {verb} {said.a} on {this}."
@@ -90,40 +91,44 @@ def _next_en(said: Said, proposed: str, failed: str, this: str) -> str:
     return f"{told} Should I {where} {find}"
 
 
-def _next_fr(said: Said, proposed: str, failed: str, ce: str) -> str:
+def _next_fr(said: FieldWording, proposed: str, failed: str, ce: str) -> str:
     verb = "ne nomme" if said.named.startswith("nomm") else "n'indique"
     it = "elle" if said.named.endswith("ée") else "il"
     tried = {"toc": "La table des matières n'a pas conduit à", "document": "Le document entier ne montre pas"}.get(
         failed
     )
-    told = f"{_contracted(tried, said.the)} dans {ce}." if tried else f"La page {failed} {verb} pas {said.a} dans {ce}."
+    told = (
+        f"{_contract_article(tried, said.the)} dans {ce}."
+        if tried
+        else f"La page {failed} {verb} pas {said.a} dans {ce}."
+    )
     where = {"toc": "chercher dans la table des matières", "document": "lire tout le document pour trouver"}.get(
         proposed, f"chercher à la page {proposed}"
     )
     return f"{told} Dois-je {where} où {it} est {said.named}, ou préférez-vous m'indiquer une page ?"
 
 
-def _contracted(before: str, the: str) -> str:
+def _contract_article(before: str, the: str) -> str:
     return f"{before[:-1]}au {the[3:]}" if before.endswith(" à") and the.startswith("le ") else f"{before} {the}"
 
 
-def _again_en(failure: Failure, proposed: str, failed: str, wording: Wording) -> str:
-    tried, next_one = (_value(failure, value, wording, "page") for value in (failed, proposed))
+def _repeat_question_en(failure: Failure, proposed: str, failed: str, wording: Wording) -> str:
+    tried, next_one = (_value_wording(failure, value, wording, "page") for value in (failed, proposed))
     return f"I found nothing for {tried}. Should I try {next_one}, or do you want to name another?"
 
 
-def _again_fr(failure: Failure, proposed: str, failed: str, wording: Wording) -> str:
-    tried, next_one = (_value(failure, value, wording, "la page") for value in (failed, proposed))
+def _repeat_question_fr(failure: Failure, proposed: str, failed: str, wording: Wording) -> str:
+    tried, next_one = (_value_wording(failure, value, wording, "la page") for value in (failed, proposed))
     return f"Je n'ai rien trouvé pour {tried}. Dois-je essayer {next_one}, ou préférez-vous en nommer un autre ?"
 
 
-def _joined(values: Sequence[str], last: str) -> str:
+def _join_values(values: Sequence[str], last: str) -> str:
     return f"{', '.join(values[:-1])} {last} {values[-1]}" if len(values) > 1 else "".join(values)
 
 
-def _asked_en(failure: Failure, proposed: str, wording: Wording) -> str:
-    values = {one: _value(failure, one, wording, "page") for one in (*failure.candidates, proposed)}
-    listed, value = _joined([values[one] for one in failure.candidates], "and"), values[proposed]
+def _question_en(failure: Failure, proposed: str, wording: Wording) -> str:
+    values = {one: _value_wording(failure, one, wording, "page") for one in (*failure.candidates, proposed)}
+    listed, value = _join_values([values[one] for one in failure.candidates], "and"), values[proposed]
     if failure.kind == "field_type":
         several = wording.families.get(failure.target_field, "figures")
         return f"There are several {several} here: {listed}. I will take {value}. Is that the one you mean?"
@@ -136,14 +141,14 @@ def _asked_en(failure: Failure, proposed: str, wording: Wording) -> str:
         return f"Several {who} are in question: {listed}. I will take it as {value}. Is that the one you mean?"
     if failure.kind == "intent":
         others = [values[one] for one in failure.candidates if one != proposed]
-        rest = f", or should I {_joined(others, 'or')}" if others else ""
+        rest = f", or should I {_join_values(others, 'or')}" if others else ""
         return f"You name a part of the document. I will {value}. Is that what you want{rest}?"
     return f"Several parts speak of it: {listed}. I will read {value}. Is that the right place?"
 
 
-def _asked_fr(failure: Failure, proposed: str, wording: Wording) -> str:
-    values = {one: _value(failure, one, wording, "la page") for one in (*failure.candidates, proposed)}
-    listed, value = _joined([values[one] for one in failure.candidates], "et"), values[proposed]
+def _question_fr(failure: Failure, proposed: str, wording: Wording) -> str:
+    values = {one: _value_wording(failure, one, wording, "la page") for one in (*failure.candidates, proposed)}
+    listed, value = _join_values([values[one] for one in failure.candidates], "et"), values[proposed]
     if failure.kind == "field_type":
         several = wording.families.get(failure.target_field, "montants")
         return f"Il y a ici plusieurs {several} : {listed}. Je retiens {value}. Est-ce bien cela ?"
@@ -154,6 +159,6 @@ def _asked_fr(failure: Failure, proposed: str, wording: Wording) -> str:
         return f"Plusieurs {who} sont possibles : {listed}. Je comprends {value}. Est-ce bien cela ?"
     if failure.kind == "intent":
         others = [values[one] for one in failure.candidates if one != proposed]
-        rest = f", ou faut-il {_joined(others, 'ou')}" if others else ""
+        rest = f", ou faut-il {_join_values(others, 'ou')}" if others else ""
         return f"Vous nommez une partie du document. Je vais {value}. Est-ce ce que vous voulez{rest} ?"
     return f"Plusieurs parties en parlent : {listed}. Je vais lire {value}. Est-ce le bon endroit ?"

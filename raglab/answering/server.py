@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import httpx2
 
 
-class Said(NamedTuple):
+class ServerReply(NamedTuple):
     """What a server says: a text that is not empty, and its confidence in [0, 1] or NaN."""
 
     text: str
@@ -39,14 +39,14 @@ class ServerError(Exception):
     """A server gave no answer, for the reason that stands in the message: one line, without secrets."""
 
 
-def read(body: bytes, max_tokens: int) -> Said:
+def parse_body(body: bytes, max_tokens: int) -> ServerReply:
     """Text and confidence in a reply; an answer that is cut off could miss its exception, and is none."""
     try:
         reply = json.loads(body)
     except (ValueError, RecursionError):
         msg = f"answered with {'a page of HTML' if body.lstrip().startswith(b'<') else 'what is not JSON'}"
         raise ServerError(msg) from None
-    choice = _first(reply.get("choices") if isinstance(reply, dict) else None)
+    choice = _first_choice(reply.get("choices") if isinstance(reply, dict) else None)
     message = choice.get("message")
     said = message if isinstance(message, dict) else {}  # nothing of a reply is trusted to have its kind
     text, refusal, end = said.get("content"), said.get("refusal"), choice.get("finish_reason")
@@ -61,15 +61,15 @@ def read(body: bytes, max_tokens: int) -> Said:
     elif not isinstance(text, str) or not visible(text).strip():
         why = "answered without a text"
     else:
-        return Said(visible(text).strip(), _confidence(choice.get("logprobs")))
+        return ServerReply(visible(text).strip(), _token_confidence(choice.get("logprobs")))
     raise ServerError(why)
 
 
-def _first(choices: Any) -> dict[str, Any]:  # noqa: ANN401  (any JSON)
+def _first_choice(choices: Any) -> dict[str, Any]:  # noqa: ANN401  (any JSON)
     return choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
 
 
-def _confidence(logprobs: Any) -> float:  # noqa: ANN401  (any JSON)
+def _token_confidence(logprobs: Any) -> float:  # noqa: ANN401  (any JSON)
     """Geometric mean of the tokens' probabilities; NaN unless all are measured."""
     tokens = logprobs.get("content") if isinstance(logprobs, dict) else None
     if not isinstance(tokens, list) or not tokens:
@@ -112,7 +112,7 @@ def credentials(url: SplitResult, key_env: str) -> tuple[str | None, list[str]]:
     return authorization, sorted(shown, key=lambda text: (-len(text), text))
 
 
-def masked(text: str, secrets: Sequence[str]) -> str:
+def mask_secrets(text: str, secrets: Sequence[str]) -> str:
     """A text with each secret replaced; the longest come first."""
     for secret in secrets:
         text = text.replace(secret, MASK)
@@ -126,9 +126,9 @@ def carries(text: str, secrets: Sequence[str]) -> bool:
     return any(len(secret) >= MIN_SECRET and secret in shown for secret in bare for shown in plain)
 
 
-def one_line(why: str, secrets: Sequence[str]) -> str:
+def one_line_reason(why: str, secrets: Sequence[str]) -> str:
     """A reason on one line of at most `MAX_REASON` characters, without markup and secrets."""
-    line = masked(" ".join(visible(why).split()), secrets)
+    line = mask_secrets(" ".join(visible(why).split()), secrets)
     plain = " ".join(clean(line[: 4 * MAX_REASON]).text.split())[:MAX_REASON]
     return "failed, with the key in its words" if carries(plain, secrets) else plain or "failed"
 
@@ -184,7 +184,7 @@ class OpenAIGenerator:
     max_passage_chars: int = 4000
 
     def __post_init__(self) -> None:
-        _check(self)
+        _check_address(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -192,7 +192,7 @@ class OpenAIGenerator:
     @property
     def name(self) -> str:
         """Identifier for fingerprints and caches: model, host, hash of the prompt and what else shapes answers."""
-        return _name("openai", self, ANSWER)
+        return _server_name("openai", self, ANSWER)
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
         """The server's answer, its confidence, and the passages it cites.
@@ -203,12 +203,12 @@ class OpenAIGenerator:
             return _none("there are no passages to answer from")
         prompt = _prompt(question, [chunk.text for chunk in passages], self.max_passage_chars)
         try:
-            said = _said(self, ANSWER, prompt)
+            said = _request_reply(self, ANSWER, prompt)
         except ServerError as error:
             return _none(str(error))
         if _INSUFFICIENT.match(said.text):
             return _none(f"{self.model} says that the passages do not answer the question")
-        return Generation(said.text, said.confidence, cited(said.text, len(passages)))
+        return Generation(said.text, said.confidence, cited_passages(said.text, len(passages)))
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -231,7 +231,7 @@ class OpenAIRewriter:
     max_chars: int = 300
 
     def __post_init__(self) -> None:
-        _check(self)
+        _check_address(self)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name})"
@@ -239,7 +239,7 @@ class OpenAIRewriter:
     @property
     def name(self) -> str:
         """Identifier for fingerprints and caches: model, host, hash of the prompt and what else shapes queries."""
-        return _name("openai-rewriter", self, REWRITE)
+        return _server_name("openai-rewriter", self, REWRITE)
 
     def rewrite(self, question: str, passages: Sequence[str], step: int) -> str:
         """The query to search with next, one line; the question itself where the server gives none.
@@ -251,7 +251,7 @@ class OpenAIRewriter:
         """
         prompt = _prompt(question, passages[: self.max_passages], self.max_passage_chars)
         try:
-            said = _said(self, REWRITE, f"{prompt}\n\nThis is attempt {step}.")
+            said = _request_reply(self, REWRITE, f"{prompt}\n\nThis is attempt {step}.")
         except ServerError:
             return question
         cleaned = clean(said.text)
@@ -259,7 +259,7 @@ class OpenAIRewriter:
         return question if cleaned.refused or not query else query
 
 
-def cited(text: str, n: int) -> tuple[int, ...]:
+def cited_passages(text: str, n: int) -> tuple[int, ...]:
     """Positions, from 0, of the passages that an answer names as [1] or [2, 3], in the order of first mention.
 
     Args:
@@ -267,7 +267,7 @@ def cited(text: str, n: int) -> tuple[int, ...]:
       n: how many passages there were; other numbers are left out.
 
     Example:
-      >>> cited("Storm is covered [2, 3]. The excess is £250 [1][9].", 3)
+      >>> cited_passages("Storm is covered [2, 3]. The excess is £250 [1][9].", 3)
       (1, 2, 0)
     """
     numbers = [int(number) for mark in _CITED.findall(text) for number in re.split("[,;]", mark)]
@@ -278,7 +278,7 @@ def _none(reason: str) -> Generation:
     return Generation("", math.nan, (), reason)
 
 
-def _check(asked: OpenAIGenerator | OpenAIRewriter) -> None:
+def _check_address(asked: OpenAIGenerator | OpenAIRewriter) -> None:
     """Stop at the door; no message shows a user or password."""
     if find_spec("openai") is None or find_spec("httpx2") is None:
         msg = 'a server needs the extra raglab[openai] with openai 3 or newer, got none; pip install "raglab[openai]".'
@@ -302,7 +302,7 @@ def _check(asked: OpenAIGenerator | OpenAIRewriter) -> None:
         raise ValueError(msg)
 
 
-def _name(kind: str, asked: OpenAIGenerator | OpenAIRewriter, system: str) -> str:
+def _server_name(kind: str, asked: OpenAIGenerator | OpenAIRewriter, system: str) -> str:
     url = urlsplit(asked.base_url)
     shaping = {field.name: getattr(asked, field.name) for field in fields(asked) if field.name not in _SHAPELESS}
     described = json.dumps([system, _prompt("q", ["p"], 1), url.scheme, url.path, shaping], sort_keys=True)
@@ -323,7 +323,7 @@ def _data(text: str) -> str:
     return _OPENS.sub("&lt;", visible(text)).strip()
 
 
-def _said(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> Said:
+def _request_reply(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> ServerReply:
     """What the server says to a prompt, with secrets masked; every failure is a `ServerError`."""
     import openai
 
@@ -331,7 +331,7 @@ def _said(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> Sa
     authorization, secrets = credentials(url, asked.key_env)
     # Messages of the library may carry the request with its key: only what is written here is shown.
     try:
-        said = read(_reply(asked, url, authorization, system, user), asked.max_tokens)
+        said = parse_body(_reply(asked, url, authorization, system, user), asked.max_tokens)
     except openai.APITimeoutError:
         why = f"did not answer within {asked.timeout:g} s"
     except openai.APIConnectionError:
@@ -343,11 +343,11 @@ def _said(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> Sa
     except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
         why = f"could not be asked or read ({type(error).__name__})"
     else:
-        text = masked(said.text, secrets)
+        text = mask_secrets(said.text, secrets)
         if not carries(text, secrets):  # spelt with other marks between its letters, a key is not masked
             return said._replace(text=text)
         why = "answered with the key in it"
-    reason = f"{_host(url)} {one_line(why, secrets)}"
+    reason = f"{_host(url)} {one_line_reason(why, secrets)}"
     raise ServerError(reason)
 
 

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.answering.claim_words import BREAK, KEY, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, words_of
+from raglab.answering.claim_words import BREAK, KEY, LITTLE, NAME, NEGATION, NUMBER, UNIT, WORD, Word, claim_words
 from raglab.languages import LANGUAGES
 from raglab.models import Nli
 from raglab.text import pieces, sentences
@@ -30,7 +30,7 @@ PARTING_NUMBERS = frozenset(word[:KEY] for word in LANGUAGES.words.parting_numbe
 LEANING = frozenset(word[:KEY] for word in LANGUAGES.words.leaning)
 
 
-class Place(NamedTuple):
+class WordPosition(NamedTuple):
     """Where a word stands.
 
     at: its number in the sentence. sign, negated: see `Word`. clause: counted over all evidence. leads: no word of
@@ -46,32 +46,32 @@ class Place(NamedTuple):
     counts: bool
 
 
-class Evidence(NamedTuple):
+class EvidenceWords(NamedTuple):
     """Where every word of the evidence stands.
 
     places: by key and sentence. passage: of each sentence. numbered: whether each clause has a number.
     """
 
-    places: dict[str, dict[int, list[Place]]]
+    places: dict[str, dict[int, list[WordPosition]]]
     passage: list[int]
     numbered: list[bool]
 
 
-def evidence_of(texts: Sequence[str], keys: Collection[str] | None = None) -> Evidence:
+def evidence_words(texts: Sequence[str], keys: Collection[str] | None = None) -> EvidenceWords:
     """Places of the words of texts, each a passage or a sentence.
 
     Args:
       keys: of the words that are wanted; None wants all.
 
     Example:
-      >>> evidence_of(["Fire costs £250. Hail costs £400."]).places["400"]
-      {1: [Place(at=3, sign=1, negated=False, clause=2, leads=False, counts=False)]}
+      >>> evidence_words(["Fire costs £250. Hail costs £400."]).places["400"]
+      {1: [WordPosition(at=3, sign=1, negated=False, clause=2, leads=False, counts=False)]}
     """
-    places: dict[str, dict[int, list[Place]]] = {}
+    places: dict[str, dict[int, list[WordPosition]]] = {}
     passage: list[int] = []
     numbered: list[bool] = []
     for number, text in enumerate(texts):
-        for words, clauses in _read(text):
+        for words, clauses in _sentence_words(text):
             sentence, first = len(passage), len(numbered)  # clauses are counted over all evidence
             passage.append(number)
             numbered += [False] * (clauses[-1] + 1 if clauses else 0)
@@ -84,20 +84,20 @@ def evidence_of(texts: Sequence[str], keys: Collection[str] | None = None) -> Ev
                     begun, leaning = clause, key in LEANING or kind == NEGATION
                 if keys is None or key in keys:
                     counts = at + 1 < len(words) and words[at + 1].kind in SUBSTANCE
-                    place = Place(at, sign, negated, first + clause, leaning or led != clause, counts)
+                    place = WordPosition(at, sign, negated, first + clause, leaning or led != clause, counts)
                     places.setdefault(key, {}).setdefault(sentence, []).append(place)
                 if kind in SUBSTANCE:  # after its own place is noted: a word does not lead itself
                     led = clause
                     if kind == NUMBER:
                         numbered[first + clause] = True
-    return Evidence(places, passage, numbered)
+    return EvidenceWords(places, passage, numbered)
 
 
-def clauses_of(words: Sequence[Word]) -> list[int]:
+def clause_numbers(words: Sequence[Word]) -> list[int]:
     """Number of the clause that each word stands in, from 0: punctuation and `and` or `but` part clauses.
 
     Example:
-      >>> clauses_of(words_of("2 vans and 3 cars"))
+      >>> clause_numbers(claim_words("2 vans and 3 cars"))
       [0, 0, 1, 1, 1]
     """
     found: list[int] = []
@@ -114,9 +114,9 @@ def clauses_of(words: Sequence[Word]) -> list[int]:
 
 
 @lru_cache(maxsize=4096)
-def _read(text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
+def _sentence_words(text: str) -> tuple[tuple[tuple[Word, ...], tuple[int, ...]], ...]:
     """Words of each sentence of a text, and their clauses."""
-    return tuple((tuple(words), tuple(clauses_of(words))) for words in map(words_of, sentences(text)))
+    return tuple((tuple(words), tuple(clause_numbers(words))) for words in map(claim_words, sentences(text)))
 
 
 # What a word counts: a number or a name that is not there is worse than a verb that is not.
@@ -166,7 +166,7 @@ class _Mate(NamedTuple):
     counted: bool
 
 
-class _Found(NamedTuple):
+class _WordMatch(NamedTuple):
     """The place where a word has most of its company.
 
     share: of its company, in [0, 1]. alike: it is turned there as in the claim. negated: by a negation. ahead: of the
@@ -180,7 +180,7 @@ class _Found(NamedTuple):
     place: tuple[int, int]
 
 
-def carried(words: Sequence[Word], evidence: Evidence) -> float:
+def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     """Support of a claim, in [0, 1]; 0 for a claim without a word and for no evidence.
 
     Two thirds are the weighted share of its words that the evidence has, half of it for being there and half for the
@@ -196,7 +196,7 @@ def carried(words: Sequence[Word], evidence: Evidence) -> float:
     total = sum(WEIGHTS[word.kind] for word in words)
     if not total:
         return 0.0
-    found = _found(words, evidence)
+    found = _word_matches(words, evidence)
     earned = 0.0
     by_sentence: defaultdict[int, float] = defaultdict(float)
     for at, word in enumerate(words):
@@ -211,15 +211,15 @@ def carried(words: Sequence[Word], evidence: Evidence) -> float:
     brief = min(1.0, LONG / max(1, sum(word.kind in SUBSTANCE for word in words)))
     alone = ALONE * brief
     held = (1.0 - alone) * earned + alone * max(by_sentence.values(), default=0.0)
-    return min(1.0, held / total) * _left(words, found, brief)
+    return min(1.0, held / total) * _score_left(words, found, brief)
 
 
-def _found(words: Sequence[Word], evidence: Evidence) -> dict[int, _Found]:
+def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _WordMatch]:
     """Best place of each word of substance and each negation that the evidence has, by place in the claim."""
     substance = [at for at, word in enumerate(words) if word.kind in SUBSTANCE]
-    clauses = clauses_of(words)
+    clauses = clause_numbers(words)
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
-    found: dict[int, _Found] = {}
+    found: dict[int, _WordMatch] = {}
     used: set[tuple[int, int]] = set()
     rank = 0  # words of substance before this one
     for at, word in enumerate(words):
@@ -238,14 +238,14 @@ def _found(words: Sequence[Word], evidence: Evidence) -> dict[int, _Found]:
                 )
                 for i in company
             ]
-            found[at] = _best(word, mates, evidence, used)
+            found[at] = _best_place(word, mates, evidence, used)
             if word.kind == NUMBER:  # said twice by the claim, it should be there twice
                 used.add(found[at].place)
         rank += own
     return found
 
 
-def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tuple[int, int]]) -> _Found:
+def _best_place(word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, used: set[tuple[int, int]]) -> _WordMatch:
     """The place where a word has most of its company, turned as in the claim if there are several.
 
     Args:
@@ -253,7 +253,7 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
     """
     whole = sum(mate.weight for mate in mates)
     # The best place of all, and the share of the best place where the word is turned as in the claim.
-    best, straight = _Found(-1.0, False, False, 0.0, (-1, -1)), 0.0
+    best, straight = _WordMatch(-1.0, False, False, 0.0, (-1, -1)), 0.0
     known = [  # company that the evidence has at all, looked up once for all places
         (mate, there, {evidence.passage[sentence] for sentence in there})
         for mate in mates
@@ -261,7 +261,7 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
     ]
     for sentence, places in evidence.places[word.key].items():
         # Company outside the sentence counts the same for every place in it; `meant` where the place leads its clause.
-        beside: list[tuple[_Mate, list[Place]]] = []
+        beside: list[tuple[_Mate, list[WordPosition]]] = []
         elsewhere = meant = 0.0
         for mate, there, passages in known:
             if sentence in there:
@@ -285,11 +285,11 @@ def _best(word: Word, mates: Sequence[_Mate], evidence: Evidence, used: set[tupl
             if alike:
                 straight = max(straight, share)
             if (share, alike) > (best.share, best.alike):
-                best = _Found(share, alike, place.negated, 0.0, (sentence, place.at))
+                best = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
     return best._replace(ahead=best.share - straight)
 
 
-def _worth(place: Place, other: Place, mate: _Mate, word: Word, evidence: Evidence) -> float:
+def _worth(place: WordPosition, other: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords) -> float:
     """What a word of its company counts for a word, by where both stand in one sentence, in [0, 1]."""
     near = abs(other.at - place.at - mate.offset) <= SLACK
     if other.clause == place.clause:
@@ -306,19 +306,19 @@ def _worth(place: Place, other: Place, mate: _Mate, word: Word, evidence: Eviden
     return HEAD if place.leads else EARLIER
 
 
-def _pole(word: Word | Place) -> int:
+def _pole(word: Word | WordPosition) -> int:
     """Sign of a word by itself, negations apart."""
     return -word.sign if word.negated else word.sign
 
 
-def _left(words: Sequence[Word], found: dict[int, _Found], brief: float) -> float:
+def _score_left(words: Sequence[Word], found: dict[int, _WordMatch], brief: float) -> float:
     """What turned words, unproven numbers and missing names leave of a score, in (0, 1].
 
     Args:
       brief: share of their effect that they have in a claim of this length.
     """
     left = 1.0
-    for share in _turned(words, found)[:MOST_TURNED]:
+    for share in _negation_shares(words, found)[:MOST_TURNED]:
         left *= 1.0 - (1.0 - TURNED) * brief * share
     shares = [found[at].share if at in found else 0.0 for at, word in enumerate(words) if word.kind == NUMBER]
     if shares:
@@ -328,7 +328,7 @@ def _left(words: Sequence[Word], found: dict[int, _Found], brief: float) -> floa
     return left
 
 
-def _turned(words: Sequence[Word], found: dict[int, _Found]) -> list[float]:
+def _negation_shares(words: Sequence[Word], found: dict[int, _WordMatch]) -> list[float]:
     """Shares of company of the words that the evidence turns the other way, as far as they are ahead.
 
     `No hail cover` and `hail is not covered` negate different words: two such words close together, one negated by
@@ -396,8 +396,8 @@ class WordSupport:
         return support_scores(claims, evidence)
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`support_of` by this scorer."""
-        return support_of(answer, passages, self)
+        """`answer_support` by this scorer."""
+        return answer_support(answer, passages, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +420,7 @@ class NliScorer:
         Raises:
           ValueError: claims and evidence differ in number.
         """
-        _check(claims, evidence)
+        _check_claims(claims, evidence)
         pairs: dict[tuple[str, str], int] = {}
         asked: list[list[int]] = []
         for claim, texts in zip(claims, evidence, strict=True):
@@ -430,8 +430,8 @@ class NliScorer:
         return np.array([max((float(entailed[i]) for i in at), default=0.0) for at in asked], np.float64)
 
     def support(self, answer: str, passages: Sequence[str]) -> Support:
-        """`support_of` by this scorer."""
-        return support_of(answer, passages, self)
+        """`answer_support` by this scorer."""
+        return answer_support(answer, passages, self)
 
 
 def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> Scores:
@@ -456,15 +456,15 @@ def support_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       >>> support_scores(claims, [evidence] * 4).round(2).tolist()
       [1.0, 0.85, 0.4, 0.3]
     """
-    _check(claims, evidence)
-    words = [words_of(claim) for claim in claims]
+    _check_claims(claims, evidence)
+    words = [claim_words(claim) for claim in claims]
     of: dict[tuple[str, ...], list[int]] = {}
     for number, texts in enumerate(evidence):
         of.setdefault(tuple(texts), []).append(number)
     scores = np.zeros(len(claims), np.float64)
     for known, numbers in of.items():
-        places = evidence_of(known, {word.key for number in numbers for word in words[number]})
-        scores[numbers] = [carried(words[number], places) for number in numbers]
+        places = evidence_words(known, {word.key for number in numbers for word in words[number]})
+        scores[numbers] = [claim_support(words[number], places) for number in numbers]
     return scores
 
 
@@ -478,40 +478,42 @@ def overlap_scores(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> 
       >>> overlap_scores(["Hail is covered.", ""], [["Hail is not covered here."], []])
       array([1., 0.])
     """
-    _check(claims, evidence)
+    _check_claims(claims, evidence)
     said = [frozenset(_WORD.findall(claim.lower())) for claim in claims]
     held = [frozenset(_WORD.findall("\n".join(texts).lower())) for texts in evidence]
     return np.array([len(a & b) / max(1, len(a)) for a, b in zip(said, held, strict=True)], np.float64)
 
 
-def claims_of(answer: str) -> list[str]:
+def split_claims(answer: str) -> list[str]:
     """What an answer states, in order: its sentences, list items and table rows, parts between semicolons apart.
 
     Citations such as `[2]` are left out; so are headings, questions, and what has no word of substance, such as
     `Yes.`; an answer may so have no claim.
 
     Example:
-      >>> claims_of("Yes. Storm carries £400 [1]; frost carries £250 [2, 3]. Anything else?")
+      >>> split_claims("Yes. Storm carries £400 [1]; frost carries £250 [2, 3]. Anything else?")
       ['Storm carries £400', 'frost carries £250.']
     """
     found: list[str] = []
     for piece in pieces(_CITED.sub("", _HEADING.sub("", answer))):
         if piece.kind != "head":
-            found += [piece.text] if piece.kind == "row" else _parts(piece.text)
-    return [claim for claim in found if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in words_of(claim))]
+            found += [piece.text] if piece.kind == "row" else _semicolon_parts(piece.text)
+    return [
+        claim for claim in found if not _ASKED.search(claim) and any(w.kind in SUBSTANCE for w in claim_words(claim))
+    ]
 
 
-def support_of(answer: str, passages: Sequence[str], scorer: ClaimScorer | None = None) -> Support:
+def answer_support(answer: str, passages: Sequence[str], scorer: ClaimScorer | None = None) -> Support:
     """Support of an answer by passages: that of its least supported claim, the first of several.
 
     Args:
       scorer: None is the embedded one.
 
     Example:
-      >>> support_of("Storm is covered. Frost is excluded.", ["Storm is covered. Frost is covered."]).claim
+      >>> answer_support("Storm is covered. Frost is excluded.", ["Storm is covered. Frost is covered."]).claim
       'Frost is excluded.'
     """
-    claims = claims_of(answer)
+    claims = split_claims(answer)
     if not claims:
         return Support(nan, "", ())
     scores = (scorer or WordSupport()).scores(claims, [passages] * len(claims)).tolist()
@@ -519,7 +521,7 @@ def support_of(answer: str, passages: Sequence[str], scorer: ClaimScorer | None 
     return Support(scores[weakest], claims[weakest], tuple(zip(claims, scores, strict=True)))
 
 
-def _parts(text: str) -> list[str]:
+def _semicolon_parts(text: str) -> list[str]:
     """Parts between semicolons, where each is long enough to state something; else the whole."""
     parts = [part.strip() for part in text.split(";")]
     return parts if all(len(part.split()) >= CLAUSE_WORDS for part in parts) else [text]
@@ -531,7 +533,7 @@ def _windows(text: str) -> list[str]:
     return [" ".join(found[i : i + WINDOW]) for i in range(max(1, len(found) - WINDOW + 1))] if found else []
 
 
-def _check(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
+def _check_claims(claims: Sequence[str], evidence: Sequence[Sequence[str]]) -> None:
     """Stop where claims and evidence are not one to one, or evidence is text where a list of texts is meant.
 
     Raises:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from raglab.canonical import canonical_json, digest, stamp
+from raglab.canonical import canonical_json, digest, utc_text
 from raglab.default_learner import (
     ClarificationDefault,
     ClarificationRequest,
@@ -35,10 +35,10 @@ from raglab.store.log_tables import (
     SETTLEMENTS,
     VERSIONS,
     changes,
-    of_request,
-    request_of,
+    request_events,
+    request_row,
 )
-from raglab.text import words
+from raglab.text import split_words
 
 
 class RowKey(NamedTuple):
@@ -76,7 +76,7 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
 
     A row that is not there yet begins with its first change. A split leaves rows that are there already as they are.
     """
-    row = rows.get(change.row_id) or fresh(change.key, change.at)
+    row = rows.get(change.row_id) or empty_row(change.key, change.at)
     if change.kind == "met":
         return (met(row, now=change.at),)
     if change.kind == "signal":
@@ -91,29 +91,29 @@ def fold(rows: Mapping[str, ClarificationDefault], change: Change) -> tuple[Clar
 ANY_TIME = datetime(2000, 1, 1, tzinfo=UTC)  # of a row that is made for its name, which hangs on no time
 
 
-def id_of(key: RowKey) -> str:
+def row_id_of_key(key: RowKey) -> str:
     """Name of the row of a key, checked once."""
     target_field, doctype, conditions = key
-    return _id_of(target_field, doctype, tuple(sorted(conditions.items())))
+    return _row_id(target_field, doctype, tuple(sorted(conditions.items())))
 
 
 @lru_cache(maxsize=1024)
-def _id_of(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
-    return fresh(RowKey(target_field, doctype, dict(conditions)), ANY_TIME).row_id
+def _row_id(target_field: str, doctype: str, conditions: tuple[tuple[str, str], ...]) -> str:
+    return empty_row(RowKey(target_field, doctype, dict(conditions)), ANY_TIME).row_id
 
 
-def fresh(key: RowKey, now: datetime) -> ClarificationDefault:
+def empty_row(key: RowKey, now: datetime) -> ClarificationDefault:
     """Row without a vote."""
     target_field, doctype, conditions = key
     return init(target_field, doctype, dict(conditions) or None, now=now)
 
 
-def folded(log: Entries) -> Rows:
+def replay_changes(log: Entries) -> Rows:
     """Rows from their changes alone."""
-    return {row.row_id: row for row in versions(log)}
+    return {row.row_id: row for row in row_versions(log)}
 
 
-def versions(log: Entries, row_id: str | None = None, until: int | None = None) -> Iterator[ClarificationDefault]:
+def row_versions(log: Entries, row_id: str | None = None, until: int | None = None) -> Iterator[ClarificationDefault]:
     """Versions of rows from their changes, in order: of all, or of one and what it was split from.
 
     Args:
@@ -177,10 +177,10 @@ def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
     return known[named]
 
 
-def entered(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
+def append_change(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
     """Add a change and the versions that it makes; give them back by row_id."""
     row = {
-        "at": stamp(change.at),
+        "at": utc_text(change.at),
         "kind": change.kind,
         "request_id": request_id,
         "row_id": change.row_id,
@@ -196,7 +196,7 @@ def entered(log: Entries, change: Change, *, request_id: str, learner: str, once
     found = change.found
     before = {change.row_id: current(log, change.row_id)}
     if found is not None:
-        before |= {one.row_id: one for one in rows_of(log)}
+        before |= {one.row_id: one for one in current_rows(log)}
     made = {one.row_id: one for one in fold({key: one for key, one in before.items() if one is not None}, change)}
     cause = log.add(CHANGES, row)
     for one in made.values():
@@ -205,26 +205,26 @@ def entered(log: Entries, change: Change, *, request_id: str, learner: str, once
 
 
 def _version(log: Entries, row: ClarificationDefault, cause: int, at: datetime) -> None:
-    body = body_of(row)
+    body = row_body(row)
     about = {"row_id": row.row_id, "target_field": row.target_field, "doctype": row.doctype, "body": body}
     told = {"version": row.version, "of": f"{row.row_id}.{row.version}", "cause": cause}
     size = {"confidence": row.confidence, "sample_size": row.sample_size}
-    log.add(VERSIONS, {"at": stamp(at), **about, **told, **size})
+    log.add(VERSIONS, {"at": utc_text(at), **about, **told, **size})
     log.keep(CURRENT, about)
 
 
 def current(log: Entries, row_id: str) -> ClarificationDefault | None:
     """Latest version of a row."""
     found = log.one(CURRENT, row_id=row_id)
-    return None if found is None else row_of(found["body"])
+    return None if found is None else parse_row(found["body"])
 
 
-def rows_of(log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
+def current_rows(log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
     """Latest versions of the rows that have these values, in a fixed order."""
-    return ordered(row_of(found["body"]) for found in log.rows(CURRENT, **where))
+    return sort_rows(parse_row(found["body"]) for found in log.rows(CURRENT, **where))
 
 
-def ordered(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault, ...]:
+def sort_rows(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault, ...]:
     """Rows by field and doctype, the general before the specific."""
 
     def place(row: ClarificationDefault) -> tuple[str, str, int, str]:
@@ -233,17 +233,17 @@ def ordered(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault,
     return tuple(sorted(rows, key=place))
 
 
-def body_of(row: ClarificationDefault) -> dict[str, Any]:
+def row_body(row: ClarificationDefault) -> dict[str, Any]:
     """Row as JSON values."""
     return row.model_dump(mode="json", include=set(ClarificationDefault.model_fields))
 
 
-def row_of(body: Mapping[str, Any]) -> ClarificationDefault:
+def parse_row(body: Mapping[str, Any]) -> ClarificationDefault:
     """Row of JSON values."""
     return ClarificationDefault.model_validate(body)
 
 
-class Signal(NamedTuple):
+class SignalEvent(NamedTuple):
     """What a user's word or silence says of a value: the value, the signal's name, and what it was corrected to."""
 
     value: str
@@ -275,7 +275,7 @@ class Signal(NamedTuple):
         )
 
 
-NO_SIGNAL = Signal("", "", None)
+NO_SIGNAL = SignalEvent("", "", None)
 
 
 def digest_of(learner: Learner) -> str:
@@ -283,7 +283,7 @@ def digest_of(learner: Learner) -> str:
     return digest(canonical_json(learner._asdict()), 16)
 
 
-def noted(log: Entries, learner: Learner, at: str) -> str:
+def record_learner(log: Entries, learner: Learner, at: str) -> str:
     """Note a learner's settings where they are new, and give their digest."""
     named = digest_of(learner)
     if log.one(LEARNERS, digest=named) is None:
@@ -291,39 +291,41 @@ def noted(log: Entries, learner: Learner, at: str) -> str:
     return named
 
 
-def counted(log: Entries, request_id: str, key: RowKey, learner: Learner, at: datetime) -> ClarificationDefault:
+def record_request(log: Entries, request_id: str, key: RowKey, learner: Learner, at: datetime) -> ClarificationDefault:
     """Row after a request came to it, which counts once."""
-    row_id = id_of(key)
+    row_id = row_id_of_key(key)
     known = current(log, row_id)
     once = digest(canonical_json([request_id, row_id, "met"]), 32)
     if known is not None and log.one(CHANGES, once=once) is not None:
         return known
     change = NO_SIGNAL.change("met", row_id, key, {}, learner, at)
-    return entered(log, change, request_id=request_id, learner=noted(log, learner, stamp(at)), once=once)[row_id]
+    return append_change(
+        log, change, request_id=request_id, learner=record_learner(log, learner, utc_text(at)), once=once
+    )[row_id]
 
 
-def learned(
+def record_signal(
     log: Entries,
     request_id: str,
     key: RowKey,
-    signal: Signal,
+    signal: SignalEvent,
     conditions: Mapping[str, str],
     learner: Learner,
     at: datetime,
 ) -> tuple[ClarificationDefault, ...]:
     """New versions by a signal, and by a look for a split where one is due; none where the signal came before."""
-    row_id = id_of(key)
+    row_id = row_id_of_key(key)
     once = digest(canonical_json([request_id, row_id, signal.signal]), 32)
     if log.one(CHANGES, once=once) is not None:
         return ()
-    settings = noted(log, learner, stamp(at))
+    settings = record_learner(log, learner, utc_text(at))
     change = signal.change("signal", row_id, key, conditions, learner, at)
-    made = entered(log, change, request_id=request_id, learner=settings, once=once)
+    made = append_change(log, change, request_id=request_id, learner=settings, once=once)
     row = made[row_id]
     if due(row, learner):
         look = NO_SIGNAL.change("look", row_id, key, {}, learner, at, stratify(row, learner))
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
-        made |= entered(log, look, request_id=request_id, learner=settings, once=once)
+        made |= append_change(log, look, request_id=request_id, learner=settings, once=once)
     return tuple(made.values())
 
 
@@ -369,7 +371,7 @@ class Application(NamedTuple):
 
 def pending_of(log: Entries, request_id: str) -> Pending | None:
     """Clarification of a request that no reply followed."""
-    asked, row = request_of(log, request_id), log.one(CLARIFICATIONS, request_id=request_id)
+    asked, row = request_row(log, request_id), log.one(CLARIFICATIONS, request_id=request_id)
     # A reply before the question was asked again does not answer it.
     reply = log.one(REPLIES, request_id=request_id)
     if row is None or (reply is not None and reply["seq"] > row["seq"]):
@@ -404,7 +406,7 @@ def pending_of(log: Entries, request_id: str) -> Pending | None:
 
 def application_of(log: Entries, request_id: str) -> Application | None:
     """Default that was last applied silently to a request."""
-    asked, row = request_of(log, request_id), log.one(APPLICATIONS, request_id=request_id)
+    asked, row = request_row(log, request_id), log.one(APPLICATIONS, request_id=request_id)
     if row is None:
         return None
     return Application(
@@ -494,7 +496,7 @@ def remember(
     """
     if not session:
         return ""
-    new = frozenset(words(question))
+    new = frozenset(split_words(question))
     before = log.one(REQUESTS, session=session)
     known = asked.pop(session, ("", frozenset()))
     asked[session] = (request_id, new)
@@ -502,7 +504,7 @@ def remember(
         asked.pop(next(iter(asked)))
     if before is None:
         return ""
-    old = known[1] if known[0] == before["request_id"] else frozenset(words(before["question"] or ""))
+    old = known[1] if known[0] == before["request_id"] else frozenset(split_words(before["question"] or ""))
     alike = jaccard(old, new) >= rule.near_same or before["question_hash"] == digest(question)
     again = alike and set(before["documents"]) == set(documents)
     in_time = datetime.fromisoformat(at) - datetime.fromisoformat(before["at"]) < rule.span
@@ -512,14 +514,14 @@ def remember(
     return str(before["request_id"]) if again else ""
 
 
-def apply(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
+def record_application(log: Entries, request: Mapping[str, Any], row: Mapping[str, Any]) -> None:
     """Log a default applied silently, a row once a request, and keep it open until its outcome is known.
 
     Raises:
       ValueError: silence could not confirm it: a row that the log has not, a value or conditions that are none.
     """
     at = datetime.fromisoformat(row["at"])
-    begun = fresh(key_of_row(log, row["row_id"]), at)
+    begun = empty_row(key_of_row(log, row["row_id"]), at)
     update(begun, row["value"], "implicit_ok", conditions=row["conditions"], now=at)
     once = digest(canonical_json([request["request_id"], row["row_id"]]), 32)
     if log.one(APPLICATIONS, once=once) is not None:
@@ -537,13 +539,15 @@ def settle(
     rule: SilenceRule = SilenceRule(),  # noqa: B008
 ) -> int:
     """Settle what can be, and learn what silence confirmed; how many defaults it did."""
-    found = settled(log, now, session, rule)
+    found = settle_silence(log, now, session, rule)
     for one in found:
-        learned(log, one.request_id, one.key, Signal(one.value, "implicit_ok", None), one.conditions, learner, now)
+        record_signal(
+            log, one.request_id, one.key, SignalEvent(one.value, "implicit_ok", None), one.conditions, learner, now
+        )
     return len(found)
 
 
-def settled(
+def settle_silence(
     log: Entries,
     now: datetime,
     session: str | None,
@@ -551,14 +555,14 @@ def settled(
 ) -> list[Silent]:
     """Settle what can be, and give what silence confirmed."""
     where: dict[str, Any] = {} if session is None else {"session": session}
-    ripe = {row["once"]: row for row in log.rows(OPEN, before=stamp(now - rule.span), **where)}
+    ripe = {row["once"]: row for row in log.rows(OPEN, before=utc_text(now - rule.span), **where)}
     ripe |= {row["once"]: row for row in log.rows(OPEN, closed=1, **where)}
     votes = []
     for once, work in sorted(ripe.items(), key=lambda pair: int(pair[1]["application"])):
         row = next(log.rows(APPLICATIONS, after=int(work["application"]) - 1, once=once))
         outcome = _outcome(log, row, rephrased=bool(work["rephrased"]))
         about = {"request_id": row["request_id"], "row_id": row["row_id"], "outcome": outcome, "once": once}
-        log.add(SETTLEMENTS, {"at": stamp(now), **about})
+        log.add(SETTLEMENTS, {"at": utc_text(now), **about})
         log.drop(OPEN, once)
         if outcome == "silent":
             votes.append(Silent(row["request_id"], key_of_row(log, row["row_id"]), row["value"], row["conditions"]))
@@ -568,7 +572,7 @@ def settled(
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:
     """silent, or why silence says nothing: told, failed, asked, unanswered, refused, rephrased."""
     request, of = row["request_id"], row["row_id"]
-    given = {one["signal"] for one in of_request(log, CHANGES, request) if one["row_id"] == of}
+    given = {one["signal"] for one in request_events(log, CHANGES, request) if one["row_id"] == of}
     if given & _TOLD:
         return "told"
     if "failure" in given:

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates
-from raglab.audit.default_rows import body_of, digest_of, fresh, key_of_row, learner_of, versions
-from raglab.audit.log import number, read
+from raglab.audit.default_rows import digest_of, empty_row, key_of_row, learner_of, row_body, row_versions
+from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
-from raglab.policy import PolicyData, Thresholds, thresholds
+from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES
 from raglab.store.database import Entries
 from raglab.store.log_tables import (
@@ -38,8 +38,8 @@ from raglab.store.log_tables import (
     REQUESTS,
     SETTLEMENTS,
     VERSIONS,
-    of_request,
-    request_of,
+    request_events,
+    request_row,
 )
 from raglab.text import decimals
 
@@ -49,12 +49,12 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
 
-class Anew:
+class ReplayedRows:
     """Rows as they were for one request."""
 
     def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
         self._log = log
-        self._until = max((int(row["seq"]) for row in of_request(log, CHANGES, request["request_id"])), default=0)
+        self._until = max((int(row["seq"]) for row in request_events(log, CHANGES, request["request_id"])), default=0)
         self._known: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
     def row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
@@ -73,7 +73,7 @@ class Anew:
     def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
         found: dict[int, ClarificationDefault] = {}
         try:
-            for row in versions(self._log, row_id, until):
+            for row in row_versions(self._log, row_id, until):
                 if row.row_id == row_id:
                     found[row.version] = row
         except (ValueError, KeyError, TypeError) as error:
@@ -98,7 +98,7 @@ _OTHERS: Mapping[str, Any] = {
 _RULES = {f"S3.3 {rule.name}": rule.thresholds for rule in RULES if rule.thresholds}
 
 
-class Decided(NamedTuple):
+class CheckDecision(NamedTuple):
     """What checks decide: status, the gate or rule that did, and its words."""
 
     status: str
@@ -106,7 +106,7 @@ class Decided(NamedTuple):
     text: str
 
 
-def decided(checks: Sequence[Check]) -> Decided | None:
+def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     """Decision of checks in the order of the chain: the first that fails and decides refuses; None without checks.
 
     A gap that is too small hands over to the resolver's rules, of which the first that passes decides; where none
@@ -118,13 +118,15 @@ def decided(checks: Sequence[Check]) -> Decided | None:
         return None
     for place, check in enumerate(checks):
         if check.gate not in WARNS and not check.passes:
-            return Decided("refuse", check.gate, check.text)
+            return CheckDecision("refuse", check.gate, check.text)
         if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
             rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)
             picked = rule is not None and not rule.rule.endswith("overview")
             if not picked and place + 1 == len(checks):
-                return Decided("ambiguous", "resolver", rule.text if rule is not None else "no rule picks a group")
-    return Decided("ok", "", "")
+                return CheckDecision(
+                    "ambiguous", "resolver", rule.text if rule is not None else "no rule picks a group"
+                )
+    return CheckDecision("ok", "", "")
 
 
 def margins(checks: Sequence[Check], limits: Thresholds) -> list[float | None]:
@@ -146,21 +148,25 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
     bounds = limits.gates.get(judged.name)
     known = {**_OTHERS, judged.measurements[rank]: check.value}
     for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
-        known[threshold.where] = check.threshold == _n(getattr(bounds, threshold.key))
+        known[threshold.where] = check.threshold == _number_or_none(getattr(bounds, threshold.key))
     try:
-        return _n(gates.margins_of(judged, known.__getitem__, bounds)[rank])
+        return _number_or_none(gates.margins_of(judged, known.__getitem__, bounds)[rank])
     except KeyError:  # it reads more than is known here
         return None
 
 
-def _stated(check: Check, limits: Thresholds) -> list[float]:
+def _check_thresholds(check: Check, limits: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
-        return [_n(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
+        return [_number_or_none(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
     if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
         return [1.0]
     judged = _GATES.get(check.gate)
-    return [] if judged is None else [_n(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
+    return (
+        []
+        if judged is None
+        else [_number_or_none(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
+    )
 
 
 def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
@@ -178,7 +184,7 @@ def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
             found.append(
                 f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
             )
-        stated = _stated(check, limits)
+        stated = _check_thresholds(check, limits)
         if stated and not any(_same(check.threshold, value) for value in stated):
             told = " or ".join(decimals(value, check.threshold) for value in stated)
             found.append(
@@ -191,14 +197,14 @@ def _same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
+def _number_or_none(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(np.squeeze(value))
 
 
 _PLAIN = frozenset({"domain", "l2"})  # gates whose reason may be said in other words than the check's
 
 
-class DefaultThen(NamedTuple):
+class ReplayedDefault(NamedTuple):
     """A row of the default table as it was when it was used.
 
     used: asked or applied. value: that was applied, or proposed. confidence, votes, gate: rebuilt from the changes
@@ -240,7 +246,7 @@ class DefaultThen(NamedTuple):
         )
 
 
-class DecisionThen(NamedTuple):
+class ReplayedDecision(NamedTuple):
     """A decision as it is recorded, and as it follows from its checks.
 
     derived: None where no checks are recorded. margins: anew, one a check; None where value and threshold do not tell.
@@ -255,10 +261,10 @@ class DecisionThen(NamedTuple):
     default_applied: Any
     checks: tuple[Check, ...]
     margins: tuple[float | None, ...]
-    derived: Decided | None
+    derived: CheckDecision | None
 
 
-def policy_of(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
+def recorded_policy(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | None, list[str]]:
     """Thresholds of the policy that a request was decided under; and what is wrong with its body."""
     named = request["policy_id"]
     row = log.one(POLICIES, policy_id=named)
@@ -269,11 +275,11 @@ def policy_of(log: Entries, request: Mapping[str, Any]) -> tuple[Thresholds | No
     except ValueError as error:
         return None, [f"policy {named} cannot be read: {error}"]
     if policy.policy_id != named:
-        return thresholds([policy]), [f"policy {named} is recorded, its body has the id {policy.policy_id}"]
-    return thresholds([policy]), []
+        return policy_thresholds([policy]), [f"policy {named} is recorded, its body has the id {policy.policy_id}"]
+    return policy_thresholds([policy]), []
 
 
-def _learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
+def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
     try:
         found = learner_of(log, named, {})
     except (ValueError, TypeError) as error:
@@ -282,16 +288,18 @@ def _learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
     return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
 
 
-def defaults_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tuple[DefaultThen, ...], list[str]]:
+def replay_defaults(
+    log: Entries, request: Mapping[str, Any], anew: ReplayedRows
+) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
     """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
     request_id = request["request_id"]
-    learner, differences = _learner(log, request["learner"])
+    learner, differences = _recorded_learner(log, request["learner"])
     found = []
     for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
-        for row in of_request(log, table, request_id):
-            then, wrong = _row_then(log, row, anew)
+        for row in request_events(log, table, request_id):
+            then, wrong = _replay_row(log, row, anew)
             differences += wrong
-            one = _default_then(log, row, then, learner, used)
+            one = _replay_default(log, row, then, learner, used)
             told = f"{used} {one.value or 'nothing'}, row {one.row_id} version {one.version}"
             pairs = (("confidence", one.confidence), ("gate", one.gate), ("votes", dict(one.votes)))
             differences += [
@@ -303,28 +311,28 @@ def defaults_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[t
     return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), differences
 
 
-def _row_then(log: Entries, row: Mapping[str, Any], anew: Anew) -> tuple[ClarificationDefault, list[str]]:
+def _replay_row(log: Entries, row: Mapping[str, Any], anew: ReplayedRows) -> tuple[ClarificationDefault, list[str]]:
     """Row of the version that is recorded, folded from the changes up to the one that made it."""
     of, version = row["row_id"], row["version"]
     kept = log.one(VERSIONS, of=f"{of}.{version}")
     if kept is None:
-        empty = fresh(key_of_row(log, of), datetime.fromisoformat(row["at"]))
+        empty = empty_row(key_of_row(log, of), datetime.fromisoformat(row["at"]))
         return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
     then, wrong = anew.row(of, version, int(kept["cause"]))
-    if then is not None and body_of(then) == kept["body"]:
+    if then is not None and row_body(then) == kept["body"]:
         return then, wrong
     wrong = wrong or [f"row {of} version {version}: its body differs from what the changes give"]
-    return then or fresh(key_of_row(log, of), datetime.fromisoformat(row["at"])), wrong
+    return then or empty_row(key_of_row(log, of), datetime.fromisoformat(row["at"])), wrong
 
 
-def _default_then(
+def _replay_default(
     log: Entries, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
-) -> DefaultThen:
+) -> ReplayedDefault:
     learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
     verdict = gate(then, ask_below=learner.ask_below, apply_above=learner.apply_above)
-    requests = then.requests if _counted(log, row) else then.requests + 1
+    requests = then.requests if _is_counted(log, row) else then.requests + 1
     before = then.model_copy(update={"requests": requests - 1})
-    return DefaultThen(
+    return ReplayedDefault(
         used=used,
         kind=row["kind"],
         value=row["value"] if used == "applied" else row["proposed"],
@@ -344,27 +352,29 @@ def _default_then(
     )
 
 
-def _counted(log: Entries, row: Mapping[str, Any]) -> bool:
+def _is_counted(log: Entries, row: Mapping[str, Any]) -> bool:
     """Whether the version that is recorded counts this request already."""
-    for change in of_request(log, CHANGES, row["request_id"]):
+    for change in request_events(log, CHANGES, row["request_id"]):
         if change["kind"] == "met" and change["row_id"] == row["row_id"]:
             made = log.one(VERSIONS, cause=change["seq"], row_id=row["row_id"])
             return made is not None and bool(made["version"] <= row["version"])
     return False
 
 
-def signals_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+def signal_changes(
+    log: Entries, request: Mapping[str, Any], anew: ReplayedRows
+) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
     """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
     found, differences = [], []
-    for change in of_request(log, CHANGES, request["request_id"]):
+    for change in request_events(log, CHANGES, request["request_id"]):
         made = list(log.rows(VERSIONS, cause=int(change["seq"])))
         for kept in made:
             then, wrong = anew.row(kept["row_id"], kept["version"], int(change["seq"]))
-            if not wrong and (then is None or body_of(then) != kept["body"]):
+            if not wrong and (then is None or row_body(then) != kept["body"]):
                 by = f"{change['kind']} {change['signal']}".rstrip()
                 told = f"row {kept['row_id']} version {kept['version']} after {by}"
                 wrong = [f"{told}: its body differs from what the changes give"]
-            differences += [one for one in (*wrong, *_columns(kept)) if one not in differences]
+            differences += [one for one in (*wrong, *_column_differences(kept)) if one not in differences]
             if kept["row_id"] == change["row_id"]:
                 told_by = {name: change[name] for name in ("at", "kind", "signal", "value", "corrected_to", "row_id")}
                 found.append(told_by | {"version": kept["version"], "confidence": kept["confidence"]})
@@ -373,24 +383,24 @@ def signals_of(log: Entries, request: Mapping[str, Any], anew: Anew) -> tuple[tu
     return tuple(found), differences
 
 
-def _columns(kept: Mapping[str, Any]) -> Iterator[str]:
+def _column_differences(kept: Mapping[str, Any]) -> Iterator[str]:
     """Columns of a version that are not those of its body."""
     for name in ("target_field", "doctype", "confidence", "sample_size"):
         if isinstance(kept["body"], Mapping) and kept[name] != kept["body"].get(name):
             yield f"row {kept['row_id']} version {kept['version']}: {name} {kept[name]!r} is recorded beside its body"
 
 
-def decisions_of(
+def replay_decisions(
     log: Entries, request: Mapping[str, Any], limits: Thresholds | None, *, clarified: bool
-) -> tuple[tuple[DecisionThen, ...], list[str]]:
+) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
     found, differences = [], []
-    rows, applied = (of_request(log, table, request["request_id"]) for table in (DECISIONS, APPLICATIONS))
+    rows, applied = (request_events(log, table, request["request_id"]) for table in (DECISIONS, APPLICATIONS))
     for row in rows:
-        checks = tuple(read(one) for one in row["checks"])
-        derived = _derived(row, checks, clarified=clarified)
+        checks = tuple(check_from_json(one) for one in row["checks"])
+        derived = _derive_decision(row, checks, clarified=clarified)
         anew: Sequence[float | None] = [None] * len(checks) if limits is None else margins(checks, limits)
-        one = DecisionThen(
+        one = ReplayedDecision(
             status=row["status"],
             reason=row["reason"],
             answer=row["answer"],
@@ -406,24 +416,24 @@ def decisions_of(
         differences += [] if limits is None else problems(checks, limits)
         differences += _differs(row, one, request)
         named = one.default_applied
-        if named is not None and not any(_names(named, each) for each in applied):
+        if named is not None and not any(_names_application(named, each) for each in applied):
             differences.append(f"default_applied {named} is recorded with the decision, no such default was applied")
     return tuple(found), differences if rows else [*differences, "no decision is recorded"]
 
 
-def _names(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
+def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
     return all(named.get(name) == applied[name] for name in ("value", "row_id", "version", "confidence", "gate"))
 
 
-def _derived(row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool) -> Decided | None:
+def _derive_decision(row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool) -> CheckDecision | None:
     if row["clarified"]:
-        return Decided("ambiguous", "clarification", "") if clarified else None
+        return CheckDecision("ambiguous", "clarification", "") if clarified else None
     if row["reason"] and row["reason"].startswith("Invalid selection"):
-        return Decided("refuse", "selection", row["reason"])
-    return decided(checks)
+        return CheckDecision("refuse", "selection", row["reason"])
+    return decide_by_checks(checks)
 
 
-def _differs(row: Mapping[str, Any], one: DecisionThen, request: Mapping[str, Any]) -> Iterator[str]:
+def _differs(row: Mapping[str, Any], one: ReplayedDecision, request: Mapping[str, Any]) -> Iterator[str]:
     derived = one.derived
     if derived is None:
         yield "no checks are recorded, so that the decision cannot be derived anew"
@@ -457,8 +467,8 @@ def slots(parsed: object) -> Iterator[tuple[str, str | None, float]]:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Explained:
-    """What happened to a request, rebuilt; see `explain`.
+class Explanation:
+    """What happened to a request, rebuilt; see `explain_request`.
 
     request: its row of the log: question or hash, parsed fields, policy, models. clarification: what the user was
     asked, why, and what was replied; None where nothing was. defaults: rows of the default table that were used, as
@@ -468,9 +478,9 @@ class Explained:
 
     request: Mapping[str, Any]
     clarification: Mapping[str, Any] | None
-    defaults: tuple[DefaultThen, ...]
+    defaults: tuple[ReplayedDefault, ...]
     signals: tuple[Mapping[str, Any], ...]
-    decisions: tuple[DecisionThen, ...]
+    decisions: tuple[ReplayedDecision, ...]
     differences: tuple[str, ...]
 
     @property
@@ -511,7 +521,7 @@ class Explained:
                 for one in self.decisions
             ],
         }
-        return _finite(whole)
+        return _finite_or_none(whole)
 
     def json(self) -> str:
         """Everything as JSON."""
@@ -522,11 +532,11 @@ class Explained:
         lines = [
             *_request_lines(self.request),
             *(("default", one.told) for one in self.defaults),
-            *([("clarification", "none")] if self.clarification is None else _asked(self.clarification)),
+            *([("clarification", "none")] if self.clarification is None else _clarification_lines(self.clarification)),
             *(("signal", _signal_words(one)) for one in self.signals if one["kind"] == "signal"),
         ]
         for decision in self.decisions:
-            lines += _decision(decision)
+            lines += _decision_lines(decision)
         lines.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
         return lines + [("difference", difference) for difference in self.differences]
 
@@ -547,7 +557,7 @@ class Explained:
         return f"<table>{rows}</table>"
 
 
-def explain(request_id: str, log: AuditLog) -> Explained:
+def explain_request(request_id: str, log: AuditLog) -> Explanation:
     """How a request came to its answer, rebuilt from the log alone.
 
     Rows of the default table are folded anew from the changes before it, their gate is asked again under the settings
@@ -559,28 +569,30 @@ def explain(request_id: str, log: AuditLog) -> Explained:
     Source: rule S5.8.
     """
     with log.log.reading() as entries:
-        request = request_of(entries, request_id)
+        request = request_row(entries, request_id)
         try:
-            return _explained(entries, request)
+            return _replay_request(entries, request)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             came = f"{type(error).__name__}: {str(error).rstrip('.')}"
             msg = f"rows of a log must be as they were written, got {came}; its tables were altered."
             raise ValueError(msg) from error
 
 
-def _explained(log: Entries, request: Mapping[str, Any]) -> Explained:
+def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     request_id = request["request_id"]
-    limits, differences = policy_of(log, request)
+    limits, differences = recorded_policy(log, request)
     if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
-    anew = Anew(log, request)
-    clarification = _clarification(log.one(CLARIFICATIONS, request_id=request_id), of_request(log, REPLIES, request_id))
-    defaults, found = defaults_of(log, request, anew)
+    anew = ReplayedRows(log, request)
+    clarification = _clarification(
+        log.one(CLARIFICATIONS, request_id=request_id), request_events(log, REPLIES, request_id)
+    )
+    defaults, found = replay_defaults(log, request, anew)
     differences += found
-    signals, found = signals_of(log, request, anew)
+    signals, found = signal_changes(log, request, anew)
     differences += found
-    decisions, found = decisions_of(log, request, limits, clarified=clarification is not None)
-    made = Explained(
+    decisions, found = replay_decisions(log, request, limits, clarified=clarification is not None)
+    made = Explanation(
         request=request,
         clarification=clarification,
         defaults=defaults,
@@ -623,7 +635,7 @@ def _signal_words(signal: Mapping[str, Any]) -> str:
     return f"{signal['signal']} for {signal['value']}{corrected}: {learned}"
 
 
-def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     worth = (
         "" if row["gain"] is None else f"; expected gain {decimals(row['gain'])}, cost {decimals(row['cost'] or 0.0)}"
     )
@@ -638,7 +650,7 @@ def _asked(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     return told + [("reply", one if one is not None else "not kept") for one in row["replies"]]
 
 
-def _decision(one: DecisionThen) -> list[tuple[str, str]]:
+def _decision_lines(one: ReplayedDecision) -> list[tuple[str, str]]:
     confidence = "" if one.confidence is None else f", confidence {decimals(one.confidence)}"
     reason = f": {one.reason}" if one.reason else ""
     told = [("decision", f"{one.status}{confidence}{reason}")]
@@ -662,12 +674,12 @@ def _decision(one: DecisionThen) -> list[tuple[str, str]]:
     return [*told, ("decided anew", anew)]
 
 
-def _finite(value: Any) -> Any:  # noqa: ANN401 - JSON values
+def _finite_or_none(value: Any) -> Any:  # noqa: ANN401 - JSON values
     if isinstance(value, Mapping):
-        return {str(key): _finite(item) for key, item in value.items()}
+        return {str(key): _finite_or_none(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return number(value) if isinstance(value, float) else value
+        return [_finite_or_none(item) for item in value]
+    return finite_or_none(value) if isinstance(value, float) else value
 
 
 COUNTS = ("requests", "ok", "refuse", "ambiguous", "asked", "filled_in", "confirmed", "rejected", "silent", "rephrased")
@@ -683,10 +695,10 @@ def days(log: AuditLog) -> pd.DataFrame:
     Source: rule S6.4.
     """
     with log.log.reading() as entries:
-        return _counts_by_day(entries)
+        return _daily_counts(entries)
 
 
-def _counts_by_day(log: Entries) -> pd.DataFrame:
+def _daily_counts(log: Entries) -> pd.DataFrame:
     import pandas as pd
 
     day = {row["request_id"]: row["at"][:10] for row in log.rows(REQUESTS)}

@@ -21,27 +21,27 @@ from raglab.audit.default_rows import (
     Key,
     Pending,
     RowKey,
-    Signal,
+    SignalEvent,
     SilenceRule,
     application_of,
-    apply,
-    counted,
+    current_rows,
     digest_of,
-    folded,
     key_of_row,
-    learned,
-    noted,
-    ordered,
     pending_of,
+    record_application,
+    record_learner,
+    record_request,
+    record_signal,
     remember,
-    rows_of,
+    replay_changes,
     settle,
+    sort_rows,
 )
-from raglab.canonical import digest, stamp
+from raglab.canonical import digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Entries, Table
+from raglab.store.database import Database, Entries, EventTable
 from raglab.store.files import Where, input_error
 from raglab.store.log_tables import (
     CLARIFICATIONS,
@@ -55,7 +55,7 @@ from raglab.store.log_tables import (
     REQUEST_TABLES,
     REQUESTS,
     check_id,
-    request_of,
+    request_row,
 )
 from raglab.values import Status
 
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 _ENDLESS = {"inf": math.inf, "-inf": -math.inf}
 
 
-def kept_policy(log: Entries, policy: PolicyData, at: str) -> str:
+def record_policy(log: Entries, policy: PolicyData, at: str) -> str:
     """Keep a policy's body where it is new, and give its id."""
     if log.one(POLICIES, policy_id=policy.policy_id) is None:
         log.add(POLICIES, {"at": at, "policy_id": policy.policy_id, "body": _body(policy)})
@@ -84,7 +84,7 @@ def clarify(log: Entries, row: Mapping[str, Any], request: ClarificationRequest)
       ValueError: request or row is not in the log, or the request was asked about already.
     """
     request_id = row["request_id"]
-    request_of(log, request_id)
+    request_row(log, request_id)
     key_of_row(log, row["row_id"])
     if log.one(CLARIFICATIONS, request_id=request_id) is not None:
         msg = f"a request may be asked about once, got a second clarification of {request_id!r}; decide it."
@@ -95,12 +95,14 @@ def clarify(log: Entries, row: Mapping[str, Any], request: ClarificationRequest)
         "candidates": list(request.candidate_values),
         "proposed": request.proposed_default,
         "proposed_reason": request.proposed_default_reason,
-        "audit": plain(request.audit),
+        "audit": json_value(request.audit),
     }
     log.add(CLARIFICATIONS, {**row, **asked})
 
 
-def then(row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner) -> dict[str, Any]:
+def row_columns(
+    row: ClarificationDefault, kind: str, conditions: Mapping[str, str], learner: Learner
+) -> dict[str, Any]:
     """Columns of a row of the default table as it is now."""
     verdict = gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
     state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": verdict}
@@ -131,26 +133,29 @@ def decision_row(
         "reason": response.get("refusal_reason"),
         "answer": response.get("answer"),
         "sources": list(response.get("sources") or ()),
-        "options": plain(list(response.get("options") or ())),
+        "options": json_value(list(response.get("options") or ())),
         "warnings": list(response.get("warnings") or ()),
-        "confidence": number(response.get("confidence")),
+        "confidence": finite_or_none(response.get("confidence")),
         "route": response.get("route"),
         "arm": response.get("arm"),
         "clarified": int(response.get("clarification") is not None),
-        "default_applied": plain(response.get("default_applied")),
+        "default_applied": json_value(response.get("default_applied")),
     }
-    told = {"checks": [written(one) for one in checks], "ms": {name: number(value) for name, value in spent.items()}}
+    told = {
+        "checks": [check_to_json(one) for one in checks],
+        "ms": {name: finite_or_none(value) for name, value in spent.items()},
+    }
     shared = ("request_id", "policy_id", "fingerprint", "models", "prompt_version")
     return stated | told | {name: of[name] for name in shared}
 
 
-def written(check: Check) -> dict[str, Any]:
+def check_to_json(check: Check) -> dict[str, Any]:
     """Check as JSON values: null for NaN, a text for an infinity."""
     numbers = {name: _out(getattr(check, name)) for name in ("value", "threshold", "margin")}
     return {"gate": check.gate, "rule": check.rule, **numbers, "passes": bool(check.passes), "text": check.text}
 
 
-def read(row: Mapping[str, Any]) -> Check:
+def check_from_json(row: Mapping[str, Any]) -> Check:
     """Check of JSON values."""
     value, threshold, margin = (_in(row[name]) for name in ("value", "threshold", "margin"))
     return Check(
@@ -164,24 +169,24 @@ def read(row: Mapping[str, Any]) -> Check:
     )
 
 
-def number(value: object) -> float | None:
+def finite_or_none(value: object) -> float | None:
     """A finite number, None for another."""
     return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 
-def plain(value: Any) -> Any:  # noqa: ANN401 - JSON values
+def json_value(value: Any) -> Any:  # noqa: ANN401 - JSON values
     """Value as JSON can hold it; models by their fields, NaN as null.
 
     Example:
-      >>> plain({"page_scope": ("1", float("nan"))})
+      >>> json_value({"page_scope": ("1", float("nan"))})
       {'page_scope': ['1', None]}
     """
     if hasattr(value, "model_dump"):
-        return plain(value.model_dump(mode="json"))
+        return json_value(value.model_dump(mode="json"))
     if isinstance(value, Mapping):
-        return {str(key): plain(item) for key, item in value.items()}
+        return {str(key): json_value(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [plain(item) for item in value]
+        return [json_value(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value.item() if hasattr(value, "item") else value
@@ -205,7 +210,7 @@ QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
 _SLOT = 2
 
 
-def check_kept(query: str, keep_days: float) -> None:
+def check_retention(query: str, keep_days: float) -> None:
     """Refuse what is no setting of what is kept, and for how long."""
     if query not in get_args(Redaction):
         msg = f"query must be one of {', '.join(get_args(Redaction))}, got {query!r:.80}; choose what is kept."
@@ -233,9 +238,9 @@ def check_texts(**texts: object) -> None:
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
 
 
-def kept(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
+def question_columns(question: str, parsed: object, query: Redaction) -> dict[str, Any]:
     """Columns of a question's words, as far as they are kept."""
-    fields, whole = plain(parsed), query == "text"
+    fields, whole = json_value(parsed), query == "text"
     return {
         "question": question if whole else None,
         "question_hash": "" if query == "none" else digest(question),
@@ -258,7 +263,7 @@ def _blank(slot: object) -> list[Any] | None:
     return [None, float(parts)] if isinstance(parts, int | float) and not isinstance(parts, bool) else None
 
 
-def blanked(log: Entries, before: str) -> int:
+def blank_texts(log: Entries, before: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
     had: set[str] = set()
     for table, without in _WITHOUT.items():
@@ -270,18 +275,18 @@ def blanked(log: Entries, before: str) -> int:
     return len(had)
 
 
-def _decision(row: Mapping[str, Any]) -> dict[str, Any]:
+def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
     """A decision without answer, previews, warnings and quotations; its numbers stay."""
     options = [{key: item for key, item in one.items() if key != "text"} for one in row["options"]]
-    return {"answer": None, "options": options, "warnings": [], **_unquoted(row, QUOTING)}
+    return {"answer": None, "options": options, "warnings": [], **_without_quotations(row, QUOTING)}
 
 
-def spoken(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]:
+def decision_columns(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]:
     """Columns of a decision without what quotes the question, where its text is not kept."""
-    return {**row, **({} if query == "text" else _unquoted(row, OF_QUESTION))}
+    return {**row, **({} if query == "text" else _without_quotations(row, OF_QUESTION))}
 
 
-def _unquoted(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
+def _without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
     """Reason and checks of a decision without the words of these gates."""
     quoted = {one["text"] for one in row["checks"] if one["gate"] in gates and one["text"]}
     reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
@@ -292,14 +297,14 @@ _WITHOUT: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {  # by 
     REQUESTS: lambda row: {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])},
     CLARIFICATIONS: lambda _: {"question_to_user": None, "proposed_reason": None, "audit": {}},
     REPLIES: lambda _: {"reply": None},
-    DECISIONS: _decision,
+    DECISIONS: _decision_without_texts,
 }
 
 
 _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
 
 
-def exported(log: Entries, folder: Path) -> list[Path]:
+def export_tables(log: Entries, folder: Path) -> list[Path]:
     """Files of every table of events and of the rows, each whole or as it was."""
     made = []
     for table in (*EVENTS, *(one for one in REQUEST_TABLES if one.name == CURRENT)):
@@ -307,7 +312,7 @@ def exported(log: Entries, folder: Path) -> list[Path]:
         partial = folder / f".{secrets.token_hex(8)}.tmp"
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            frame(log, table).to_parquet(partial, index=False)
+            table_frame(log, table).to_parquet(partial, index=False)
             partial.replace(path)
         except OSError as error:
             came = error.strerror or type(error).__name__
@@ -320,14 +325,14 @@ def exported(log: Entries, folder: Path) -> list[Path]:
     return made
 
 
-def frame(log: Entries, table: Table) -> pd.DataFrame:
+def table_frame(log: Entries, table: EventTable) -> pd.DataFrame:
     """Rows of a table: `seq` whole, `at` a time in UTC, JSON as text, what is missing as NA."""
     import pandas as pd
 
     first = {} if table.key is not None else {"seq": "Int64", "at": "time"}
     kinds = first | {one.name: _KINDS[one.kind] for one in table.columns}
     packed = {one.name for one in table.columns if one.kind == "json"}
-    rows = [_flat(row, packed) for row in log.rows(table.name)]
+    rows = [_flat_row(row, packed) for row in log.rows(table.name)]
     columns: dict[str, Any] = {}
     for name, kind in kinds.items():
         values = [row[name] for row in rows]
@@ -340,7 +345,7 @@ def frame(log: Entries, table: Table) -> pd.DataFrame:
     return pd.DataFrame(columns)
 
 
-def _flat(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
+def _flat_row(row: Mapping[str, Any], packed: set[str]) -> dict[str, Any]:
     return {
         name: json.dumps(value, ensure_ascii=False, separators=(",", ":")) if name in packed else value
         for name, value in row.items()
@@ -379,7 +384,7 @@ class AuditLog:
         Raises:
           ValueError: query is none of the three, keep_days below 0, a rule of silence that could confirm nothing.
         """
-        check_kept(query, keep_days)
+        check_retention(query, keep_days)
         check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
@@ -423,9 +428,12 @@ class AuditLog:
                 raise ValueError(msg)
             before = remember(log, self._asked, request_id, session, question, documents, at, self.silence)
             told = {"at": at, "request_id": request_id, "session": session, "rephrases": before}
-            asked = told | {"documents": list(documents)} | kept(question, parsed, self.query)
-            system = {"policy_id": kept_policy(log, policy, at), "fingerprint": fingerprint, "models": dict(models)}
-            made_by = {"prompt_version": models.get("prompt_version", ""), "learner": noted(log, self.learner, at)}
+            asked = told | {"documents": list(documents)} | question_columns(question, parsed, self.query)
+            system = {"policy_id": record_policy(log, policy, at), "fingerprint": fingerprint, "models": dict(models)}
+            made_by = {
+                "prompt_version": models.get("prompt_version", ""),
+                "learner": record_learner(log, self.learner, at),
+            }
             log.add(REQUESTS, asked | system | made_by)
 
     def pack(self) -> str | None:
@@ -438,7 +446,7 @@ class AuditLog:
         """Latest versions of the default table's rows, of a field or doctype where given."""
         where = {"target_field": target_field, "doctype": doctype}
         with self.log.reading() as log:
-            return rows_of(log, **{name: value for name, value in where.items() if value is not None})
+            return current_rows(log, **{name: value for name, value in where.items() if value is not None})
 
     def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
         """Count a request that came to a row, once, and give the row; one that is not there begins.
@@ -448,8 +456,8 @@ class AuditLog:
         """
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
-            request_of(log, request_id)
-            return counted(log, request_id, RowKey(*key), self.learner, at)
+            request_row(log, request_id)
+            return record_request(log, request_id, RowKey(*key), self.learner, at)
 
     def clarified(
         self,
@@ -476,7 +484,7 @@ class AuditLog:
         """
         with self.log.writing() as log:
             about = {"at": self._at(now), "request_id": request_id, "why": why, "gain": gain, "cost": cost}
-            clarify(log, about | {"tried": list(tried)} | then(row, kind, conditions, self.learner), request)
+            clarify(log, about | {"tried": list(tried)} | row_columns(row, kind, conditions, self.learner), request)
 
     def applied(
         self,
@@ -495,14 +503,14 @@ class AuditLog:
           gate: verdict of the row's gate; None asks it. value, conditions: such as silence can confirm.
         """
         with self.log.writing() as log:
-            row_then = then(row, kind, conditions, self.learner) | ({} if gate is None else {"gate": gate})
-            apply(log, request_of(log, request_id), {"at": self._at(now), "value": value} | row_then)
+            row_then = row_columns(row, kind, conditions, self.learner) | ({} if gate is None else {"gate": gate})
+            record_application(log, request_row(log, request_id), {"at": self._at(now), "value": value} | row_then)
 
     def replied(self, request_id: str, reply: str, *, now: datetime | None = None) -> None:
         """Log what the user said, to a clarification or of an answer."""
         check_texts(reply=reply)
         with self.log.writing() as log:
-            request_of(log, request_id)
+            request_row(log, request_id)
             log.add(REPLIES, {"at": self._at(now), "request_id": request_id, "reply": reply})
 
     def signal(
@@ -528,9 +536,9 @@ class AuditLog:
         """
         at = datetime.fromisoformat(self._at(now))
         with self.log.writing() as log:
-            request_of(log, request_id)
-            given = Signal(value, signal, corrected_to)
-            return learned(log, request_id, RowKey(*row_key), given, conditions, self.learner, at)
+            request_row(log, request_id)
+            given = SignalEvent(value, signal, corrected_to)
+            return record_signal(log, request_id, RowKey(*row_key), given, conditions, self.learner, at)
 
     def decided(
         self,
@@ -547,8 +555,8 @@ class AuditLog:
           response: with the keys of rule S0.3. ms: milliseconds, by stage or in all.
         """
         with self.log.writing() as log:
-            asked = request_of(log, request_id)
-            row = spoken(decision_row(asked, response, checks, ms), self.query)
+            asked = request_row(log, request_id)
+            row = decision_columns(decision_row(asked, response, checks, ms), self.query)
             log.add(DECISIONS, {"at": self._at(now), **row})
 
     def pending(self, request_id: str) -> Pending | None:
@@ -580,12 +588,12 @@ class AuditLog:
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
         with self.log.reading() as log:
-            return ordered(folded(log).values())
+            return sort_rows(replay_changes(log).values())
 
     def export(self, folder: str | Path) -> list[Path]:
         """Write every table of events, and the rows, as Parquet; see `_exported`."""
         with self.log.reading() as log:
-            return exported(log, Path(folder))
+            return export_tables(log, Path(folder))
 
     def forget(self, *, before: datetime | None = None) -> int:
         """Blank what people wrote and were answered in older rows; how many requests. Decisions and votes stay.
@@ -603,7 +611,7 @@ class AuditLog:
         now = self._at(None)
         until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
         with self.log.writing() as log:
-            count = blanked(log, until)
+            count = blank_texts(log, until)
             if count:
                 log.add(FORGOTTEN, {"at": now, "before": until, "requests": count})
         self._asked.clear()
@@ -618,4 +626,4 @@ class AuditLog:
         return f"AuditLog({self.log.shown!r}, query={self.query!r}, keep_days={self.keep_days:g}, {self.learner})"
 
     def _at(self, now: datetime | None) -> str:
-        return stamp(self._clock() if now is None else now)
+        return utc_text(self._clock() if now is None else now)

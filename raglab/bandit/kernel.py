@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab._numba import compiled
+from raglab._numba import compile_kernel
 from raglab.bandit.learner import LEARNERS, Bandit
-from raglab.bandit.loops import forced, logs
+from raglab.bandit.loops import exploration_arms, logs
 from raglab.bandit.scores import noise
 from raglab.bandit.worlds import Accounts, Arms, Feed
 
@@ -22,7 +22,7 @@ from raglab.bandit.worlds import Accounts, Arms, Feed
 THIRD = 1.0 / 3.0
 
 
-@compiled(inline="always")
+@compile_kernel(inline="always")
 def _row(t: int, r: int, case: Any, rows: int) -> int:
     """Row of the tables."""
     if len(case) > 0:
@@ -30,16 +30,16 @@ def _row(t: int, r: int, case: Any, rows: int) -> int:
     return t if rows > 1 else 0
 
 
-@compiled(inline="always")
-def _paid(t: int, r: int, row: int, arm: int, reward: Any, uniform: Any) -> float:
+@compile_kernel(inline="always")
+def _arm_reward(t: int, r: int, row: int, arm: int, reward: Any, uniform: Any) -> float:
     """Reward of an arm: read from a table, or 1 where the uniform is below its mean."""
     if len(uniform) > 0:
         return 1.0 if uniform[t, r] < reward[row, arm] else 0.0
     return float(reward[row, arm])
 
 
-@compiled(inline="always")
-def _best(score: Any, r: int, row: int, mask: Any) -> int:
+@compile_kernel(inline="always")
+def _best_arm(score: Any, r: int, row: int, mask: Any) -> int:
     """Lowest of the available arms with the best score."""
     arm, best = 0, -np.inf
     for a in range(score.shape[1]):
@@ -49,8 +49,8 @@ def _best(score: Any, r: int, row: int, mask: Any) -> int:
     return arm
 
 
-@compiled(checked=False)
-def _upper(
+@compile_kernel(checked=False)
+def _ucb_arms(
     out: Any, case: Any, uniform: Any, reward: Any, mask: Any, at_random: Any, level: Any, width: float, bounds: bool
 ) -> None:
     """Arms of ucb1, or without bounds of epsilon_greedy, whose uniform choices are given.
@@ -103,7 +103,7 @@ def _upper(
             seen[arm, r], counted[arm, r], total[arm, r], mean[arm, r] = count, count, added, added / count
 
 
-@compiled(inline="always")
+@compile_kernel(inline="always")
 def _gamma(rng: Any, shape: float, low: float, steep: float) -> float:
     """One gamma draw, that which `rng.standard_gamma(shape)` makes, with its constants at hand.
 
@@ -125,8 +125,8 @@ def _gamma(rng: Any, shape: float, low: float, steep: float) -> float:
             return float(low * cube)
 
 
-@compiled(checked=False)
-def _beta(
+@compile_kernel(checked=False)
+def _thompson_beta(
     out: Any,
     case: Any,
     uniform: Any,
@@ -157,17 +157,17 @@ def _beta(
                     won = _gamma(rng, first, low[0, r, a], steep[0, r, a])
                     draw[r, a] = won / (won + _gamma(rng, second, low[1, r, a], steep[1, r, a]))
             row = _row(t, r, case, len(reward))
-            arm = _best(draw, r, row, mask)
+            arm = _best_arm(draw, r, row, mask)
             out[t, r] = arm
-            side = 0 if _paid(t, r, row, arm, reward, uniform) > threshold else 1
+            side = 0 if _arm_reward(t, r, row, arm, reward, uniform) > threshold else 1
             seen[side, r, arm] += 1.0
             shape[side, r, arm] = ((before if side == 0 else rest) + seen[side, r, arm]) / divisor
             low[side, r, arm] = shape[side, r, arm] - THIRD
             steep[side, r, arm] = 1.0 / np.sqrt(9.0 * max(low[side, r, arm], THIRD))
 
 
-@compiled(checked=False)
-def _student(
+@compile_kernel(checked=False)
+def _thompson_nig(
     out: Any,
     case: Any,
     uniform: Any,
@@ -189,9 +189,9 @@ def _student(
             for a in range(n_arms):
                 draw[r, a] = location[r, a] + scale[r, a] * rng.standard_t(strength + n[r, a])
             row = _row(t, r, case, len(reward))
-            arm = _best(draw, r, row, mask)
+            arm = _best_arm(draw, r, row, mask)
             out[t, r] = arm
-            paid = _paid(t, r, row, arm, reward, uniform)
+            paid = _arm_reward(t, r, row, arm, reward, uniform)
             n[r, arm] += 1.0
             total[r, arm] += paid
             square[r, arm] += paid * paid
@@ -204,8 +204,8 @@ def _student(
             scale[r, arm] = exploration * np.sqrt((variance * strength + scatter + between) / count / count)
 
 
-@compiled(checked=False)
-def _linear(
+@compile_kernel(checked=False)
+def _linear_arms(
     out: Any,
     case: Any,
     reward: Any,
@@ -262,8 +262,8 @@ def _linear(
                     inverse[r, arm, i, j] -= mine[i] * mine[j]
 
 
-@compiled(checked=False)
-def _summed(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any) -> None:
+@compile_kernel(checked=False)
+def _add_round(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: Any, pulls: Any) -> None:
     """Cumulative regret and value [R, T], and pulls [R, A], of arms [R, T]."""
     for r in range(len(arm)):
         lost, won = 0.0, 0.0
@@ -281,7 +281,7 @@ def accounts(met: Feed, arm: Arms) -> Accounts:
     case = None if met.case is None else np.ascontiguousarray(met.case.T)
     regret, value = np.empty(mine.shape), np.empty(mine.shape)
     pulls = np.zeros((met.size, met.n_arms), np.int64)
-    _summed(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
+    _add_round(mine, np.zeros((0, 0), np.int32) if case is None else case, met.gap, met.worth, regret, value, pulls)
     return Accounts(regret, value, pulls, mine, case)
 
 
@@ -313,18 +313,18 @@ def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
 
 def ucb1(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of ucb1."""
-    return _bounded(met, bandit, rng, bounds=True)
+    return _bounded_arms(met, bandit, rng, bounds=True)
 
 
 def greedy(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of epsilon_greedy."""
-    return _bounded(met, bandit, rng, bounds=False)
+    return _bounded_arms(met, bandit, rng, bounds=False)
 
 
-def _bounded(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:
-    block, given = _block(met), forced(met, bandit, rng)
+def _bounded_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, *, bounds: bool) -> Arms:
+    block, given = _block(met), exploration_arms(met, bandit, rng)
     at_random = np.zeros((0, 0), np.int8) if given is None else given
-    _upper(*block, at_random, logs(met.rounds), float(bandit.exploration), bounds)
+    _ucb_arms(*block, at_random, logs(met.rounds), float(bandit.exploration), bounds)
     return block.out
 
 
@@ -332,7 +332,7 @@ def beta(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of thompson_beta."""
     block, strength, width = _block(met), float(bandit.prior_strength), float(bandit.exploration)
     before = strength * float(bandit.prior_mean)
-    _beta(*block, rng, before, strength - before, width * width, float(bandit.threshold))
+    _thompson_beta(*block, rng, before, strength - before, width * width, float(bandit.threshold))
     return block.out
 
 
@@ -340,22 +340,22 @@ def student(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of thompson_nig."""
     block = _block(met)
     prior = float(bandit.prior_mean), float(bandit.prior_strength), float(bandit.prior_variance)
-    _student(*block, rng, *prior, float(bandit.exploration))
+    _thompson_nig(*block, rng, *prior, float(bandit.exploration))
     return block.out
 
 
 def lin_ucb(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of lin_ucb."""
-    return _regressed(met, bandit, rng, float(bandit.exploration), draws=False)
+    return _regress_arms(met, bandit, rng, float(bandit.exploration), draws=False)
 
 
 def lin_thompson(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of lin_thompson."""
-    return _regressed(met, bandit, rng, noise(bandit), draws=True)
+    return _regress_arms(met, bandit, rng, noise(bandit), draws=True)
 
 
-def _regressed(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
+def _regress_arms(met: Feed, bandit: Bandit, rng: np.random.Generator, width: float, *, draws: bool) -> Arms:
     block, features = _block(met), np.ascontiguousarray(met.features)
     ridge = float(bandit.prior_strength)
-    _linear(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
+    _linear_arms(block.out, block.case, block.reward, block.mask, features, rng, ridge, width, draws)
     return block.out

@@ -257,7 +257,7 @@ def check_reward(reward: Floats | ArrayLike, name: str = "reward") -> NDArray[np
     return array
 
 
-def check_whole(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401 - what a person gave
+def check_count(name: str, value: Any, least: int, remedy: str) -> int:  # noqa: ANN401 - what a person gave
     """A whole number that is at least so large.
 
     Raises:
@@ -272,7 +272,7 @@ Array = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
 
-def counted(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
+def record_pull(state: State, arm: NDArray[np.int64], bandit: Bandit) -> State:
     """State after a round that chose these arms: pulls, forgetting."""
     places = np.asarray(arm)[..., None]
     pulls = state.pulls.copy()
@@ -292,17 +292,17 @@ def flat(state: State) -> State:
     return State._make(field.reshape(size, *field.shape[lead:]).copy() for field in state)
 
 
-def shaped(state: State, batch: tuple[int, ...]) -> State:
+def restore_batch(state: State, batch: tuple[int, ...]) -> State:
     """State [B, ...] with its batch as it was."""
     return State._make(field.reshape((*batch, *field.shape[1:])) for field in state)
 
 
-def outcome(reward: Array, bandit: Bandit) -> Array:
+def reward_outcome(reward: Array, bandit: Bandit) -> Array:
     """What a learner adds up: the reward, or of some learners whether it is a success (rule S4.5)."""
-    return np.asarray(won(reward, bandit), np.float64) if LEARNERS[bandit.policy].successes else reward
+    return np.asarray(is_success(reward, bandit), np.float64) if LEARNERS[bandit.policy].successes else reward
 
 
-def won(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
+def is_success(reward: Array, bandit: Bandit) -> NDArray[np.bool_]:
     """Whether a reward is a success: above the threshold (rule S4.5)."""
     return np.asarray(reward > bandit.threshold)
 
@@ -316,12 +316,12 @@ def _without_oldest(state: State, bandit: Bandit) -> State:
     rows, place = rows[there], place[there]
     arm, seen = mine.recent_arm[rows, place], mine.recent_reward[rows, place]
     x = mine.recent_context[rows, place]
-    _add(mine, rows, arm, -np.ones(len(rows)), outcome(seen, bandit), x)
+    _add(mine, rows, arm, -np.ones(len(rows)), reward_outcome(seen, bandit), x)
     empty = rows[mine.n[rows, arm] == 0.0], arm[mine.n[rows, arm] == 0.0]
     for field in (mine.total, mine.square, mine.gram, mine.moment):  # no digit of what was subtracted stays
         field[empty] = 0.0
     mine.recent_arm[rows, place], mine.recent_reward[rows, place], mine.recent_context[rows, place] = -1, 0.0, 0.0
-    return shaped(mine, state.t.shape)
+    return restore_batch(mine, state.t.shape)
 
 
 def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context: Array) -> None:
@@ -335,7 +335,9 @@ def _add(mine: State, rows: Ints, arm: Ints, weight: Array, seen: Array, context
         np.add.at(mine.moment, at, (weight * seen)[:, None] * context)
 
 
-def learned(state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, context: Array, bandit: Bandit) -> State:
+def record_rewards(
+    state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, context: Array, bandit: Bandit
+) -> State:
     """State [B, ...] after rewards [N] of these rows, of arguments that were checked; a row may occur more than once.
 
     Args:
@@ -350,7 +352,7 @@ def learned(state: State, rows: Ints, arm: Ints, reward: Array, age: Ints, conte
             refuse("a round has one reward", "a second one", "correct the first with revise")
         mine.recent_arm[rows, place], mine.recent_reward[rows, place] = arm, reward
         mine.recent_context[rows, place] = context
-    _add(mine, rows, arm, np.asarray(bandit.discount**age, np.float64), outcome(reward, bandit), context)
+    _add(mine, rows, arm, np.asarray(bandit.discount**age, np.float64), reward_outcome(reward, bandit), context)
     return mine
 
 
@@ -372,8 +374,8 @@ def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: t
       >>> init(2, batch=(3,)).pulls.shape
       (3, 2)
     """
-    check_whole("n_arms", n_arms, 1, "there must be an arm to choose")
-    check_whole("n_features", n_features, 0, "0 is no context")
+    check_count("n_arms", n_arms, 1, "there must be an arm to choose")
+    check_count("n_features", n_features, 0, "0 is no context")
     check_bandit(bandit, n_arms)
     if bandit.linear and n_features == 0:
         refuse(f"{bandit.policy} learns from a context", "n_features = 0", "name the width of the context")
@@ -425,7 +427,7 @@ def uniform_share(bandit: Bandit, n_available: NDArray[np.integer] | int) -> Arr
     return epsilon + floor - epsilon * floor
 
 
-def chosen(
+def choose_arm(
     state: State, bandit: Bandit, rng: np.random.Generator, mask: NDArray[np.bool_] | None, context: Array
 ) -> tuple[State, Choice]:
     """What `choose` returns, of arguments that were checked."""
@@ -442,7 +444,7 @@ def chosen(
         chance = rng.random(state.t.shape)
         place = np.minimum((chance / np.maximum(share, 1e-300) * n_available), n_available - 1).astype(np.int64)
         arm = np.where(chance < share, nth(open_, place), arm)
-    return counted(state, arm, bandit), Choice(arm, score)
+    return record_pull(state, arm, bandit), Choice(arm, score)
 
 
 def choose(
@@ -478,7 +480,7 @@ def choose(
     most = n_arms if checked is None else int(checked.sum(axis=-1).max())
     if bandit.floor * most > 1.0:
         refuse(f"floor times {most} arms may not pass 1", bandit.floor, f"at most {1.0 / most:g} fits")
-    return chosen(state, bandit, rng, checked, check_context(context, state))
+    return choose_arm(state, bandit, rng, checked, check_context(context, state))
 
 
 def _check_fits(state: State, bandit: Bandit) -> None:
@@ -495,7 +497,7 @@ def _full(name: str, values: NDArray[Any], batch: tuple[int, ...]) -> NDArray[An
     return np.broadcast_to(values, batch)
 
 
-def _seen(
+def _check_observations(
     state: State, arm: ArrayLike, rewards: tuple[ArrayLike, ...], bandit: Bandit, context: ArrayLike | None, age: object
 ) -> tuple[Ints, tuple[Array, ...], Array, Ints]:
     """Checked arm [B], rewards [B], context [B, d] and age [B]."""
@@ -537,8 +539,8 @@ def update(
       >>> update(init(2), 1, 0.8, Bandit("ucb1")).total
       array([0. , 0.8])
     """
-    arms, (value,), x, ages = _seen(state, arm, (reward,), bandit, context, age)
-    return shaped(learned(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape)
+    arms, (value,), x, ages = _check_observations(state, arm, (reward,), bandit, context, age)
+    return restore_batch(record_rewards(state, np.arange(len(arms)), arms, value, ages, x, bandit), state.t.shape)
 
 
 def revise(
@@ -564,7 +566,7 @@ def revise(
       >>> revise(update(init(2), 1, 0.25, bandit), 1, 0.25, 1.0, bandit).total
       array([0., 1.])
     """
-    arms, (before, after), x, ages = _seen(state, arm, (old, new), bandit, context, age)
+    arms, (before, after), x, ages = _check_observations(state, arm, (old, new), bandit, context, age)
     mine, rows = flat(state), np.arange(len(arms))
     if bandit.window:
         kept = ages < bandit.window
@@ -577,10 +579,10 @@ def revise(
     weight = np.asarray(bandit.discount**ages, np.float64)
     if (mine.n[rows, arms] < LEAST_COUNT * weight).any():
         refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
-    was, becomes = outcome(before, bandit), outcome(after, bandit)
+    was, becomes = reward_outcome(before, bandit), reward_outcome(after, bandit)
     at = rows, arms
     mine.total[at] += weight * (becomes - was)
     mine.square[at] += weight * (becomes * becomes - was * was)
     if mine.moment.shape[-1]:
         mine.moment[at] += (weight * (becomes - was))[:, None] * x
-    return shaped(mine, state.t.shape)
+    return restore_batch(mine, state.t.shape)

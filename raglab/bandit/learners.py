@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from raglab.bandit import loops
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State, refuse
-from raglab.bandit.propensity import first_of, largest_beta, largest_normal, largest_t
+from raglab.bandit.propensity import greedy_choice, largest_beta, largest_normal, largest_t
 from raglab.bandit.scores import (
     Array,
     Mask,
@@ -113,7 +113,7 @@ def _unless_certain(
       integrated: scales [..., A], all above 0, to probabilities.
     """
     certain = np.asarray(~(on & (scale > 0.0)).any(axis=-1, keepdims=True))
-    return np.where(certain, first_of(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))
+    return np.where(certain, greedy_choice(mean, bandit, on), integrated(np.where(certain, 1.0, scale)))
 
 
 BUILT_IN = {

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.bandit.learner import LEARNERS, Bandit, refuse
-from raglab.bandit.scores import kl_upper, noise, student_of
+from raglab.bandit.scores import kl_upper, noise, student_posterior
 from raglab.bandit.worlds import Arms, Array, Feed
 
 Ints = NDArray[np.int64]
@@ -25,7 +25,7 @@ class Twin(NamedTuple):
     learn: Callable[[Ints, Ints, Array], None]  # arm [R], place of (replication, arm) [R], reward [R]
 
 
-def is_plain(bandit: Bandit, met: Feed) -> bool:
+def is_loop_exact(bandit: Bandit, met: Feed) -> bool:
     """Whether the fast loops say what the learner would: nothing forgotten, delayed, missing or floored."""
     settings = bandit.discount == 1.0 and bandit.window == 0 and bandit.floor == 0.0 and bandit.ties == "lowest"
     there = met.case is None or not np.isnan(met.reward if met.mask is None else met.reward[met.mask]).any()
@@ -38,7 +38,7 @@ def logs(rounds: int) -> Array:
     return np.log(np.maximum(np.arange(rounds, dtype=np.float64), 1.0))
 
 
-def forced(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
+def exploration_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
     """Arms [T, R] that a learner with an epsilon chooses uniformly, -1 where it does not; none for other learners."""
     if not LEARNERS[bandit.policy].uniform:
         return None
@@ -52,7 +52,7 @@ def forced(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms | None:
     return np.where(chance < bandit.epsilon, in_order[rows, place], np.int8(-1))
 
 
-def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def loop_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] that a plain learner with a fast loop chooses.
 
     Every array of a round is allocated once, here or in the twin: at millions of rounds a second, memory is what costs.
@@ -64,7 +64,7 @@ def played(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     if entry.loop is None:
         refuse("a fast loop plays learners that have one", bandit.policy, "simulate it by choose and update")
     # what is random of the choice itself is drawn before the loop, all rounds at once
-    at_random = forced(met, bandit, rng)
+    at_random = exploration_arms(met, bandit, rng)
     twin: Twin = entry.loop(met, bandit, rng)
     arms = np.empty((met.rounds, met.size), np.int8)
     arm, place = np.empty(met.size, np.int64), np.empty(met.size, np.int64)
@@ -192,7 +192,7 @@ def beta_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
 def student_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     """Twin of thompson_nig: statistics and posteriors, [3, R * A] each."""
     stats, none = np.zeros((3, met.size * met.n_arms)), np.zeros((met.size, met.n_arms))
-    posterior = np.stack(student_of(none, none, none, bandit))
+    posterior = np.stack(student_posterior(none, none, none, bandit))
     flat = posterior.reshape(3, -1)
 
     def score(_: int) -> Array:
@@ -202,23 +202,25 @@ def student_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     def learn(_: Ints, place: Ints, reward: Array) -> None:
         now = stats[:, place] + np.stack([np.ones_like(reward), reward, reward * reward])
         stats[:, place] = now
-        flat[:, place] = np.stack(student_of(now[0], now[1], now[2], bandit))
+        flat[:, place] = np.stack(student_posterior(now[0], now[1], now[2], bandit))
 
     return Twin(score, learn)
 
 
 def lin_ucb_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:  # noqa: ARG001 - as the others
     """Twin of lin_ucb."""
-    return _linear(met, bandit, bandit.exploration, lambda width: width)
+    return _linear_loop(met, bandit, bandit.exploration, lambda width: width)
 
 
 def lin_thompson_loop(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Twin:
     """Twin of lin_thompson: one standard normal draw an arm, replication by replication."""
     shape = met.size, met.n_arms
-    return _linear(met, bandit, noise(bandit), lambda width: np.multiply(width, rng.standard_normal(shape).T, width))
+    return _linear_loop(
+        met, bandit, noise(bandit), lambda width: np.multiply(width, rng.standard_normal(shape).T, width)
+    )
 
 
-def _linear(met: Feed, bandit: Bandit, wide: float, drawn: Callable[[Array], Array]) -> Twin:
+def _linear_loop(met: Feed, bandit: Bandit, wide: float, drawn: Callable[[Array], Array]) -> Twin:
     """Twin of the linear learners: keeps each arm's inverse by Sherman and Morrison's formula.
 
     Arms first and replications last, so that each step is one long loop.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, outcome
-from raglab.bandit.scores import student_of
+from raglab.bandit.learner import LEARNERS, Bandit, State, Stats, check_bandit, check_reward, reward_outcome
+from raglab.bandit.scores import student_posterior
 from raglab.canonical import canonical_json, digest
 
 if TYPE_CHECKING:
@@ -62,11 +62,11 @@ def dumps(state: State, bandit: Bandit, rng: np.random.Generator | None = None) 
         "bandit": _settings(bandit),
         "state": {
             name: {"shape": list(array.shape), "values": array.ravel().tolist()}
-            for name, array in ((name, _typed(name, value)) for name, value in state._asdict().items())
+            for name, array in ((name, _typed_array(name, value)) for name, value in state._asdict().items())
         },
         "rng": None if rng is None else rng.bit_generator.state,
     }
-    return _canonical(document | {"sha256": _digest(document)})
+    return _canonical(document | {"sha256": _document_digest(document)})
 
 
 def loads(text: str) -> Saved:
@@ -76,7 +76,7 @@ def loads(text: str) -> Saved:
       ValueError: broken JSON, another version, content that its hash does not stand for, settings outside their
         ranges, or shapes that do not fit; nothing is restored in part.
     """
-    document = _parsed(text)
+    document = _parse_document(text)
     if document.get(KEY) != VERSION or type(document[KEY]) is not int:
         msg = (
             f"a saved learner must have {KEY} {VERSION}, got {document.get(KEY, 'none')!r}; "
@@ -87,9 +87,9 @@ def loads(text: str) -> Saved:
         msg = f"a saved learner must hold {', '.join(PARTS)}, got {', '.join(sorted(document))}; take the file whole."
         raise ValueError(msg)
     stated = document.pop("sha256")
-    if stated != _digest(document):
+    if stated != _document_digest(document):
         msg = (
-            f"sha256 must stand for the rest, got {str(stated)[:12]} where it is {_digest(document)[:12]}; "
+            f"sha256 must stand for the rest, got {str(stated)[:12]} where it is {_document_digest(document)[:12]}; "
             "the file was altered or cut: restore a copy, or rebuild the state from the log."
         )
         raise ValueError(msg)
@@ -134,10 +134,10 @@ def merge(states: Sequence[State], bandit: Bandit) -> State:
             here, there = next((here, there) for here, there in shapes if here != there)
             msg = f"states must have one shape, got {there} and {here}; merge workers with the same arms and features."
             raise ValueError(msg)
-    return State(*(_added([np.asarray(state[place]) for state in states]) for place in range(len(State._fields))))
+    return State(*(_ordered_sum([np.asarray(state[place]) for state in states]) for place in range(len(State._fields))))
 
 
-def _added(fields: Sequence[NDArray[Any]]) -> NDArray[Any]:
+def _ordered_sum(fields: Sequence[NDArray[Any]]) -> NDArray[Any]:
     """Sum in the order of the values, so that the order of the workers does not reach the last digit."""
     return np.asarray(np.sort(np.stack(fields), axis=0).sum(axis=0))
 
@@ -146,7 +146,7 @@ def _canonical(document: dict[str, Any]) -> str:
     return canonical_json(document, ensure_ascii=True, allow_nan=False)
 
 
-def _digest(document: dict[str, Any]) -> str:
+def _document_digest(document: dict[str, Any]) -> str:
     return digest(_canonical(document))
 
 
@@ -156,15 +156,15 @@ def _settings(bandit: Bandit) -> dict[str, Any]:
         name: type(Bandit._field_defaults[name])(value) for name, value in bandit._asdict().items() if name != "history"
     }
     history = bandit.history
-    seen = None if history is None else {k: _typed(k, v).tolist() for k, v in history._asdict().items()}
+    seen = None if history is None else {k: _typed_array(k, v).tolist() for k, v in history._asdict().items()}
     return plain | {"history": seen}
 
 
-def _typed(name: str, value: object) -> NDArray[Any]:
+def _typed_array(name: str, value: object) -> NDArray[Any]:
     return np.asarray(value, dtype=np.int64 if name in WHOLE else np.float64)
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_document(text: str) -> dict[str, Any]:
     def constant(name: str) -> float:
         msg = f"a saved learner must hold finite numbers, got {name}; rebuild the state from the log."
         raise ValueError(msg)
@@ -193,7 +193,7 @@ def _bandit(saved: Any) -> Bandit:  # noqa: ANN401 - what a file holds
         if not isinstance(history, dict) or sorted(history) != sorted(Stats._fields):
             msg = f"bandit.history must hold {', '.join(Stats._fields)}, got {history!r}; give what dumps wrote."
             raise ValueError(msg)
-        history = Stats(*(_array(f"history.{name}", history[name]) for name in Stats._fields))
+        history = Stats(*(_parse_array(f"history.{name}", history[name]) for name in Stats._fields))
     return Bandit(**{**saved, "history": history})
 
 
@@ -207,7 +207,7 @@ def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
         if not isinstance(part, dict) or sorted(part) != ["shape", "values"]:
             msg = f"state.{name} must hold shape and values, got {part!r}; give what dumps wrote."
             raise ValueError(msg)
-        shape, values = part["shape"], _array(name, part["values"])
+        shape, values = part["shape"], _parse_array(name, part["values"])
         whole = isinstance(shape, list) and all(type(size) is int and size >= 0 for size in shape)
         if not whole or prod(shape) != len(values):
             msg = f"state.{name} must have as many values as its shape says, got {len(values)} for {shape}."
@@ -216,13 +216,13 @@ def _state(saved: Any) -> State:  # noqa: ANN401 - what a file holds
     return State(**fields)
 
 
-def _array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what a file holds
+def _parse_array(name: str, values: Any) -> NDArray[Any]:  # noqa: ANN401 - what a file holds
     kinds = (int,) if name in WHOLE else (float,)
     if not isinstance(values, list) or not all(type(value) in kinds for value in values):
         msg = f"{name} must be a list of {kinds[0].__name__}, got {str(values)[:40]}; give what dumps wrote."
         raise ValueError(msg)
     try:
-        return _typed(name, values)
+        return _typed_array(name, values)
     except OverflowError:
         msg = f"{name} must fit into 64 bits, got {max(values, key=abs)}; give what dumps wrote."
         raise ValueError(msg) from None
@@ -306,8 +306,8 @@ def history_of(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> Stats:
       >>> history_of(log, ["hybrid", "graph"], Bandit("thompson_beta"))
       Stats(n=array([1., 2.]), total=array([0., 1.]), square=array([0., 1.]))
     """
-    arm, reward = _rounds(log, arms, bandit)
-    seen = outcome(reward, bandit)
+    arm, reward = _arm_rewards(log, arms, bandit)
+    seen = reward_outcome(reward, bandit)
     age = np.arange(len(arm))[::-1]
     weight = np.where(age < bandit.window, 1.0, 0.0) if bandit.window else bandit.discount**age
     n, total, square = (np.bincount(arm, weight * value, len(arms)) for value in (np.ones(len(arm)), seen, seen * seen))
@@ -380,7 +380,7 @@ def warm_start_helps(
     if not base.prior_strength > 0.0:
         msg = f"prior_strength must be above 0 to predict without a history, got {base.prior_strength:g}; 2 is usual."
         raise ValueError(msg)
-    _columns(log)
+    _check_log_columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     names = sorted(ordered["arm"].unique().tolist()) if arms is None else list(arms)
     # in time: a learner has no later rounds when it starts
@@ -395,15 +395,15 @@ def warm_start_helps(
         raise ValueError(msg)
     # each block is a start of its own, once with the history and once without
     history = warm_start(history_of(ordered.iloc[:n_before], names, base), discount=discount, most=most)
-    arm, reward = _rounds(after, names, base)
-    seen, block = outcome(reward, base), np.arange(len(after)) // horizon
+    arm, reward = _arm_rewards(after, names, base)
+    seen, block = reward_outcome(reward, base), np.arange(len(after)) // horizon
     before = _before(arm, seen, block, base)
     warm = Stats(*(value + old[arm] for value, old in zip(before, history, strict=True)))
     gains = _log_score(seen, warm, base) - _log_score(seen, before, base)
     # rewards of one block share its start, those of one session their user: both hang together
     units = [block, *([after["session"].factorize(use_na_sentinel=False)[0]] if "session" in after.columns else [])]
     low, high = _interval(gains, units, level)
-    return _verdict(float(gains.mean()), low, high, n_before, len(after), horizon)
+    return _warm_start_verdict(float(gains.mean()), low, high, n_before, len(after), horizon)
 
 
 def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:
@@ -435,20 +435,20 @@ def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.
     return np.where(kept.any(axis=-1, keepdims=True), kept, on)
 
 
-def _columns(log: DataFrame) -> None:
+def _check_log_columns(log: DataFrame) -> None:
     absent = [name for name in ("arm", "reward") if name not in log.columns]
     if absent:
         msg = f"a log must have the columns arm and reward, got {', '.join(map(str, log.columns))}; rename them."
         raise ValueError(msg)
 
 
-def _rounds(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> tuple[NDArray[np.int64], Array]:
+def _arm_rewards(log: DataFrame, arms: Sequence[Any], bandit: Bandit) -> tuple[NDArray[np.int64], Array]:
     """Arm's place and reward of each round, [N], in the order of time."""
     check_bandit(bandit)
     if bandit.linear:
         msg = f"a history has no contexts, got the policy {bandit.policy}; a linear policy starts without one."
         raise ValueError(msg)
-    _columns(log)
+    _check_log_columns(log)
     ordered = log.sort_values("time", kind="stable") if "time" in log.columns else log
     places = {arm: place for place, arm in enumerate(arms)}
     unknown = [arm for arm in ordered["arm"].unique().tolist() if arm not in places]
@@ -489,7 +489,7 @@ def _log_score(seen: Array, stats: Stats, bandit: Bandit) -> Array:
         return np.log(np.where(seen > 0.0, p, 1.0 - p))
     from scipy.special import betaln
 
-    mean, scale, df = student_of(*stats, bandit._replace(exploration=1.0))
+    mean, scale, df = student_posterior(*stats, bandit._replace(exploration=1.0))
     wide = scale * np.sqrt(df + 1.0)  # of a reward, where scale is of the mean
     z = (seen - mean) / wide
     norm = -betaln(0.5 * df, 0.5) - 0.5 * np.log(df) - np.log(wide)
@@ -513,7 +513,7 @@ def _interval(gains: Array, units: Sequence[NDArray[Any]], level: float) -> tupl
     return float(mean - half), float(mean + half)
 
 
-def _verdict(gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int) -> Helps:
+def _warm_start_verdict(gain: float, low: float, high: float, n_before: int, n_after: int, horizon: int) -> Helps:
     helps = True if low > 0.0 else False if high < 0.0 else None
     said = {True: "the history helps", False: "the history harms: start without it", None: "no verdict"}[helps]
     why = ", which spans 0: log more, or start without it" if helps is None else ""

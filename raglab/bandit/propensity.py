@@ -77,7 +77,7 @@ def largest_t(mean: ArrayLike, scale: ArrayLike, df: ArrayLike, mask: ArrayLike 
     if np.any((np.asarray(df) < LEAST_DF) & np.asarray(True if mask is None else mask)):
         msg = f"df must be at least {LEAST_DF:g}, got {float(np.min(df)):g}; give the prior more observations."
         raise ValueError(msg)
-    return _largest((_student_points, _student), {"mean": mean}, {"scale": scale, "df": df}, mask)
+    return _largest((_student_points, _student_cdf), {"mean": mean}, {"scale": scale, "df": df}, mask)
 
 
 def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> FloatArray:
@@ -93,7 +93,7 @@ def largest_beta(a: ArrayLike, b: ArrayLike, mask: ArrayLike | None = None) -> F
       >>> largest_beta([2.0, 1.0], [1.0, 1.0]).round(12).tolist()  # 2/3 and 1/3
       [0.666666666667, 0.333333333333]
     """
-    return _largest((_beta_points, _beta), {}, {"a": a, "b": b}, mask)
+    return _largest((_beta_points, _log_odds_cdf), {}, {"a": a, "b": b}, mask)
 
 
 def _largest(
@@ -121,12 +121,14 @@ def _largest(
     for start in range(0, len(out), ROWS):
         part = slice(start, start + ROWS)
         params = [value[part] for value in safe]
-        out[part] = _summed(family[1], params, available[part], family[0](available[part], *params), HALVINGS)
+        out[part] = _integrated_probabilities(
+            family[1], params, available[part], family[0](available[part], *params), HALVINGS
+        )
     out /= out.sum(axis=-1, keepdims=True)
     return out[again.ravel()].reshape(on.shape)
 
 
-def _summed(
+def _integrated_probabilities(
     both: Callable[..., Any], params: list[FloatArray], on: NDArray[np.bool_], points: FloatArray, more: int
 ) -> FloatArray:
     """Probabilities of B rows before they are normalised, [B, A]; rows that miss 1 again with panels half as long."""
@@ -144,7 +146,7 @@ def _summed(
         return out
     coarse = points[wrong]
     finer = np.sort(np.concatenate([coarse, 0.5 * (coarse[:, 1:] + coarse[:, :-1])], axis=-1), axis=-1)
-    out[wrong] = _summed(both, [value[wrong] for value in params], on[wrong], finer, more - 1)
+    out[wrong] = _integrated_probabilities(both, [value[wrong] for value in params], on[wrong], finer, more - 1)
     return out
 
 
@@ -159,14 +161,14 @@ def _integrals(
     below, density = both(x[..., None], *(value[row, None, :] for value in params))
     off = ~on[row, None, :]
     below, density = np.where(off, 1.0, below), np.where(off, 0.0, density)
-    others = _others(below)
+    others = _product_of_others(below)
     inside = ((half[:, None] * WEIGHT)[..., None] * density * others).sum(axis=1)
     out = np.zeros(on.shape)
     np.add.at(out, row, inside)
     return out
 
 
-def _others(below: FloatArray) -> FloatArray:
+def _product_of_others(below: FloatArray) -> FloatArray:
     """Product over all but one of the last axis, [..., A], without a division."""
     ones = np.ones_like(below[..., :1])
     before = np.cumprod(np.concatenate([ones, below[..., :-1]], axis=-1), axis=-1)
@@ -174,7 +176,7 @@ def _others(below: FloatArray) -> FloatArray:
     return before * after
 
 
-def _clipped(
+def _break_points(
     points: FloatArray, low: FloatArray, high: FloatArray, on: NDArray[np.bool_], more: FloatArray | None = None
 ) -> FloatArray:
     """Break points [B, M] in order, between the highest lower end and the highest upper end of the draws.
@@ -197,7 +199,7 @@ def _normal_points(on: NDArray[np.bool_], mean: FloatArray, sd: FloatArray) -> F
 
     reach = -ndtri(TAIL)
     points = mean[..., None] + sd[..., None] * np.linspace(-reach, reach, PANELS + 1)
-    return _clipped(points, mean - reach * sd, mean + reach * sd, on)
+    return _break_points(points, mean - reach * sd, mean + reach * sd, on)
 
 
 def _normal(x: FloatArray, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -217,10 +219,10 @@ def _student_points(on: NDArray[np.bool_], mean: FloatArray, scale: FloatArray, 
     most = int(np.ceil((2.0 * reach / step).max())) + 1
     w = np.minimum(-reach[..., None] + step[..., None] * np.arange(most + 1), reach[..., None])
     points = mean[..., None] + (scale * root)[..., None] * np.sinh(w)
-    return _clipped(points, points[..., 0], points[..., -1], on)
+    return _break_points(points, points[..., 0], points[..., -1], on)
 
 
-def _student(x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _student_cdf(x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray) -> tuple[FloatArray, FloatArray]:
     from scipy.special import stdtr
 
     z, h = (x - mean) / scale, 0.5 * df
@@ -230,14 +232,14 @@ def _student(x: FloatArray, mean: FloatArray, scale: FloatArray, df: FloatArray)
 
 
 def _beta_points(on: NDArray[np.bool_], a: FloatArray, b: FloatArray) -> FloatArray:
-    low, high = _least_log_odds(a, b), -_least_log_odds(b, a)
+    low, high = _lower_log_odds(a, b), -_lower_log_odds(b, a)
     middle = np.clip(np.log(a) - np.log(b), low, high)[..., None]
     share = np.linspace(0.0, 1.0, PANELS // 2 + 1) ** GRADE
     left, right = middle + (low[..., None] - middle) * share, middle + (high[..., None] - middle) * share[1:]
-    return _clipped(np.concatenate([left, right], axis=-1), low, high, on, np.concatenate([-KINKS, KINKS]))
+    return _break_points(np.concatenate([left, right], axis=-1), low, high, on, np.concatenate([-KINKS, KINKS]))
 
 
-def _least_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
+def _lower_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
     """Log-odds with mass TAIL below; by the leading term of F where it is too small for a float."""
     from scipy.special import betaincinv, betaln
 
@@ -246,7 +248,7 @@ def _least_log_odds(a: FloatArray, b: FloatArray) -> FloatArray:
     return np.where(tiny, (np.log(TAIL * a) + betaln(a, b)) / a, np.log(x) - np.log1p(-np.minimum(x, 1.0 - 1e-16)))
 
 
-def _beta(z: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _log_odds_cdf(z: FloatArray, a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
     """F and f of the log-odds z of a Beta draw; f is smooth and falls exponentially whatever a and b are.
 
     f is taken relative to its value at the log-odds of a / (a + b), which Stirling's series gives without cancellation.
@@ -319,7 +321,7 @@ def propensities(
     checked = check_mask(mask, state.n.shape)
     on = np.ones(state.n.shape, np.bool_) if checked is None else checked
     x = check_context(context, state)
-    best = _best(state, bandit, on, x)
+    best = _greedy_probabilities(state, bandit, on, x)
     available = on.sum(axis=-1, keepdims=True)
     most = int(available.max())
     if bandit.floor * most > 1.0:
@@ -361,17 +363,17 @@ def sample(propensity: ArrayLike, uniform: ArrayLike) -> NDArray[np.int64]:
     return np.asarray(np.where(beyond[..., -1], np.argmax(beyond, axis=-1), last), dtype=np.int64)
 
 
-def _best(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
+def _greedy_probabilities(state: State, bandit: Bandit, on: NDArray[np.bool_], context: Array) -> Array:
     """Probability that each available arm has the best score, [..., A]: certain of an index, an integral of draws."""
     entry = LEARNERS[bandit.policy]
     if entry.index is not None:
-        return first_of(entry.index(state, bandit, on, context), bandit, on)
+        return greedy_choice(entry.index(state, bandit, on, context), bandit, on)
     if entry.largest is None:
         refuse("propensities need the probability that a draw is the largest", "none", f"give {bandit.policy} one")
     return entry.largest(state, bandit, on, context)
 
 
-def first_of(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
+def greedy_choice(score: Array, bandit: Bandit, on: NDArray[np.bool_]) -> Array:
     """1 on the best available score, on the lowest of equal arms or split between them, [..., A]."""
     masked = np.where(on, score, -np.inf)
     tied = on & (masked == masked.max(axis=-1, keepdims=True))

@@ -39,7 +39,7 @@ class Normal(NamedTuple):
     sd: Array
 
 
-def pooled(state: State, bandit: Bandit) -> Stats:
+def pooled_stats(state: State, bandit: Bandit) -> Stats:
     """Statistics [..., A] with the history's pseudo-counts."""
     if bandit.history is None:
         return Stats(state.n, state.total, state.square)
@@ -49,7 +49,7 @@ def pooled(state: State, bandit: Bandit) -> Stats:
 
 def beta(state: State, bandit: Bandit) -> Beta:
     """Posterior of thompson_beta: prior counts plus successes and failures, over exploration squared (rule S4.5)."""
-    n, total, _ = pooled(state, bandit)
+    n, total, _ = pooled_stats(state, bandit)
     before, spread = bandit.prior_strength * bandit.prior_mean, bandit.exploration * bandit.exploration
     failures = np.maximum(n - total, 0.0)  # a discounted 1 - 1 may fall a last digit below 0
     return Beta((before + total) / spread, (bandit.prior_strength - before + failures) / spread)
@@ -61,10 +61,10 @@ def student(state: State, bandit: Bandit) -> Student:
     Source: Murphy, Conjugate Bayesian analysis of the Gaussian distribution (2007), section 6; alpha0 is half of
       kappa0, so that prior_strength counts the pseudo-observations of both.
     """
-    return student_of(*pooled(state, bandit), bandit)
+    return student_posterior(*pooled_stats(state, bandit), bandit)
 
 
-def student_of(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
+def student_posterior(n: Array, total: Array, square: Array, bandit: Bandit) -> Student:
     """Posterior of thompson_nig from statistics of any shape."""
     strength, mu = bandit.prior_strength, bandit.prior_mean
     count = strength + n
@@ -105,16 +105,16 @@ def index_of_means(
       bound: (mean, rewards counted, ln of the rewards of all arms) to the index; None: the mean itself. An arm without
         a reward counts one, so that nothing is divided by 0: its index is replaced afterwards.
     """
-    n, total, _ = pooled(state, bandit)
+    n, total, _ = pooled_stats(state, bandit)
     unseen = n <= 0.0
     counted = np.where(unseen, 1.0, n)
     score = total / counted
     if bound is not None:  # rewards that were counted stand for t: what a discount forgets, ln(t) forgets as well
         score = bound(score, counted, np.log(np.maximum(n.sum(axis=-1), 1.0))[..., None])
-    return _unseen_first(score, unseen, state.pulls, mask) if unseen.any() else score
+    return _prefer_unpulled(score, unseen, state.pulls, mask) if unseen.any() else score
 
 
-def _unseen_first(score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask) -> Array:
+def _prefer_unpulled(score: Array, unseen: NDArray[np.bool_], pulls: NDArray[np.int64], mask: Mask) -> Array:
     """Scores in which, of the arms without a reward, those that were pulled least are infinite."""
     open_ = unseen if mask is None else unseen & mask
     least = np.where(open_, pulls, np.iinfo(np.int64).max).min(axis=-1, keepdims=True)

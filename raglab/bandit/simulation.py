@@ -9,7 +9,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
 from raglab.bandit import loops
-from raglab.bandit.learner import LEARNERS, Bandit, check_whole, chosen, counted, init, learned, refuse, update
+from raglab.bandit.learner import (
+    LEARNERS,
+    Bandit,
+    check_count,
+    choose_arm,
+    init,
+    record_pull,
+    record_rewards,
+    refuse,
+    update,
+)
 from raglab.bandit.propensity import propensities, sample
 from raglab.bandit.worlds import (
     POLICY,
@@ -20,11 +30,11 @@ from raglab.bandit.worlds import (
     Feed,
     Table,
     World,
-    accounts,
-    blocks,
     check_delay,
     check_world,
     feed,
+    play_accounts,
+    replication_blocks,
     stream,
 )
 
@@ -41,7 +51,7 @@ class Simulation(NamedTuple):
     pulls: NDArray[np.int64]  # [R, A]
 
 
-def step_by_step(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
+def stepwise_arms(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     """Arms [T, R] of any learner, by `choose` and `update`."""
     n_features = met.features.shape[1] if bandit.linear else 0
     state = init(met.n_arms, bandit=bandit, n_features=n_features, batch=(met.size,))
@@ -50,7 +60,7 @@ def step_by_step(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
     none = np.zeros((met.size, 0))
     for t in range(met.rounds):
         context = met.features[met.row(t)] if bandit.linear else none
-        state, choice = chosen(state, bandit, rng, met.open(t), context)
+        state, choice = choose_arm(state, bandit, rng, met.open(t), context)
         arms[t] = choice.arm
         when, who = np.divmod(order[first[t] : first[t + 1]], met.size)
         arm = arms[when, who].astype(np.int64)
@@ -58,7 +68,7 @@ def step_by_step(met: Feed, bandit: Bandit, rng: np.random.Generator) -> Arms:
         there = ~np.isnan(reward)
         when, who, arm, reward = when[there], who[there], arm[there], reward[there]
         seen = met.features[met.case[when, who]] if bandit.linear and met.case is not None else none[who]
-        state = learned(state, who, arm, reward, t - when, seen, bandit)
+        state = record_rewards(state, who, arm, reward, t - when, seen, bandit)
     return arms
 
 
@@ -98,8 +108,8 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
     Raises:
       ValueError: the rule, the value, and what to do.
     """
-    check_whole("rounds", rounds, 1, "simulate at least one")
-    check_whole("replications", replications, 1, "simulate at least one")
+    check_count("rounds", rounds, 1, "simulate at least one")
+    check_count("replications", replications, 1, "simulate at least one")
     check_engine(engine)
     if world.n_arms > np.iinfo(np.int8).max:
         refuse("a world has at most 127 arms", world.n_arms, "leave some out")
@@ -107,7 +117,7 @@ def check_simulation(bandit: Bandit, world: Bernoulli | Table, rounds: int, repl
     init(world.n_arms, bandit=bandit, n_features=n_features)
 
 
-def block_of(
+def play_block(
     bandit: Bandit,
     world: Bernoulli | Table,
     rounds: int,
@@ -127,7 +137,7 @@ def block_of(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = loops.is_plain(bandit, met)
+    plain = loops.is_loop_exact(bandit, met)
     if engine == "numba" and not plain:
         came = "a learner that forgets or has a floor, or rewards that are late or missing"
         refuse("engine numba plays plain learners whose rewards are there at once", came, "use engine='auto'")
@@ -136,7 +146,7 @@ def block_of(
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
         return done
     fast = plain and LEARNERS[bandit.policy].loop is not None
-    return accounts(met, loops.played(met, bandit, rng) if fast else step_by_step(met, bandit, rng))
+    return play_accounts(met, loops.loop_arms(met, bandit, rng) if fast else stepwise_arms(met, bandit, rng))
 
 
 def simulate(
@@ -159,13 +169,13 @@ def simulate(
       (2, 3)
     """
     bandit = Bandit(policy)
-    check_whole("rounds", rounds, 1, "simulate at least one")
-    check_whole("seed", seed, 0, SEED)
+    check_count("rounds", rounds, 1, "simulate at least one")
+    check_count("seed", seed, 0, SEED)
     world = check_world(Bernoulli(np.asarray(means), None if mask is None else np.asarray(mask)), rounds)
     check_simulation(bandit, world, rounds, replications, "auto")
     work = float(rounds * replications)
-    sizes = enumerate(blocks(replications))
-    done = [block_of(bandit, world, rounds, size, seed, number, work=work) for number, size in sizes]
+    sizes = enumerate(replication_blocks(replications))
+    done = [play_block(bandit, world, rounds, size, seed, number, work=work) for number, size in sizes]
     return Simulation(np.concatenate([each.regret for each in done]), np.concatenate([each.pulls for each in done]))
 
 
@@ -216,8 +226,8 @@ def run(
       array([[0, 1],
              [0, 1]], dtype=int8)
     """
-    check_whole("rounds", rounds, 1, "simulate at least one")
-    check_whole("seed", seed, 0, SEED)
+    check_count("rounds", rounds, 1, "simulate at least one")
+    check_count("seed", seed, 0, SEED)
     if isinstance(policy, str):
         refuse("a policy must be a Bandit or probabilities", repr(policy), f"write Bandit({policy!r})")
     met = check_world(world, rounds)
@@ -230,19 +240,21 @@ def run(
         if fixed is not None:
             return _stationary(fixed, met, rounds, size, seed, number)
         work = float(rounds * replications)
-        return block_of(learner, met, rounds, size, seed, number, engine=engine, work=work, delay=late, missing=missing)
+        return play_block(
+            learner, met, rounds, size, seed, number, engine=engine, work=work, delay=late, missing=missing
+        )
 
-    work = list(enumerate(blocks(replications)))
+    work = list(enumerate(replication_blocks(replications)))
     if n_jobs == 1 or len(work) == 1:
         done = [one(number, size) for number, size in work]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
         done = Parallel(n_jobs=n_jobs)(delayed(one)(number, size) for number, size in work)
-    return Run(*done[0]) if len(done) == 1 else Run(*(_joined(part) for part in zip(*done, strict=True)))
+    return Run(*done[0]) if len(done) == 1 else Run(*(_join_blocks(part) for part in zip(*done, strict=True)))
 
 
-def _joined(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or none
+def _join_blocks(parts: tuple[Any, ...]) -> Any:  # noqa: ANN401 - arrays, or none
     return None if parts[0] is None else np.concatenate(parts)
 
 
@@ -272,7 +284,7 @@ def _stationary(policy: Array, world: World, rounds: int, size: int, seed: int, 
     arm = np.zeros((rounds, size), np.int8)
     for edge in upper.T[:-1]:
         arm += chance >= (edge[rows] if len(upper) > 1 else edge[0])
-    return accounts(met, arm)
+    return play_accounts(met, arm)
 
 
 def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataFrame:
@@ -297,7 +309,7 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
     """
     import pandas as pd
 
-    check_whole("rounds", rounds, 1, "log at least one")
+    check_count("rounds", rounds, 1, "log at least one")
     met = feed(check_world(world, rounds), rounds, 1, seed, 0)
     names = world.arms if isinstance(world, Table) else tuple(str(arm) for arm in range(met.n_arms))
     # one replication; the uniforms come from the policy's own stream, as everywhere
@@ -312,7 +324,7 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
         # propensities are read before the round is counted, and the arm is drawn by them: so they are exact
         share[t] = propensities(state, bandit, mask=mask, context=context)
         arm = sample(share[t], chance[t])
-        state = counted(state, arm, bandit)
+        state = record_pull(state, arm, bandit)
         (rewards[t],) = met.rewards(np.array([t]), np.array([0]), np.array([arm], dtype=np.int8))
         actions[t] = arm
         # a reward that never arrives teaches nothing

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.learner import check_whole, refuse
+from raglab.bandit.learner import check_count, refuse
 
 
 class Table(NamedTuple):
@@ -50,10 +50,10 @@ def check_world(world: World, rounds: int) -> World:
     """
     if not isinstance(world, Table | Bernoulli):
         refuse("a world must be a Table or a Bernoulli", type(world).__name__, "write Bernoulli(means)")
-    return _checked_table(world) if isinstance(world, Table) else _checked_bernoulli(world, rounds)
+    return _check_table(world) if isinstance(world, Table) else _check_bernoulli(world, rounds)
 
 
-def _checked_table(world: Table) -> Table:
+def _check_table(world: Table) -> Table:
     value, reward, ms, features = (
         np.asarray(array, dtype=np.float64) for array in (world.value, world.reward, world.ms, world.features)
     )
@@ -76,7 +76,7 @@ def _checked_table(world: Table) -> Table:
     return world._replace(value=value, reward=reward, mask=mask, features=features, ms=ms)
 
 
-def _checked_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
+def _check_bernoulli(world: Bernoulli, rounds: int) -> Bernoulli:
     means = np.asarray(world.means, dtype=np.float64)
     if means.ndim not in {1, 2} or 0 in means.shape:
         refuse("means must be [A] or [T, A]", means.shape, "give one probability an arm")
@@ -161,7 +161,7 @@ def stream(seed: int, block: int, kind: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(block, kind)))
 
 
-def blocks(replications: int) -> list[int]:
+def replication_blocks(replications: int) -> list[int]:
     """How many replications each block has."""
     return [min(BLOCK, replications - first) for first in range(0, replications, BLOCK)]
 
@@ -173,8 +173,8 @@ def check_delay(delay: int | tuple[int, int], missing: float) -> tuple[int, int]
       ValueError: they are no whole numbers with 0 <= low <= high, or missing is no probability.
     """
     low, high = delay if isinstance(delay, tuple) else (delay, delay)
-    low = check_whole("delay", low, 0, "0 is a reward before the next choice")
-    high = check_whole("the greatest delay", high, low, "give (low, high) with low <= high")
+    low = check_count("delay", low, 0, "0 is a reward before the next choice")
+    high = check_count("the greatest delay", high, low, "give (low, high) with low <= high")
     if not 0.0 <= missing <= 1.0:
         refuse("missing must be in [0, 1]", missing, "it is the probability that a reward never arrives")
     return low, high
@@ -191,7 +191,7 @@ def feed(
     missing: float = 0.0,
 ) -> Feed:
     """Block of a world that was checked; hangs on seed and block alone, and is the same for every policy."""
-    tables = _of_table(world) if isinstance(world, Table) else _of_means(world)
+    tables = _arms_from_table(world) if isinstance(world, Table) else _arms_from_means(world)
     worth, _, _, mask, features = tables
     rng, shape = stream(seed, block, REWARDS), (rounds, size)
     low, high = delay
@@ -209,12 +209,12 @@ def feed(
     )
 
 
-def _of_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
+def _arms_from_table(world: Table) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
     mask = None if world.mask.all() else world.mask
     return world.value, world.value, world.reward, mask, world.features
 
 
-def _of_means(world: Bernoulli) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
+def _arms_from_means(world: Bernoulli) -> tuple[Array, Array, Array, NDArray[np.bool_] | None, Array]:
     rows = max(1 if np.ndim(part) < 2 else len(part) for part in world if part is not None)
     means = np.ascontiguousarray(np.broadcast_to(world.means, (rows, world.n_arms)))
     mask = None if world.mask is None else np.ascontiguousarray(np.broadcast_to(world.mask, means.shape))
@@ -226,7 +226,7 @@ def _gap(worth: Array, mask: NDArray[np.bool_] | None) -> Array:
     return best - worth
 
 
-def accounts(met: Feed, arm: Arms) -> Accounts:
+def play_accounts(met: Feed, arm: Arms) -> Accounts:
     """Regret, value and pulls of the arms chosen, [T, R]."""
     mine = np.ascontiguousarray(arm.T)
     case = None if met.case is None else np.ascontiguousarray(met.case.T)

@@ -19,11 +19,11 @@ from raglab.calibration.errors import (
     FloatArray,
     IntArray,
     ScoreLevels,
-    blocks,
     chances,
     ece,
-    levels,
+    isotonic_blocks,
     pairs,
+    score_levels,
     smooth_ece,
 )
 
@@ -71,10 +71,10 @@ def fit(y: ArrayLike, score: ArrayLike, *, method: Method) -> Calibrator:
       >>> fit([0, 1, 0, 1], [10, 20, 30, 40], method="isotonic").high.tolist()
       [0.0, 0.5, 0.5, 1.0]
     """
-    return fit_levels(levels(*pairs(y, score)), method)
+    return fit_counts(score_levels(*pairs(y, score)), method)
 
 
-def fit_levels(seen: ScoreLevels, method: Method) -> Calibrator:
+def fit_counts(seen: ScoreLevels, method: Method) -> Calibrator:
     """`fit` on counts; the scores are finite."""
     if method not in METHODS:
         msg = f"method must be one of {', '.join(METHODS)}, got {method!r}."
@@ -86,12 +86,12 @@ def fit_levels(seen: ScoreLevels, method: Method) -> Calibrator:
         raise ValueError(msg)
     none = np.empty(0)
     if method == "isotonic":
-        knots, p = _steps(seen)
+        knots, p = _block_steps(seen)
         return _frozen(Calibrator(method, none, knots, p, p))
     if method == "venn-abers":
         # p0 is p1 of the mirrored problem: scores reversed, outcomes exchanged
-        p1 = _with_a_one(seen.n, seen.k)
-        p0 = 1.0 - _with_a_one(seen.n[::-1], (seen.n - seen.k)[::-1])[::-1]
+        p1 = _isotonic_with_success(seen.n, seen.k)
+        p0 = 1.0 - _isotonic_with_success(seen.n[::-1], (seen.n - seen.k)[::-1])[::-1]
         # only where a probability changes is a knot needed
         kept = (np.diff(p0) != 0) | (np.diff(p1) != 0)
         ends = np.concatenate(([True], kept))
@@ -99,12 +99,12 @@ def fit_levels(seen: ScoreLevels, method: Method) -> Calibrator:
     if method == "platt":
         # Platt's smoothed targets keep the slope finite where scores separate the outcomes
         target = seen.k * (k + 1) / (k + 2) + (seen.n - seen.k) / (n - k + 2)
-        weights = _logistic(_columns(method, seen.at), seen.n, target)
+        weights = _logistic(_logistic_columns(method, seen.at), seen.n, target)
     elif method == "beta":
-        weights = _rising(_columns(method, seen.at), seen)
+        weights = _rising(_logistic_columns(method, seen.at), seen)
     else:
         # a temperature below 0 would turn the order round
-        weights = np.maximum(_logistic(_columns(method, seen.at), seen.n, seen.k, intercept=False), 0.0)
+        weights = np.maximum(_logistic(_logistic_columns(method, seen.at), seen.n, seen.k, intercept=False), 0.0)
     return _frozen(Calibrator(method, weights, none, none, none))
 
 
@@ -127,7 +127,7 @@ def apply(calibrator: Calibrator, score: ArrayLike) -> FloatArray:
     from scipy.special import expit
 
     weights = np.asarray(calibrator.weights)
-    columns = _columns(calibrator.method, value)
+    columns = _logistic_columns(calibrator.method, value)
     margin = weights[-1] if weights.size > len(columns) else 0.0
     for weight, column in zip(weights, columns, strict=False):
         margin = margin + weight * column
@@ -163,9 +163,9 @@ def _frozen(calibrator: Calibrator) -> Calibrator:
     return calibrator
 
 
-def _steps(seen: ScoreLevels) -> tuple[FloatArray, FloatArray]:
+def _block_steps(seen: ScoreLevels) -> tuple[FloatArray, FloatArray]:
     """Both ends of each isotonic block, and the block's rate at them."""
-    start = blocks(seen.n, seen.k)
+    start = isotonic_blocks(seen.n, seen.k)
     rate = np.add.reduceat(seen.k, start) / np.add.reduceat(seen.n, start)
     ends = np.stack([start, np.append(start[1:], seen.at.size) - 1], axis=1)
     single = ends[:, 0] == ends[:, 1]
@@ -173,7 +173,7 @@ def _steps(seen: ScoreLevels) -> tuple[FloatArray, FloatArray]:
     return seen.at[ends[used]], np.repeat(rate, 2).reshape(-1, 2)[used]
 
 
-def _with_a_one(n: IntArray, k: IntArray) -> FloatArray:
+def _isotonic_with_success(n: IntArray, k: IntArray) -> FloatArray:
     """Isotonic estimate at a new case of outcome 1 that stands before level i, for i in 0 … L; [L + 1].
 
     It is the slope of the line that touches, from below, the cumulative counts up to level i moved back by the new
@@ -206,7 +206,7 @@ def _with_a_one(n: IntArray, k: IntArray) -> FloatArray:
     return found
 
 
-def _columns(method: Method, score: FloatArray) -> list[FloatArray]:
+def _logistic_columns(method: Method, score: FloatArray) -> list[FloatArray]:
     """What a logistic map is linear in, each with the shape of the score."""
     if method == "platt":
         return [score]
@@ -346,9 +346,9 @@ def brier_decomposition(y: ArrayLike, p: ArrayLike) -> Brier:
       >>> brier_decomposition([0, 1, 1, 1], [0.5, 0.5, 1.0, 1.0])
       Brier(score=0.125, mcb=0.0, dsc=0.0625, unc=0.1875)
     """
-    seen = levels(*chances(y, p))
+    seen = score_levels(*chances(y, p))
     n, k = int(seen.n.sum()), int(seen.k.sum())
-    start = blocks(seen.n, seen.k)
+    start = isotonic_blocks(seen.n, seen.k)
     size, true = np.add.reduceat(seen.n, start), np.add.reduceat(seen.k, start)
     again = np.repeat(true / size, np.diff(start, append=seen.at.size))
     worse = (seen.at - again) * (seen.n * (seen.at + again) - 2 * seen.k)
@@ -375,7 +375,7 @@ def spiegelhalter(y: ArrayLike, p: ArrayLike) -> Spiegelhalter:
       >>> round(z, 3), round(p_value, 3)
       (-1.0, 0.317)
     """
-    seen = levels(*chances(y, p))
+    seen = score_levels(*chances(y, p))
     lean = 1.0 - 2.0 * seen.at
     excess = float(((seen.k - seen.n * seen.at) * lean).sum())
     variance = float((seen.n * lean**2 * seen.at * (1.0 - seen.at)).sum())
@@ -437,7 +437,7 @@ def cross_fitted(
       [0.0, 1.0, 0.0, 1.0]
     """
     outcome, value = pairs(y, score)
-    seen = levels(outcome, value)
+    seen = score_levels(outcome, value)
     fold = folds_of(outcome, value, folds=folds, groups=groups, rng=rng)
     place = np.searchsorted(seen.at, value)
     p = np.empty(value.size)
@@ -446,7 +446,7 @@ def cross_fitted(
         n = seen.n - np.bincount(place[rows], minlength=seen.at.size)
         k = seen.k - np.bincount(place[rows & outcome], minlength=seen.at.size)
         left = n > 0
-        p[rows] = apply(fit_levels(ScoreLevels(seen.at[left], n[left], k[left]), method), value[rows])
+        p[rows] = apply(fit_counts(ScoreLevels(seen.at[left], n[left], k[left]), method), value[rows])
     return p
 
 

@@ -98,7 +98,7 @@ rank only: calibrate first (fit, apply).
     raise ValueError(msg)
 
 
-def ordered(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
+def sort_by_score(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArray]:
     """Outcomes, 0 or 1, and scores of the same rows sorted by score, then outcome, [Q] each."""
     plain = score + 0.0  # one zero, not two
     if plain.min() >= 0.0 and plain.max() < 2.0:  # bits of floats in [0, 2) keep their order and leave room for one
@@ -110,19 +110,19 @@ def ordered(y: NDArray[np.bool_], score: FloatArray) -> tuple[IntArray, FloatArr
     return y[order].astype(np.int64), plain[order]
 
 
-def levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
+def score_levels(y: NDArray[np.bool_], score: FloatArray) -> ScoreLevels:
     """Counts at each distinct score.
 
     Example:
-      >>> levels(np.array([True, False, True]), np.array([0.7, 0.7, 0.4])).n.tolist()
+      >>> score_levels(np.array([True, False, True]), np.array([0.7, 0.7, 0.4])).n.tolist()
       [1, 2]
     """
-    outcome, value = ordered(y, score)
+    outcome, value = sort_by_score(y, score)
     start = np.flatnonzero(np.concatenate(([True], value[1:] != value[:-1])))
     return ScoreLevels(value[start], np.diff(start, append=value.size), np.add.reduceat(outcome, start))
 
 
-def blocks(n: IntArray, k: IntArray) -> IntArray:
+def isotonic_blocks(n: IntArray, k: IntArray) -> IntArray:
     """First level of each block of the isotonic regression of k / n on the level, weighted by n; [B].
 
     Rates of the blocks rise strictly: they are taken from the counts again until none is out of order.
@@ -179,7 +179,7 @@ def reliability(y: ArrayLike, p: ArrayLike, *, bins: int = 10, strategy: Strateg
       >>> curve.n.tolist(), curve.y.tolist()
       ([2, 2], [0.5, 1.0])
     """
-    found = _binned(*chances(y, p), bins, strategy)
+    found = _bin_counts(*chances(y, p), bins, strategy)
     return Curve(found.total / found.n, found.k / found.n, found.n, found.k, found.at)
 
 
@@ -208,8 +208,8 @@ def ece(
       0.05
     """
     _check_norm(norm, debias=debias)
-    found = _binned(*chances(y, p), bins, strategy)
-    return float(_error(found.total - found.k, found.n, found.k, norm, debias=debias))
+    found = _bin_counts(*chances(y, p), bins, strategy)
+    return float(_calibration_error(found.total - found.k, found.n, found.k, norm, debias=debias))
 
 
 def ece_interval(
@@ -245,24 +245,24 @@ def ece_interval(
     if resamples < 1:
         msg = f"resamples must be at least 1, got {resamples}; 1,000 are usual."
         raise ValueError(msg)
-    seen = levels(*chances(y, p))
+    seen = score_levels(*chances(y, p))
     start = _level_bins(seen, bins, strategy)
-    drawn = _resampled(*_cells(seen, start), norm, debias, resamples, rng)
+    drawn = _bootstrap_errors(*_outcome_cells(seen, start), norm, debias, resamples, rng)
     low, high = percentile_interval(drawn, level)
     return float(low), float(high)
 
 
-def _binned(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
+def _bin_counts(y: NDArray[np.bool_], p: FloatArray, bins: int, strategy: Strategy) -> Bins:
     """Counts and sums of scores in each non-empty bin, alike to the last bit for rows in any order."""
     if strategy == "corp":
-        seen = levels(y, p)
-        start = blocks(seen.n, seen.k)
+        seen = score_levels(y, p)
+        start = isotonic_blocks(seen.n, seen.k)
         size, true, total = (np.add.reduceat(part, start) for part in (seen.n, seen.k, seen.n * seen.at))
         return Bins(seen.at[start], size, true, total)
     if strategy == "uniform":
-        return _even(y, p, _edges(p, bins, strategy))
-    outcome, score = ordered(y, p)
-    edges = _edges(score, bins, strategy)
+        return _even(y, p, _bin_edges(p, bins, strategy))
+    outcome, score = sort_by_score(y, p)
+    edges = _bin_edges(score, bins, strategy)
     start, filled = _starts(score, edges)
     size = np.diff(start, append=score.size)
     return Bins(edges[filled], size, np.add.reduceat(outcome, start), np.add.reduceat(score, start))
@@ -293,7 +293,7 @@ def _even(y: NDArray[np.bool_], p: FloatArray, edges: FloatArray) -> Bins:
     return Bins(edges[:-1][filled], size[filled], count[1::2][filled], total[filled])
 
 
-def _edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
+def _bin_edges(score: FloatArray, bins: int, strategy: Strategy) -> FloatArray:
     """Ends of bins, [bins + 1]."""
     if bins < 1:
         msg = f"bins must be at least 1, got {bins}."
@@ -315,12 +315,12 @@ def _starts(score: FloatArray, edges: FloatArray) -> tuple[IntArray, IntArray]:
 def _level_bins(seen: ScoreLevels, bins: int, strategy: Strategy) -> IntArray:
     """First level of each non-empty bin, [B]."""
     if strategy == "corp":
-        return blocks(seen.n, seen.k)
+        return isotonic_blocks(seen.n, seen.k)
     rows = np.repeat(seen.at, seen.n) if strategy == "quantile" else seen.at
-    return _starts(seen.at, _edges(rows, bins, strategy))[0]
+    return _starts(seen.at, _bin_edges(rows, bins, strategy))[0]
 
 
-def _cells(seen: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
+def _outcome_cells(seen: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, IntArray, IntArray]:
     """Cells of level × outcome, [C]: cases, mean residual, outcome; and the first cell of each bin, [B]."""
     if seen.at.size > FINE:
         inside = np.zeros(seen.at.size, dtype=np.int64)
@@ -339,7 +339,7 @@ def _cells(seen: ScoreLevels, start: IntArray) -> tuple[IntArray, FloatArray, In
     return count.T.ravel()[held], residual.T.ravel()[held], outcome[held], np.append(0, first[:-1])
 
 
-def _resampled(
+def _bootstrap_errors(
     count: IntArray,
     residual: FloatArray,
     outcome: IntArray,
@@ -356,7 +356,7 @@ def _resampled(
     for begin in range(0, resamples, size):
         drawn = rng.multinomial(total, count / total, size=min(size, resamples - begin))
         gap, n, k = (np.add.reduceat(part, start, axis=1) for part in (drawn * residual, drawn, drawn * outcome))
-        found.append(_error(gap, n, k, norm, debias=debias))
+        found.append(_calibration_error(gap, n, k, norm, debias=debias))
     return np.concatenate(found)
 
 
@@ -369,7 +369,7 @@ def _check_norm(norm: Norm, *, debias: bool) -> None:
         raise ValueError(msg)
 
 
-def _error(gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool) -> FloatArray:
+def _calibration_error(gap: FloatArray, n: IntArray, k: IntArray, norm: Norm, *, debias: bool) -> FloatArray:
     """Norm of gaps over the last axis. gap: sum of scores less k, in each bin; a bin without cases adds nothing."""
     share = n / n.sum(axis=-1, keepdims=True)
     filled = np.maximum(n, 1)
@@ -421,10 +421,10 @@ def smooth_ece_with_bandwidth(y: ArrayLike, p: ArrayLike) -> SmoothECE:
       >>> smooth_ece_with_bandwidth([0, 1, 1, 1], [0.75, 0.75, 0.75, 0.75]).bandwidth
       0.001953125
     """
-    return smoothed(levels(*chances(y, p)))
+    return smooth_levels(score_levels(*chances(y, p)))
 
 
-def smoothed(at: ScoreLevels) -> SmoothECE:
+def smooth_levels(at: ScoreLevels) -> SmoothECE:
     """Smooth ECE of counts at levels in [0, 1]."""
     residual = at.n * at.at - at.k
     moments = np.stack([residual, residual * at.at, at.n, at.n * at.at])
@@ -435,7 +435,7 @@ def smoothed(at: ScoreLevels) -> SmoothECE:
 
     def error(width: float) -> float:
         points = max(2000, round(20 / width)) // 2 + 1
-        return _smoothed_error(laid(points), width)
+        return _smooth_error(laid(points), width)
 
     best, below = SmoothECE(np.nan, 1.0), 0.0
     for _ in range(HALVINGS):
@@ -464,7 +464,7 @@ def _laid(at: FloatArray, moments: FloatArray, points: int) -> FloatArray:
     return mesh
 
 
-def _smoothed_error(mesh: FloatArray, width: float) -> float:
+def _smooth_error(mesh: FloatArray, width: float) -> float:
     """Mean absolute smoothed residual, weighted by the smoothed density of cases.
 
     The kernel spans the length of the mesh around its middle point; where the number of points is even it stands

@@ -21,13 +21,13 @@ from raglab.cli.common import (
     Sampler,
     Split,
     TracePath,
-    finished,
+    json_records,
     load_policy,
     load_trace,
-    records,
     refusals,
     show,
-    written,
+    write_csv,
+    write_study,
 )
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def trace(
         )
         where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
         table = ranking(made)
-        show(where | {"ranking": records(table)} if as_json else where, as_json=as_json)
+        show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
         if not as_json:
             typer.echo("\nwhere the expected sources stand:\n" + table.round(4).to_string(index=False))
 
@@ -120,7 +120,7 @@ def decide(
         said = decided(of, chosen, arm)
         if case is None:
             table = said.frame()
-            written(table, out)
+            write_csv(table, out)
             show(
                 table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
                 as_json=as_json,
@@ -136,9 +136,9 @@ def decide(
         near = flips(of, chosen, case, arm)
         if as_json:
             parts = {
-                "decision": records(said.frame().iloc[[said.row_of(case)]])[0],
-                "checks": records(checks),
-                "flips": records(near),
+                "decision": json_records(said.frame().iloc[[said.row_of(case)]])[0],
+                "checks": json_records(checks),
+                "flips": json_records(near),
             }
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
             return
@@ -194,7 +194,7 @@ def sweep(
             table = swept(of, [load_policy(one) for one in policies or ()], arm)
             table.insert(0, "policy", [str(one) for one in policies or ()])
             lead = ["policy"]
-        written(table, out)
+        write_csv(table, out)
         show(table if as_json else table[[*lead, *RATES]], as_json=as_json)
 
 
@@ -230,7 +230,7 @@ def tune(
             resume=out / "study",
             progress=not quiet,
         )
-        finished(result, out, mlruns if track else None, as_json=as_json)
+        write_study(result, out, mlruns if track else None, as_json=as_json)
 
 
 @app.command(
@@ -254,11 +254,11 @@ def report(
 ) -> None:
     """One self-contained page: verdict, reliability, risk and coverage, every threshold, every flipped case."""
     from raglab.lab.report.page import write_report
-    from raglab.lab.search_space import always_answer, always_refuse, published
+    from raglab.lab.search_space import always_answer, always_refuse, published_policy
 
     with refusals():
         chosen = load_policy(policy)
-        policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published(chosen))}
+        policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
         if chosen.policy_id != base.policy_id:
             policies["tuned"] = chosen
         policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
@@ -310,7 +310,7 @@ def demo(
         typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
         result = tuned(made, policy=start, trials=trials, progress=True)
         typer.echo("3/3 report")
-        finished(result, out, mlruns, as_json=False)
+        write_study(result, out, mlruns, as_json=False)
         typer.echo("JupyterLab:  make lab")
 
 

@@ -60,7 +60,7 @@ def load_policy(path: Path | None) -> Policy:
     return Policy.load(path)
 
 
-def records(table: pd.DataFrame) -> list[dict[str, Any]]:
+def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     """Rows of a table as JSON can hold them: every digit kept, null where a number is not finite."""
     return [
         {str(key): None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
@@ -72,7 +72,7 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
     """Print a table or a mapping, for people or as JSON."""
     if hasattr(value, "to_dict"):
         if as_json:
-            typer.echo(json.dumps(records(value), ensure_ascii=False))
+            typer.echo(json.dumps(json_records(value), ensure_ascii=False))
         else:
             typer.echo(value.to_string(index=False))
     else:
@@ -83,7 +83,7 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
         )
 
 
-def written(table: pd.DataFrame, out: Path | None) -> None:
+def write_csv(table: pd.DataFrame, out: Path | None) -> None:
     """Write a table as CSV where a path is given."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -91,9 +91,9 @@ def written(table: pd.DataFrame, out: Path | None) -> None:
         typer.echo(f"wrote {out}", err=True)
 
 
-def finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
+def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
     """Write policy, report and run of a study; print the table and where everything is."""
-    from raglab.lab.tracking import table_of, track
+    from raglab.lab.tracking import rate_table, track
 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / "tuned.yaml")
@@ -105,13 +105,13 @@ def finished(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: boo
             "policy": str(out / "tuned.yaml"),
             "report": str(page),
             "notes": result.notes,
-            "comparison": records(result.comparison),
+            "comparison": json_records(result.comparison),
         }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         return
     seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
     typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n):\n")
-    typer.echo(table_of(result).to_string(index=False))
+    typer.echo(rate_table(result).to_string(index=False))
     test = result.paired["pass"]
     typer.echo(
         f"\ntuned against defaults: {test.only_second} cases only tuned has right, "

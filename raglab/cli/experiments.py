@@ -17,19 +17,19 @@ from raglab.cli.common import (
     Reranker,
     Split,
     TracePath,
+    json_records,
     load_policy,
     load_trace,
-    records,
     refusals,
     show,
-    written,
+    write_csv,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from raglab.default_learner import Learner
-    from raglab.lab.bandit_study import Simulated
+    from raglab.lab.bandit_study import LearnerComparison
     from raglab.reward import RewardWeights
     from raglab.store.loaders import Policy
     from raglab.store.traces import Trace
@@ -90,30 +90,30 @@ def simulate(
             raise ValueError(msg)
         sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
         if path is None:
-            found, told = _arms(means or "", names, sizes)
+            found, told = _simulated_means(means or "", names, sizes)
         else:
             given = (policy, weights, split)
-            found, told = _trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
-        written(_by_replication(found), out)
+            found, told = _simulated_trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
+        write_csv(_replication_rows(found), out)
         if as_json:
-            typer.echo(json.dumps({"told": told, "policies": records(found.table)}, ensure_ascii=False))
+            typer.echo(json.dumps({"told": told, "policies": json_records(found.table)}, ensure_ascii=False))
             return
         typer.echo("\n".join(told) + "\n")
         typer.echo(_readable_estimates(found.table).to_string(index=False, na_rep="–"))
 
 
-def _arms(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[Simulated, list[str]]:
+def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[LearnerComparison, list[str]]:
     import numpy as np
 
     from raglab.bandit import Bandit
-    from raglab.lab.bandit_study import simulated_arms
+    from raglab.lab.bandit_study import compare_on_arms
     from raglab.lab.report.bandit_displays import lai_robbins
 
     if linear := [name for name in names if name.startswith("lin_")]:
         msg = f"arms of --means have no context to learn from, got {linear[0]}; choose another, or give a trace."
         raise ValueError(msg)
-    known = np.array(_numbers(means, "--means"))
-    found = simulated_arms(known, {name: Bandit(name) for name in names}, **sizes)
+    known = np.array(_parse_numbers(means, "--means"))
+    found = compare_on_arms(known, {name: Bandit(name) for name in names}, **sizes)
     simulated = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
     told = [
         f"{len(known)} Bernoulli arms of means {means}, {simulated}; every policy meets the same chance.",
@@ -126,7 +126,7 @@ def _arms(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[Si
     return found, told
 
 
-def _trace(
+def _simulated_trace(
     path: Path,
     given: tuple[Path | None, str | None, str | None],
     names: tuple[str, ...],
@@ -134,11 +134,11 @@ def _trace(
     budget_ms: float,
     *,
     always_answer: bool,
-) -> tuple[Simulated, list[str]]:
+) -> tuple[LearnerComparison, list[str]]:
     import numpy as np
 
     from raglab.bandit import Bandit
-    from raglab.lab.bandit_study import FIXED, ORACLE, baselines, best_fixed, simulated
+    from raglab.lab.bandit_study import FIXED, ORACLE, baselines, best_fixed_arm, compare_learners
     from raglab.lab.search_space import always_answer as opened
     from raglab.live.arms import router, table
 
@@ -147,10 +147,10 @@ def _trace(
     chosen = opened(chosen) if always_answer else chosen
     world = table(trace, chosen, _weights(weights), budget_ms=budget_ms)
     plans = baselines(world, router(trace, chosen))
-    found = simulated(world, {name: Bandit(name) for name in names}, plans, **sizes)
+    found = compare_learners(world, {name: Bandit(name) for name in names}, plans, **sizes)
     right = dict(zip(found.table["policy"], found.table["right"].to_numpy(np.float64), strict=True))
     simulation = f"{sizes['rounds']} rounds, {sizes['replications']} replications"
-    best = best_fixed(world)
+    best = best_fixed_arm(world)
     knows = ORACLE if best is None else f"{FIXED} ({best}) and {ORACLE}"
     told = [
         f"{len(world.mask)} cases, arms {', '.join(world.arms)}, {simulation}; every policy meets the same cases.",
@@ -195,7 +195,7 @@ def _weights(text: str | None) -> RewardWeights:
     return RewardWeights(**named)
 
 
-def _numbers(text: str, option: str) -> list[float]:
+def _parse_numbers(text: str, option: str) -> list[float]:
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -227,7 +227,7 @@ def _readable_estimates(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(columns).replace("nan", "–")
 
 
-def _by_replication(found: Simulated) -> pd.DataFrame:
+def _replication_rows(found: LearnerComparison) -> pd.DataFrame:
     """One row a learner and replication."""
     import pandas as pd
 
@@ -280,7 +280,7 @@ def clarify_sim(
     """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
     with refusals():
         from raglab.default_learner import Learner, simulate
-        from raglab.lab.clarify_worlds import world_of
+        from raglab.lab.clarify_worlds import load_world
 
         stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
         chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
@@ -291,18 +291,18 @@ def clarify_sim(
         told = []
         env = ""
         if tune:
-            made, found = _tuned(world, path, tune, seed, users, requests, seeds, mlruns, given)
+            made, found = _tune_learner(world, path, tune, seed, users, requests, seeds, mlruns, given)
             policies["tuned"], env, notes = found
             told += notes
         else:
-            made = world_of(world, path)
+            made = load_world(world, path)
         policies |= {name: name for name in ("always_ask", "never_ask", "oracle")}
         table = simulate(made, policies, users=users, requests=requests, seed=seed, **given)
-        _drawn_or_written(table, out)
+        _draw_or_write(table, out)
         told.insert(0, f"{world}: {len(made.contexts)} contexts, {users} users, {requests} requests each; seed {seed}.")
-        rows = _whole(table)
+        rows = _policy_rates(table)
         if as_json:
-            typer.echo(json.dumps({"told": told, "env": env, "policies": records(rows)}, ensure_ascii=False))
+            typer.echo(json.dumps({"told": told, "env": env, "policies": json_records(rows)}, ensure_ascii=False))
             return
         told += [
             "questions, errors (silent), unanswered and cost: per 100 requests.",
@@ -316,7 +316,7 @@ def clarify_sim(
             typer.echo(f"\n{env}", nl=False)
 
 
-def _tuned(
+def _tune_learner(
     world: str,
     path: Path | None,
     trials: int,
@@ -329,10 +329,10 @@ def _tuned(
 ) -> tuple[Any, tuple[Learner, str, list[str]]]:
     """World that is judged on, and what a study found on the other part."""
     from raglab.lab.clarify_study import tune_clarification
-    from raglab.lab.clarify_worlds import world_of
+    from raglab.lab.clarify_worlds import load_world
 
     split = world in {"clariq", "sharc"}
-    on, judged = (world_of(world, path, part if split else None) for part in ("tune", "held_out"))
+    on, judged = (load_world(world, path, part if split else None) for part in ("tune", "held_out"))
     sizes: dict[str, Any] = {"users": min(users, 400), "requests": requests, "seeds": seeds, "users_per_seed": 50}
     found = tune_clarification(on, judged, name=world, trials=trials, seed=seed, **sizes, **costs)
     notes = list(found.notes)
@@ -344,9 +344,9 @@ def _tuned(
     return judged, (found.learner, found.env(), notes)
 
 
-def _drawn_or_written(table: pd.DataFrame, out: Path | None) -> None:
+def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
     if out is None or out.suffix.lower() not in IMAGES:
-        written(table, out)
+        write_csv(table, out)
         return
     from raglab.lab.report.canvas import png
     from raglab.lab.report.clarify_displays import ClarifyDisplay
@@ -356,7 +356,7 @@ def _drawn_or_written(table: pd.DataFrame, out: Path | None) -> None:
     typer.echo(f"wrote {out}", err=True)
 
 
-def _whole(table: pd.DataFrame) -> pd.DataFrame:
+def _policy_rates(table: pd.DataFrame) -> pd.DataFrame:
     """Rates over all requests, a row a policy."""
     import pandas as pd
 
@@ -414,7 +414,7 @@ def certify(
     from raglab.metrics import TARGETS
 
     with refusals():
-        targets = dict(map(_target, target)) if target else dict(TARGETS)
+        targets = dict(map(_parse_target, target)) if target else dict(TARGETS)
         chosen, trace = load_policy(policy), load_trace(path)
         remembered = looks if looks is not None else path.with_name("looks.jsonl")
         found = certify_policy(trace, chosen, targets=targets, delta=delta, arm=arm, again=again, looks=remembered)
@@ -422,7 +422,7 @@ def certify(
             out.parent.mkdir(parents=True, exist_ok=True)
             found.policy.save(out)
         if as_json:
-            parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": records(found.table)}
+            parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": json_records(found.table)}
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=str))
         else:
             typer.echo("\n".join(certificate_lines(found)))
@@ -437,11 +437,11 @@ def certify(
 def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
     """Print what each signal could carry, on cases that the certificate does not need."""
     from raglab.lab.certification import diagnosis
-    from raglab.lab.gate_fitting import signals_of
+    from raglab.lab.gate_fitting import case_signals
     from raglab.signals import SIGNALS
 
     pilot = any(case.split == "tune" for case in trace.cases)
-    seen = signals_of(trace.split("tune") if pilot else trace, policy, arm)
+    seen = case_signals(trace.split("tune") if pilot else trace, policy, arm)
     table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta)
     typer.echo(
         f"\nwhat each signal could carry for a risk of {alpha:g}, on {'split tune' if pilot else 'these cases'}:"
@@ -464,7 +464,7 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases."""
-    from raglab.lab.certification import check_policy, retrieved
+    from raglab.lab.certification import check_policy, retrieve_trace
 
     with refusals():
         certified = load_policy(policy)
@@ -472,11 +472,11 @@ def check(
         trace = (
             load_trace(cases, split)
             if cases.suffix == ".parquet"
-            else retrieved(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
+            else retrieve_trace(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
         )
         found = check_policy(certified, trace, again=again)
         if as_json:
-            parts = {"verdict": found.verdict, "notes": found.notes, "targets": records(found.table)}
+            parts = {"verdict": found.verdict, "notes": found.notes, "targets": json_records(found.table)}
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         else:
             show(found.table, as_json=False)
@@ -485,7 +485,7 @@ def check(
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
 
 
-def _target(text: str) -> tuple[str, float]:
+def _parse_target(text: str) -> tuple[str, float]:
     name, given, value = text.partition("=")
     try:
         return name.strip(), float(value)
@@ -521,8 +521,8 @@ def fuse(
             parts = {
                 "policy_id": found.policy.policy_id,
                 "parts": {part.signal: part.y[-1] - part.y[0] for part in found.model.parts},
-                "quality": records(found.quality),
-                "gates": records(table),
+                "quality": json_records(found.quality),
+                "gates": json_records(table),
             }
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
             return

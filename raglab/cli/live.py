@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from raglab.arms import LIVE_ARMS
-from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, records, refusals, show
+from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, json_records, refusals, show
 from raglab.text import decimals
 
 OPENAI = "https://api.openai.com/v1"
@@ -83,18 +83,18 @@ def ask(
     from raglab.live.system import Lab
 
     with refusals():
-        parts = _parts(model, parser, base_url, nli)
+        parts = _open_models(model, parser, base_url, nli)
         system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
         said = asked(question, lab=system, selected_option=select, documents=document, session=session)
         if as_json:
             typer.echo(said.json())
             return
-        typer.echo(_told(said, folder, policy))
+        typer.echo(_response_text(said, folder, policy))
         if said["clarification"] is not None and _on_terminal():
-            said = _prompted(said, system)
-            typer.echo(_told(said, folder, policy))
+            said = _prompt_reply(said, system)
+            typer.echo(_response_text(said, folder, policy))
         if explain:
-            _explained(said)
+            _print_checks(said)
 
 
 def reply(
@@ -117,15 +117,15 @@ def reply(
     from raglab.live.system import Lab
 
     with refusals():
-        parts = _parts(model, parser, base_url, nli)
+        parts = _open_models(model, parser, base_url, nli)
         system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
         said = replied(request_id, answer, lab=system, question=question)
         if as_json:
             typer.echo(said.json())
             return
-        typer.echo(_told(said, folder, policy))
+        typer.echo(_response_text(said, folder, policy))
         if explain:
-            _explained(said)
+            _print_checks(said)
 
 
 def support(
@@ -141,12 +141,12 @@ def support(
     from raglab.store.loaders import Policy
 
     with refusals():
-        said = (_scorer(nli) or WordSupport()).support(_text(answer), [_text(one) for one in evidence])
+        said = (_scorer(nli) or WordSupport()).support(_stated_text(answer), [_stated_text(one) for one in evidence])
         table = pd.DataFrame(said.by_claim, columns=["claim", "support"])
         least = Policy.load().support.min_support
         if as_json:
             score = said.score if len(table) else None
-            told = {"support": score, "weakest": said.claim, "claims": records(table)}
+            told = {"support": score, "weakest": said.claim, "claims": json_records(table)}
             typer.echo(json.dumps(told, ensure_ascii=False))
             return
         if not len(table):
@@ -158,8 +158,8 @@ def support(
         )
 
 
-def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
-    lines = [" · ".join(filter(None, (said["status"], said["arm_reason"], _confidence(said), said["policy_id"])))]
+def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
+    lines = [" · ".join(filter(None, (said["status"], said["arm_reason"], _confidence_text(said), said["policy_id"])))]
     asked, default = said["clarification"], said["default_applied"]
     if asked is not None:
         lines += [asked["question_to_user"]]
@@ -180,11 +180,11 @@ def _told(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 
     return "\n".join([*lines, *(f"warning: {text}" for text in said["warnings"])])
 
 
-def _confidence(said: Any) -> str:  # noqa: ANN401 - a response
+def _confidence_text(said: Any) -> str:  # noqa: ANN401 - a response
     return "" if said["confidence"] is None else f"confidence {decimals(said['confidence'])}"
 
 
-def _explained(said: Any) -> None:  # noqa: ANN401 - a response
+def _print_checks(said: Any) -> None:  # noqa: ANN401 - a response
     import pandas as pd
 
     table = pd.DataFrame(said.seen.checks)
@@ -200,7 +200,7 @@ def _on_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def _prompted(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a lab
+def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a lab
     """Response to what the user types; a reply that is refused is asked for again."""
     from raglab.live.ask import reply as replied
 
@@ -213,7 +213,7 @@ def _prompted(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses and a 
             typer.echo(f"raglab: {error}", err=True)
 
 
-def _parts(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:
+def _open_models(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:
     """Generator, parser and scorer; None is the embedded one."""
     if model is None and parser is None and base_url is not None:
         msg = f"base_url goes with a model, got {base_url} alone; name the model with --model or --parser."
@@ -239,7 +239,7 @@ def _scorer(name: str | None) -> Any:  # noqa: ANN401 - a scorer
     return NliScorer(load_nli(name))
 
 
-def _text(stated: str) -> str:
+def _stated_text(stated: str) -> str:
     """Text as stated, of a file, or of the standard input."""
     if stated == "-":
         import sys

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.cli.common import AsJson, records, refusals, show, written
+from raglab.cli.common import AsJson, json_records, refusals, show, write_csv
 
 if TYPE_CHECKING:
     import numpy as np
@@ -66,9 +66,9 @@ def evaluate_log(
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
     with refusals():
-        rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read(log)
+        rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read_table(log)
         names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
-        aim = _target(target, rounds, arm)
+        aim = _target_frame(target, rounds, arm)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             table = estimate(
@@ -76,25 +76,25 @@ def evaluate_log(
             )
         seen = overlap(rounds, aim, level=level, session=session)
         said = [str(one.message) for one in caught]
-        written(table, out)
+        write_csv(table, out)
         notes = {name: note for name, note in table.attrs["notes"].items() if note}
         if as_json:
             parts = {
-                "estimates": records(table),
-                "overlap": _finite(seen._asdict()),
+                "estimates": json_records(table),
+                "overlap": _finite_row(seen._asdict()),
                 "notes": notes,
                 "warnings": said,
             }
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         else:
-            typer.echo("\n".join(_lines(table, seen, notes, level)))
+            typer.echo("\n".join(_estimate_lines(table, seen, notes, level)))
             for text in said:
                 typer.echo(f"warning: {text}", err=True)
     if (table["status"] == "none").all():
         raise typer.Exit(OPEN)
 
 
-def _lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], level: float) -> list[str]:
+def _estimate_lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], level: float) -> list[str]:
     """Table, overlap and reasons, for people."""
     held = (
         f"overlap: {seen.status} · {seen.n} rounds worth {seen.ess:.1f} · largest weight {seen.max_weight:.3g} · "
@@ -107,11 +107,11 @@ def _lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], level: flo
     return lines
 
 
-def _finite(row: dict[str, Any]) -> dict[str, Any]:
+def _finite_row(row: dict[str, Any]) -> dict[str, Any]:
     return {key: None if isinstance(item, float) and not math.isfinite(item) else item for key, item in row.items()}
 
 
-def _read(path: Path) -> pd.DataFrame:
+def _read_table(path: Path) -> pd.DataFrame:
     """Table of a CSV or Parquet file."""
     import pandas as pd
 
@@ -136,17 +136,17 @@ def _live(place: Path) -> pd.DataFrame:
     return came
 
 
-def _target(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) -> pd.DataFrame:
+def _target_frame(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) -> pd.DataFrame:
     """Target with the arms as columns, [T, A]."""
     import numpy as np
     import pandas as pd
 
     if stated != "uniform" and not stated.startswith("best:"):
-        given = _read(Path(stated))
-        given.columns = pd.Index(_whole([str(name) for name in given.columns]))
+        given = _read_table(Path(stated))
+        given.columns = pd.Index(_whole_numbers([str(name) for name in given.columns]))
         return given if len(given) != 1 else given.loc[given.index.repeat(len(rounds))]
-    arms = _whole(stated_arms) if stated_arms else _arms(rounds)
-    there = _open(rounds, arms)
+    arms = _whole_numbers(stated_arms) if stated_arms else _logged_arms(rounds)
+    there = _available_arms(rounds, arms)
     share = there / there.sum(axis=1, keepdims=True)
     if stated != "uniform":
         wanted = stated.removeprefix("best:")
@@ -165,17 +165,17 @@ def _target(stated: str, rounds: pd.DataFrame, stated_arms: list[str] | None) ->
     return pd.DataFrame(share, columns=arms)
 
 
-def _open(rounds: pd.DataFrame, arms: list[Any]) -> NDArray[np.bool_]:
+def _available_arms(rounds: pd.DataFrame, arms: list[Any]) -> NDArray[np.bool_]:
     """Arms that each round could take, [T, A]: all, unless p_<arm> tells and the log is not of a fixed choice."""
     import numpy as np
 
-    if _known(rounds) != [str(arm) for arm in arms]:
+    if _probability_arms(rounds) != [str(arm) for arm in arms]:
         return np.ones((len(rounds), len(arms)), dtype=np.bool_)
     share = rounds[[f"p_{arm}" for arm in arms]].to_numpy(np.float64)
     return share > 0.0 if (share < 1.0).all(axis=1).any() else np.ones(share.shape, dtype=np.bool_)
 
 
-def _known(rounds: pd.DataFrame) -> list[str]:
+def _probability_arms(rounds: pd.DataFrame) -> list[str]:
     """Arms of the columns p_<arm>, where these are the probabilities of all of them; else none."""
     import numpy as np
 
@@ -187,12 +187,12 @@ def _known(rounds: pd.DataFrame) -> list[str]:
     return [name.removeprefix("p_") for name in names] if bool((np.abs(sums - 1.0) <= 1e-6).all()) else []
 
 
-def _arms(rounds: pd.DataFrame) -> list[Any]:
+def _logged_arms(rounds: pd.DataFrame) -> list[Any]:
     """Arms of a log: of p_<arm>, else of its reward model, else 0 to the largest action, else the names, sorted."""
-    if known := _known(rounds):
-        return _whole(known)
+    if known := _probability_arms(rounds):
+        return _whole_numbers(known)
     if modelled := [str(name).removeprefix("q_") for name in rounds.columns if str(name).startswith("q_")]:
-        return _whole(modelled)
+        return _whole_numbers(modelled)
     if "action" not in rounds.columns:
         msg = f"a log must have a column action, got {list(rounds.columns)}."
         raise ValueError(msg)
@@ -201,7 +201,7 @@ def _arms(rounds: pd.DataFrame) -> list[Any]:
     return list(range(int(max(seen)) + 1)) if numbers and seen else sorted(map(str, seen))
 
 
-def _whole(names: list[str]) -> list[Any]:
+def _whole_numbers(names: list[str]) -> list[Any]:
     """Names as whole numbers where all are, as a log in a file has them."""
     return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
 
@@ -218,10 +218,10 @@ def explain(
     as_json: AsJson = False,
 ) -> None:
     """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up."""
-    from raglab.audit.explanation import explain as explained
+    from raglab.audit.explanation import explain_request as explained
 
     with refusals():
-        said = explained(request, _opened(log))
+        said = explained(request, _open_audit_log(log))
         typer.echo(said.json() if as_json else str(said))
     if not said.rebuilt:
         raise typer.Exit(1)
@@ -243,7 +243,7 @@ def audit(
     from raglab.audit.explanation import days, defaults
 
     with refusals():
-        opened = _opened(log)
+        opened = _open_audit_log(log)
         told: dict[str, Any] = {}
         if forget is not None:
             told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
@@ -251,7 +251,7 @@ def audit(
             told["files"] = [str(path) for path in opened.export(export)]
         by_day, rows = days(opened), defaults(opened)
         if as_json:
-            show(told | {"days": records(by_day), "defaults": records(rows)}, as_json=True)
+            show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
             return
         for name, value in told.items():
             typer.echo(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
@@ -259,7 +259,7 @@ def audit(
         typer.echo(f"\ndefaults\n{rows.round(3).to_string(index=False)}" if len(rows) else "\nno default so far")
 
 
-def _opened(log: str | None) -> AuditLog:
+def _open_audit_log(log: str | None) -> AuditLog:
     """Audit log that is there, under the settings of the environment."""
     from raglab.live.settings import open_audit
 

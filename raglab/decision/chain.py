@@ -43,9 +43,9 @@ def _numbered() -> tuple[tuple[str, Status], ...]:
 STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a rule of the resolver
 STAGE = {name: number for number, (name, _) in enumerate(STAGES)}
 STATUS_OF = np.array([status for _, status in STAGES], dtype=np.int8)
-ON_ANSWER = tuple(name for gate in gates.judging("answer") for name in gate.decides)  # they judge the answer
+ON_ANSWER = tuple(name for gate in gates.judging_gates("answer") for name in gate.decides)  # they judge the answer
 NONE = 127  # number where no gate fires: greater than every other, and all bits of an int8 but the sign
-GAP = gates.named("gap")
+GAP = gates.gate_by_name("gap")
 FIRST_OK = STAGE[GAP.name]
 
 RULE = {rule.name: place for place, rule in enumerate(resolver.RULES)}
@@ -102,7 +102,7 @@ class Pass(NamedTuple):
     confidence: NDArray[np.float64]
 
 
-def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]:
+def narrow_evidence(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]:
     """The same L2 distances and bounds in float32, where no distance loses a digit: half the memory to read.
 
     The bounds are rounded down, so that every float32 distance compares with them as before.
@@ -121,7 +121,7 @@ def narrowed(found: Evidence, limits: Thresholds) -> tuple[Evidence, Thresholds]
     return found._replace(l2=l2, best_l2=best), limits._replace(gates={**limits.gates, "l2": bounds})
 
 
-def n_judged(found: Evidence, limits: Thresholds) -> int:
+def hits_needed(found: Evidence, limits: Thresholds) -> int:
     """How many of the nearest hits a count must look at: in L2 order no more than are chosen or must be kept."""
     if found.rank_order:
         return int(found.l2.shape[1])
@@ -129,7 +129,7 @@ def n_judged(found: Evidence, limits: Thresholds) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class GateMeasurements:
     """What the gates read at one depth, each measurement by its name: [Q], [1, Q] or [P, Q].
 
     depth: or that which decided, [P, Q]. slot: chosen hits, [P, Q]. computed: those of `COMPUTED`, by gates on hits.
@@ -152,7 +152,7 @@ class Reading:
             return table
         by_slot = name in BY_SLOT
         if isinstance(self.depth, int):
-            return at_slot(table[self.depth], self.slot) if by_slot else table[self.depth]
+            return values_at_slot(table[self.depth], self.slot) if by_slot else table[self.depth]
         every = np.arange(table.shape[-1])
         return table[self.depth, self.slot, every] if by_slot else table[self.depth, every]
 
@@ -181,13 +181,13 @@ def first_refusal(
         if gate.firing != "refuse" or (gate.scalar and not np.any(bounds.on)):
             continue
         for stage, margin in zip(gate.decides, gates.margins_of(gate, read, bounds), strict=True):
-            _lower(first, STAGE[stage], gates.reaches(margin))
+            _lower(first, STAGE[stage], gates.meets_threshold(margin))
     return first
 
 
 def refused_query(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
-    return first_refusal(gates.judging("query"), Reading(found), limits, shape)
+    return first_refusal(gates.judging_gates("query"), GateMeasurements(found), limits, shape)
 
 
 def _where(switch: Any, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:  # noqa: ANN401 - bool or array
@@ -200,32 +200,32 @@ def is_overview(found: Evidence, limits: Thresholds) -> Any:  # noqa: ANN401 - b
     return _where(limits.overview, found.overview) & ~_where(limits.overview_entities_lift, found.names_entity)
 
 
-def uses_tied(found: Evidence, limits: Thresholds, depth: int) -> Any:  # noqa: ANN401 - bool or array
+def entities_rule_applies(found: Evidence, limits: Thresholds, depth: int) -> Any:  # noqa: ANN401 - bool or array
     """Whether rule `entities` speaks: it is on, some group has a hit, and full coverage where it is asked for."""
     return _where(limits.entities, ~found.skips_entities[depth]) & ~_where(
         limits.require_full, ~found.full_entities[depth]
     )
 
 
-def confidence_of(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
+def depth_confidence(found: Evidence, limits: Thresholds, depth: int) -> NDArray[np.float64]:
     """Confidence of every case at a depth, [P, Q] or [1, Q]."""
     blends = np.unique(limits.blend)
     blend = blends[0] if len(blends) == 1 else limits.blend
     rerank, hybrid = found.top_rerank[:, depth], found.top_hybrid[:, depth]
     if len(blends) > 1:
         rerank, hybrid = rerank[:, None, :], hybrid[:, None, :]
-    return np.atleast_2d(measure.confidence(rerank, hybrid, found.degenerate[depth], blend))
+    return np.atleast_2d(measure.retrieval_confidence(rerank, hybrid, found.degenerate[depth], blend))
 
 
-def _resolved(
+def _resolver_stage(
     found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]
 ) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot if the case goes to the resolver, [P, Q]: the first rule that decides wins."""
     single, overview = found.n_groups[depth] == 1, is_overview(found, limits)
     # Where rule `entities` speaks, it leaves the groups that tie on entities, and the rules after it choose among them.
-    tied = uses_tied(found, limits, depth) & ~(single | overview)
-    wins_all = resolver.rule_margins(_at(found.all, depth), limits.rules)
-    wins_tied = resolver.rule_margins(_at(found.tied, depth), limits.rules)
+    tied = entities_rule_applies(found, limits, depth) & ~(single | overview)
+    wins_all = resolver.rule_margins(_contest_at(found.all, depth), limits.rules)
+    wins_tied = resolver.rule_margins(_contest_at(found.tied, depth), limits.rules)
     first = np.full(shape, RULE["options"], dtype=np.int8)  # the last rule decides where no other does
     for rule in wins_all._fields:
         of_all, of_tied = resolver.decides(getattr(wins_all, rule)), resolver.decides(getattr(wins_tied, rule))
@@ -240,7 +240,7 @@ def _resolved(
     return stage, SLOT_TABLE.take(picked) + np.int16(found.n_slots_relevant)
 
 
-def _put(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
+def _write_where(into: NDArray[Any], value: Any, where: Any) -> None:  # noqa: ANN401 - a number or array, a bool or array
     """Write a value where a mask holds, in arithmetic: far faster than a masked copy of small integers."""
     np.add(into, where * (value - into), out=into)
 
@@ -250,32 +250,32 @@ def _lower_where(stage: NDArray[np.int8], refusal: NDArray[np.int8], where: NDAr
     np.minimum(stage, refusal | np.multiply(~where, NONE, dtype=np.int8), out=stage)
 
 
-def _at(contest: resolver.Contest, depth: int) -> resolver.Contest:
+def _contest_at(contest: resolver.Contest, depth: int) -> resolver.Contest:
     return resolver.Contest(*[field[depth] for field in contest])
 
 
-def at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
+def values_at_slot(table: NDArray[Any], slot: NDArray[np.int16]) -> NDArray[Any]:
     """Table [S, Q] looked up at slot [P, Q]."""
     place = np.multiply(slot, table.shape[1], dtype=np.intp)
     place += np.arange(table.shape[1])
     return table.ravel().take(place)
 
 
-def one_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
+def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int, ...]) -> Pass:
     """Gates from L2 to confidence on the hits of one depth."""
     # How many hits are relevant, and whether the two nearest part well enough to answer without the resolver.
     cut = np.broadcast_to(gates.l2_cut(found.best_l2[depth], limits.gates["l2"]), shape)
-    count = gates.n_relevant(found.l2[depth][: n_judged(found, limits)], cut)
-    confidence = confidence_of(found, limits, depth)
-    read = Reading(found, depth, computed={"n_relevant": count, "confidence": confidence})
+    count = gates.n_relevant(found.l2[depth][: hits_needed(found, limits)], cut)
+    confidence = depth_confidence(found, limits, depth)
+    read = GateMeasurements(found, depth, computed={"n_relevant": count, "confidence": confidence})
     confident = ~gates.fires(gates.margins_of(GAP, read, limits.gates["gap"]))
     # What retrieval would answer from: the relevant hits where it is confident, else what the resolver picks or asks.
-    stage, slot = _resolved(found, limits, depth, shape)
-    _put(stage, FIRST_OK, confident)
-    _put(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
+    stage, slot = _resolver_stage(found, limits, depth, shape)
+    _write_where(stage, FIRST_OK, confident)
+    _write_where(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
     # Gates on the chosen hits judge only what would be answered; those on all hits judge also what would be asked.
-    on_hits = first_refusal(gates.judging("hits"), read, limits, shape)
-    on_chosen = first_refusal(gates.judging("chosen"), replace(read, slot=slot), limits, shape)
+    on_hits = first_refusal(gates.judging_gates("hits"), read, limits, shape)
+    on_chosen = first_refusal(gates.judging_gates("chosen"), replace(read, slot=slot), limits, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
     np.minimum(stage, on_hits, out=stage)
     return Pass(stage, slot, confidence)
@@ -288,12 +288,12 @@ def refines(seen: Pass, limits: Thresholds) -> Any:  # noqa: ANN401 - an array o
     )
 
 
-def looped(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple[Outcome, NDArray[np.bool_]]:
+def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple[Outcome, NDArray[np.bool_]]:
     """Outcome of retrieval, depth by depth, and whether the loop would go on past the last depth that was measured.
 
     Source: rule S2.9.
     """
-    last = one_depth(found, limits, 0, shape)
+    last = gate_depth(found, limits, 0, shape)
     stage, slot = last.stage.copy(), last.slot.copy()
     depth = np.zeros(shape, dtype=np.int8)
     change: Any = np.inf
@@ -303,7 +303,7 @@ def looped(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple
         going = going & refines(last, limits) & ~gates.fires(margins)
         if step == found.l2.shape[0] or not going.any():
             break
-        now = one_depth(found, limits, step, shape)
+        now = gate_depth(found, limits, step, shape)
         np.copyto(stage, now.stage, where=going)
         np.copyto(slot, now.slot, where=going)
         np.copyto(depth, step, where=going, casting="unsafe")
@@ -312,15 +312,15 @@ def looped(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> tuple
     return Outcome(stage, slot, depth), np.broadcast_to(going, shape)
 
 
-def goes_on(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
+def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
     shape = (np.size(limits.refine.max_depth), len(found.label))
-    _, going = looped(found, limits, shape)
+    _, going = refine_loop(found, limits, shape)
     on: NDArray[np.bool_] = going & (refused_query(found, limits, shape) == NONE)
     return on
 
 
-def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
+def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
     """What each policy decides for each case.
 
     Args:
@@ -328,11 +328,11 @@ def outcome(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outc
 
     Source: rules S2.9, S2.12.
     """
-    decided, _ = looped(found, limits, shape)
+    decided, _ = refine_loop(found, limits, shape)
     stage, slot, depth = decided
     if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
         at = 0 if found.l2.shape[0] == 1 else depth
-        refusal = first_refusal(gates.judging("answer"), Reading(found, at, slot), limits, shape)
+        refusal = first_refusal(gates.judging_gates("answer"), GateMeasurements(found, at, slot), limits, shape)
         _lower_where(stage, refusal, stage >= FIRST_OK)
     # A refused query rests on no hits: its slot and depth are 0.
     refusal = refused_query(found, limits, shape)

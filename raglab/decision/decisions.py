@@ -12,7 +12,7 @@ import numpy as np
 from raglab import fusion, gates, resolver
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
-from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, places_of
+from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.policy import PolicyData, Thresholds
 from raglab.text import decimals
 from raglab.values import Floats, Status, TraceData
@@ -35,7 +35,7 @@ class Check(NamedTuple):
 
 def checks(said: Decisions, row: int) -> list[Check]:
     """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
-    read = _reading(said, row)
+    read = _case_measurements(said, row)
     found = [*_of_gates(said, row, read, "query")]
     ended = said.gate(row)
     if ended is not None and ended.judges == "query":
@@ -55,7 +55,7 @@ def checks(said: Decisions, row: int) -> list[Check]:
     return found
 
 
-def reason(said: Decisions, row: int) -> str:
+def decision_reason(said: Decisions, row: int) -> str:
     """One line: which gate or rule decided, with its numbers."""
     stage, depth = said.stage(row), int(said.outcome.depth[row])
     groups = int(said.tables.evidence.n_groups[depth, row])
@@ -77,20 +77,28 @@ def reason(said: Decisions, row: int) -> str:
         return "no rule picks one of the groups: " + "; ".join(c.text for c in rows if c.rule in thresholded)
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
-    return f"{text} after {_counted(depth, 'refinement')}" if stage == "confidence" and depth else text
+    return f"{text} after {_count_text(depth, 'refinement')}" if stage == "confidence" and depth else text
 
 
-def _check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
-    headroom = _n(margin)
-    return Check(gate, rule, _n(value), _n(threshold), headroom, bool(gates.reaches(headroom)), text)
+def _format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
+    headroom = _scalar_value(margin)
+    return Check(
+        gate,
+        rule,
+        _scalar_value(value),
+        _scalar_value(threshold),
+        headroom,
+        bool(gates.meets_threshold(headroom)),
+        text,
+    )
 
 
-def _reading(said: Decisions, row: int) -> gates.Read:
+def _case_measurements(said: Decisions, row: int) -> gates.Read:
     """Measurements of one case by their names, at the depth that decided and of the hits that it chose."""
     found, depth, slot = said.tables.evidence, int(said.outcome.depth[row]), int(said.outcome.slot[row])
     cut = gates.l2_cut(float(found.best_l2[depth, row]), said.limits.gates["l2"])
     computed = {
-        "n_relevant": int(_n(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
+        "n_relevant": int(_scalar_value(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
         "confidence": float(said.confidence()[row]),
     }
 
@@ -105,9 +113,9 @@ def _reading(said: Decisions, row: int) -> gates.Read:
     return read
 
 
-def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.Judged) -> Iterator[Check]:
+def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.GateInputs) -> Iterator[Check]:
     """Checks of the gates that judge a query, its hits or the chosen ones, in the order of the table."""
-    for gate in gates.judging(judges):
+    for gate in gates.judging_gates(judges):
         if gate.name in _EXPLAINED:
             yield from _EXPLAINED[gate.name](said, row, read)
         elif gate.thresholds:
@@ -115,56 +123,62 @@ def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.Judged)
         else:
             margins = gates.margins_of(gate, read, said.limits.gates.get(gate.name))
             for name, margin in zip(gate.measurements, margins, strict=True):
-                yield _check(gate.name, gate.rule, read(name), 0, margin, f"{gate.label} {decimals(_n(read(name)))}")
+                yield _format_check(
+                    gate.name, gate.rule, read(name), 0, margin, f"{gate.label} {decimals(_scalar_value(read(name)))}"
+                )
 
 
 def _against(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str = "") -> Check:
     """Check of a gate against the threshold that the case meets."""
     bounds, met = limits.gates[gate.name], gates.threshold_met(gate, read)
-    value, bound = float(read(met.meets)), _n(getattr(bounds, met.key))
+    value, bound = float(read(met.meets)), _scalar_value(getattr(bounds, met.key))
     margin = reduce(np.minimum, gates.margins_of(gate, read, bounds))
-    text = _told(gate.label, value, met.key, bound, margin, bounds.on, upper=met.side == "ceiling")
-    return _check(gate.name, gate.rule, value, bound, margin, text + more)
+    text = _margin_sentence(gate.label, value, met.key, bound, margin, bounds.on, upper=met.side == "ceiling")
+    return _format_check(gate.name, gate.rule, value, bound, margin, text + more)
 
 
 def _domain(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.named("domain"), said.limits.gates["domain"]
+    gate, limits = gates.gate_by_name("domain"), said.limits.gates["domain"]
     words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
     text, deny, allow = gates.margins_of(gate, read, limits)
     off = _off(limits.on)
-    yield _check(gate.name, gate.rule, words, 1, text, f"{_counted(words, 'word')} in the query")
-    yield _check(gate.name, gate.rule, denied, 0, deny, f"{_counted(denied, 'deny pattern')} matched{off}")
+    yield _format_check(gate.name, gate.rule, words, 1, text, f"{_count_text(words, 'word')} in the query")
+    yield _format_check(gate.name, gate.rule, denied, 0, deny, f"{_count_text(denied, 'deny pattern')} matched{off}")
     if read("needs_allowed"):
-        yield _check(gate.name, gate.rule, allowed, 1, allow, f"{_counted(allowed, 'allow pattern')} matched{off}")
+        yield _format_check(
+            gate.name, gate.rule, allowed, 1, allow, f"{_count_text(allowed, 'allow pattern')} matched{off}"
+        )
 
 
-def _l2(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.named("l2"), said.limits.gates["l2"]
+def _l2_check(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    gate, limits = gates.gate_by_name("l2"), said.limits.gates["l2"]
     hits, best = int(read("n_hits")), float(read("best_l2"))
     any_hit, margin = gates.margins_of(gate, read, limits)
-    yield _check(gate.name, gate.rule, hits, 1, any_hit, f"{_counted(hits, 'hit')} retrieved")
+    yield _format_check(gate.name, gate.rule, hits, 1, any_hit, f"{_count_text(hits, 'hit')} retrieved")
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
     hard = gates.l2_margins(best, limits._replace(soft_max_l2=np.nan)).l2
-    fails = not gates.reaches(_n(margin))
-    by_soft = not fails and not gates.reaches(_n(hard))
+    fails = not gates.meets_threshold(_scalar_value(margin))
+    by_soft = not fails and not gates.meets_threshold(_scalar_value(hard))
     name = "soft_max_l2" if by_soft else "max_l2"
-    bound, soft = _n(getattr(limits, name)), _n(limits.soft_max_l2)
-    text = _told(gate.label, best, name, bound, margin, limits.on, upper=True)
+    bound, soft = _scalar_value(getattr(limits, name)), _scalar_value(limits.soft_max_l2)
+    text = _margin_sentence(gate.label, best, name, bound, margin, limits.on, upper=True)
     both = f" and soft_max_l2 {decimals(soft, best)}" if fails and not np.isnan(soft) else ""
-    yield _check(gate.name, gate.rule, best, bound, margin, text + both)
+    yield _format_check(gate.name, gate.rule, best, bound, margin, text + both)
 
 
 def _density(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.named("density"), said.limits.gates["density"]
-    count, least = read("n_relevant"), _n(limits.min_keep)
+    gate, limits = gates.gate_by_name("density"), said.limits.gates["density"]
+    count, least = read("n_relevant"), _scalar_value(limits.min_keep)
     (margin,) = gates.margins_of(gate, read, limits)
-    cut = _n(gates.l2_cut(float(read("best_l2")), said.limits.gates["l2"]))
-    text = f"{_counted(count, 'relevant hit')} within l2 {decimals(cut)}, min_keep {decimals(least)}{_off(limits.on)}"
-    yield _check(gate.name, gate.rule, count, least, margin, text)
+    cut = _scalar_value(gates.l2_cut(float(read("best_l2")), said.limits.gates["l2"]))
+    text = (
+        f"{_count_text(count, 'relevant hit')} within l2 {decimals(cut)}, min_keep {decimals(least)}{_off(limits.on)}"
+    )
+    yield _format_check(gate.name, gate.rule, count, least, margin, text)
 
 
-def _gap(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    check = _against(gates.named("gap"), read, said.limits)
+def _gap_check(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    check = _against(gates.gate_by_name("gap"), read, said.limits)
     if read("n_relevant") <= 1:
         check = check._replace(text="no second relevant hit to be apart from")
     elif read("agree"):
@@ -177,59 +191,62 @@ def _rules(said: Decisions, row: int) -> Iterator[Check]:
     depth, shape = int(said.outcome.depth[row]), (1, len(said))
     groups = int(found.n_groups[depth, row])
     overview = bool(np.broadcast_to(chain.is_overview(found, limits), shape)[0, row])
-    tied = bool(np.broadcast_to(chain.uses_tied(found, limits, depth), shape)[0, row])
+    tied = bool(np.broadcast_to(chain.entities_rule_applies(found, limits, depth), shape)[0, row])
     winner = tied and bool(found.has_winner[depth, row])
     told = "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
-    yield _rule("single_group", groups == 1, f"{_counted(groups, 'group')} of hits")
-    yield _rule("overview", overview, "an overview question" if overview else "no overview question")
-    yield _rule("entities", winner, f"entities of the query: {told}")
+    yield _rule_check("single_group", groups == 1, f"{_count_text(groups, 'group')} of hits")
+    yield _rule_check("overview", overview, "an overview question" if overview else "no overview question")
+    yield _rule_check("entities", winner, f"entities of the query: {told}")
     seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
     rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
-    least = _n(rules.min_group_gap)
-    text = _beside("gap of the first two groups", float(seen.group_gap), "min_group_gap", least)
-    yield _check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
+    least = _scalar_value(rules.min_group_gap)
+    text = _against_threshold("gap of the first two groups", float(seen.group_gap), "min_group_gap", least)
+    yield _format_check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
     for what, best, lead, least_best, least_lead in (
         ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
         ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
     ):
         name = f"{what}_similarity"
-        text = f"best {what} {_wanted(float(best), _n(least_best))}, lead {_wanted(float(lead), _n(least_lead))}"
-        yield _check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
+        least = _required_side(float(best), _scalar_value(least_best))
+        text = f"best {what} {least}, lead {_required_side(float(lead), _scalar_value(least_lead))}"
+        yield _format_check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 
-def _rule(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a verdict
-    return _check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
+def _rule_check(name: str, decides: bool, text: str) -> Check:  # noqa: FBT001 - a verdict
+    return _format_check("resolver", f"S3.3 {name}", float(decides), 1, 0.0 if decides else -1.0, text)
 
 
 def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
-    gate, limits = gates.named("coverage"), said.limits.gates["coverage"]
+    gate, limits = gates.gate_by_name("coverage"), said.limits.gates["coverage"]
     missing = int(read("missing"))
     (margin,) = gates.margins_of(gate, read, limits)
     text = "every entity that must be covered is"
     if missing:
         text = "missing document coverage for: " + ", ".join(said.lacking(row))
-    yield _check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
+    yield _format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
 
 
-def _fused(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
+def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
     model, depth = said.policy.fused_model, int(said.outcome.depth[row])
     if model is None:
         return
-    parts = fusion.contributions(said.tables.evidence.signals[:, depth, [row]], model)[:, 0]
+    parts = fusion.logit_contributions(said.tables.evidence.signals[:, depth, [row]], model)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
-    told = ", ".join(f"{part.signal} {_signed(share)}" for share, part in largest)
-    yield _against(gates.named("fused"), read, said.limits, f"; in logits: {told}, bias {_signed(model.bias)}")
+    told = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
+    yield _against(
+        gates.gate_by_name("fused"), read, said.limits, f"; in logits: {told}, bias {_signed_share(model.bias)}"
+    )
 
 
 # Gates whose check is more than their label, measurement and threshold.
 _EXPLAINED: Mapping[str, Callable[[Decisions, int, gates.Read], Iterator[Check]]] = {
     "domain": _domain,
-    "l2": _l2,
+    "l2": _l2_check,
     "density": _density,
-    "gap": _gap,
+    "gap": _gap_check,
     "coverage": _coverage,
-    "fused": _fused,
+    "fused": _fusion_check,
 }
 
 
@@ -244,53 +261,62 @@ def answer_checks(confidence: float, support: float, claim: str, refused: str, l
     measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
     why = f"; {refused}" if refused else ""
     more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
-    for gate in gates.judging("answer"):
+    for gate in gates.judging_gates("answer"):
         if gate.scalar:
             yield _against(gate, measured.__getitem__, limits, more.get(gate.name, ""))
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
             text = refused or "the answer is fit to leave"
-            yield _check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
+            yield _format_check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
 
 
-def _told(what: str, value: float, name: str, threshold: float, margin: Floats, on: Any, *, upper: bool = False) -> str:  # noqa: ANN401 - bool or [1, 1]
+def _margin_sentence(
+    what: str,
+    value: float,
+    name: str,
+    threshold: float,
+    margin: Floats,
+    on: Any,  # noqa: ANN401 - bool or [1, 1]
+    *,
+    upper: bool = False,
+) -> str:
     """Sentence of a check, its relation read from the margin."""
-    if not _n(on):
+    if not _scalar_value(on):
         return f"{what} {decimals(value)}{_off(on)}"
     if np.isnan(value):
-        return f"{what} is missing, {name} {_set(threshold, value)}"
-    fails = not gates.reaches(_n(margin))
+        return f"{what} is missing, {name} {_is_set(threshold, value)}"
+    fails = not gates.meets_threshold(_scalar_value(margin))
     relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
-    return f"{what} {decimals(value, threshold)} is {relation} {name} {_set(threshold, value)}"
+    return f"{what} {decimals(value, threshold)} is {relation} {name} {_is_set(threshold, value)}"
 
 
 def _off(on: Any) -> str:  # noqa: ANN401 - bool or [1, 1]
-    return "" if _n(on) else " (gate off)"
+    return "" if _scalar_value(on) else " (gate off)"
 
 
-def _set(threshold: float, value: float) -> str:
+def _is_set(threshold: float, value: float) -> str:
     return decimals(threshold, value) if np.isfinite(threshold) else "not set"
 
 
-def _beside(what: str, value: float, name: str, threshold: float) -> str:
+def _against_threshold(what: str, value: float, name: str, threshold: float) -> str:
     """Value and threshold of a rule, without a verdict."""
     told = "is missing" if np.isnan(value) else decimals(value, threshold)
-    return f"{what} {told}, {name} {_set(threshold, value)}"
+    return f"{what} {told}, {name} {_is_set(threshold, value)}"
 
 
-def _wanted(value: float, threshold: float) -> str:
-    return f"{decimals(value, threshold)} (at least {_set(threshold, value)})"
+def _required_side(value: float, threshold: float) -> str:
+    return f"{decimals(value, threshold)} (at least {_is_set(threshold, value)})"
 
 
-def _signed(share: float) -> str:
+def _signed_share(share: float) -> str:
     return f"{'' if share < 0.0 else '+'}{decimals(share)}"
 
 
-def _counted(number: int, what: str) -> str:
+def _count_text(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _n(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
+def _scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(value if isinstance(value, float | int) else np.asarray(value).item())
 
 
@@ -354,7 +380,7 @@ class Decisions:
     def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         depths = self.tables.evidence.l2.shape[0]
-        every = np.concatenate([chain.confidence_of(self.tables.evidence, self.limits, d) for d in range(depths)])
+        every = np.concatenate([chain.depth_confidence(self.tables.evidence, self.limits, d) for d in range(depths)])
         return every[self.outcome.depth, np.arange(len(self))]
 
     def stage(self, row: int) -> str:
@@ -364,7 +390,7 @@ class Decisions:
     def gate(self, row: int) -> gates.Gate | None:
         """The gate that decided a case, None where a rule of the resolver did."""
         name = GATE_OF[self.stage(row)]
-        return None if name == "resolver" else gates.named(name)
+        return None if name == "resolver" else gates.gate_by_name(name)
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -448,7 +474,7 @@ class Decisions:
 
     @cached_property
     def _answers(self) -> dict[AnswerKey, int]:
-        return {} if self.trace.answers is None else places_of(self.trace.answers)
+        return {} if self.trace.answers is None else answer_positions(self.trace.answers)
 
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that the hits of a case's slot do not carry."""
@@ -461,13 +487,13 @@ class Decisions:
         """Warnings attached to an answer (rules S2.7, S2.8)."""
         found, depth, out = self.tables.evidence, int(self.outcome.depth[row]), []
         if self.status[row] == Status.ok:
-            read = _reading(self, row)
+            read = _case_measurements(self, row)
             for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
                 check, met = _against(gate, read, self.limits), gates.threshold_met(gate, read)
                 if not check.passes:
                     side = "below" if met.side == "floor" else "above"
                     value, bound = check.value, check.threshold
-                    out.append(f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_set(bound, value)}")
+                    out.append(f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_is_set(bound, value)}")
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
@@ -479,7 +505,7 @@ class Decisions:
 
     def reason(self, row: int) -> str:
         """Why the case came out as it did, in one line with the numbers."""
-        return reason(self, row)
+        return decision_reason(self, row)
 
     def frame(self) -> pd.DataFrame:
         """One row a case: what it asked, its label, status, gate, reason with numbers, confidence, sources, options."""

@@ -87,7 +87,7 @@ def degenerate_scores(
     return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= min_texts))
 
 
-def confidence(
+def retrieval_confidence(
     s_rerank: NDArray[np.float64],
     s_hybrid: NDArray[np.float64],
     degenerate: NDArray[np.bool_],
@@ -102,7 +102,7 @@ def confidence(
     Source: confidence heuristics, section 3 (rule S2.8).
 
     Example:
-      >>> float(confidence(np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0))
+      >>> float(retrieval_confidence(np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0))
       50.0
     """
     pure = np.equal(blend, 1.0)
@@ -117,7 +117,7 @@ Flag = Literal["graph", "table", "complexity"]
 FLAGS: tuple[Flag, ...] = ("graph", "table", "complexity")
 
 
-class Rule(NamedTuple):
+class IntentPattern(NamedTuple):
     """A pattern, and how much its occurrence says for a flag.
 
     weight: score of the flag where this rule alone speaks, in (0, 1); 0.5 and more is a rule that needs no second.
@@ -185,7 +185,7 @@ _RULES: tuple[tuple[Flag, str, float, int, str], ...] = (
 )
 
 
-def intent_rules(language: Language = LANGUAGES) -> tuple[Rule, ...]:
+def intent_rules(language: Language = LANGUAGES) -> tuple[IntentPattern, ...]:
     """Rules that read what a question asks for, with the expressions of a language.
 
     Raises:
@@ -205,7 +205,7 @@ def intent_rules(language: Language = LANGUAGES) -> tuple[Rule, ...]:
     for flag, name, weight, times, everywhere in _RULES:
         patterns = own.rules.get(f"{flag} {name}", own.rules.get(name, ()))
         every = [*([everywhere] if everywhere else []), *patterns] or ["(?!)"]
-        rules.append(Rule(flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times))
+        rules.append(IntentPattern(flag, name, weight, re.compile(expression(every, own.words), re.IGNORECASE), times))
     return tuple(rules)
 
 
@@ -231,6 +231,6 @@ def intent(question: str) -> Intent:
     return Intent(1.0 - left["graph"], 1.0 - left["table"], 1.0 - left["complexity"], reasons)
 
 
-def _occurs(rule: Rule, text: str) -> bool:
+def _occurs(rule: IntentPattern, text: str) -> bool:
     found = rule.pattern.finditer(text)
     return all(next(found, None) is not None for _ in range(rule.times))

@@ -1,6 +1,6 @@
 """Compiled kernel of the chain, by numba.
 
-A twin of `chain.one_depth` for traces without refinement that stops at the first gate that decides.
+A twin of `chain.gate_depth` for traces without refinement that stops at the first gate that decides.
 Margins are formed as in `gates` and `resolver`, a difference against zero, so that NaN never passes.
 Cases and policies come as records: what one decision reads lies together. Numbers of outcomes, which hold the order of
 the gates, come in as arguments: compiled code is kept on disk and must not hold those of another table.
@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, metrics
-from raglab._numba import compiled
+from raglab._numba import compile_kernel
 from raglab.decision import evidence as measure
-from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, Reading
+from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, GateMeasurements
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
@@ -58,12 +58,12 @@ def complete() -> bool:
 
 def _scalars() -> tuple[gates.Gate, ...]:
     """Gates on the chosen hits that compare one measurement of the case, which hangs on no policy."""
-    chosen = [gate for gate in gates.judging("chosen") if gate.firing == "refuse" and gate.name not in COMPILED]
+    chosen = [gate for gate in gates.judging_gates("chosen") if gate.firing == "refuse" and gate.name not in COMPILED]
     return tuple(gate for gate in chosen if gate.scalar and gate.measurements[0] not in BY_SLOT | COMPUTED)
 
 
-@compiled(inline="always")
-def _rule(case: Any, policy: Any, tied: int, number: Any) -> int:  # noqa: ANN401 - records
+@compile_kernel(inline="always")
+def _resolver_rule(case: Any, policy: Any, tied: int, number: Any) -> int:  # noqa: ANN401 - records
     """First of the rules with a threshold that picks a group, else `options`; all three without a branch."""
     near = case.group_gap[tied] - policy.rules_min_group_gap >= 0.0
     signature = (case.best_signature[tied] - policy.rules_min_sig_sim >= 0.0) & (
@@ -77,21 +77,21 @@ def _rule(case: Any, policy: Any, tied: int, number: Any) -> int:  # noqa: ANN40
     return number.group_gap if near else by_text
 
 
-@compiled(inline="always")
-def _resolved(case: Any, policy: Any, number: Any) -> tuple[int, int]:  # noqa: ANN401 - records
+@compile_kernel(inline="always")
+def _resolve_case(case: Any, policy: Any, number: Any) -> tuple[int, int]:  # noqa: ANN401 - records
     """Stage of the resolver, and whether rule `entities` speaks."""
     if case.n_groups == 1:
         return number.single_group, 0
     if policy.overview and case.overview and not (policy.overview_entities_lift and case.names_entity):
         return number.single_option if case.n_options[0] == 1 else number.overview, 0
     if policy.entities and not case.skips_entities and (case.full_entities or not policy.require_full):
-        return number.entities if case.has_winner else _rule(case, policy, 1, number), 1
-    return _rule(case, policy, 0, number), 0
+        return number.entities if case.has_winner else _resolver_rule(case, policy, 1, number), 1
+    return _resolver_rule(case, policy, 0, number), 0
 
 
-@compiled(inline="always")
-def _confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
-    """Confidence of the first hits' blended scores, as `evidence.confidence` has it."""
+@compile_kernel(inline="always")
+def _case_confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
+    """Confidence of the first hits' blended scores, as `evidence.retrieval_confidence` has it."""
     if case.degenerate or blend == 1.0:
         return float(case.unblended)
     if case.n_front == 0:
@@ -102,8 +102,8 @@ def _confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # 
     return float(100.0 * best)
 
 
-@compiled()
-def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
+@compile_kernel()
+def _partition_hits(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     """Move the hits that can be the best for some blend to the front; says how many, [Q].
 
     A hit with both scores no greater than another's cannot: rounding keeps the order of sums.
@@ -122,8 +122,8 @@ def _to_front(rerank: Any, hybrid: Any) -> Any:  # noqa: ANN401 - arrays [Q, k]
     return n_front
 
 
-@compiled(inline="always")
-def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
+@compile_kernel(inline="always")
+def _count_within_cut(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     """Hits within the cut, by halving steps without a branch."""
     count, step = 0, 1 << 15
     while step > len(l2):
@@ -135,8 +135,8 @@ def _count(l2: Any, cut: float) -> int:  # noqa: ANN401 - array [K], ascending
     return count
 
 
-@compiled(inline="always")
-def _decided(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
+@compile_kernel(inline="always")
+def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     case: Any,  # noqa: ANN401
     policy: Any,  # noqa: ANN401
     l2: Any,  # noqa: ANN401
@@ -168,9 +168,9 @@ def _decided(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     # What would be answered from: the relevant hits where the two nearest part, else what the resolver picks.
     single = len(l2) == 1 or not l2[1] <= cut
     if single | case.agree | (not policy.gap_on) | (case.gap - policy.gap_min_gap >= 0.0):
-        stage, slot = number.gap, min(_count(l2, cut), case.most_slots)
+        stage, slot = number.gap, min(_count_within_cut(l2, cut), case.most_slots)
     else:
-        stage, tied = _resolved(case, policy, number)
+        stage, tied = _resolve_case(case, policy, number)
         slot = len(l2) + 1 + policy.slots[tied, stage]
     if stage < number.gap:
         return stage, slot
@@ -184,12 +184,12 @@ def _decided(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
             first = min(first, policy.scalar_stage[g])
     if policy.confidence_on and number.confidence < first:
         tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
-        if not _confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
+        if not _case_confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
             first = number.confidence
     return first, slot
 
 
-class Hits(NamedTuple):
+class HitColumns(NamedTuple):
     """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, and by slot [Q, S]."""
 
     l2: NDArray[np.float64]
@@ -198,31 +198,33 @@ class Hits(NamedTuple):
     missing: NDArray[np.uint8]
 
 
-@compiled()
-def _seen(right: Any, policies: Any, cases: Any, hits: Any, number: Any, codes: int) -> Any:  # noqa: ANN401
+@compile_kernel()
+def _outcome_counts(right: Any, policies: Any, cases: Any, hits: Any, number: Any, codes: int) -> Any:  # noqa: ANN401
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
     seen = np.zeros((len(policies), codes), dtype=np.int64)
     l2, rerank, hybrid, missing = hits
     for first in range(0, len(policies), TILE):
         for q in range(len(cases)):
             for p in range(first, min(first + TILE, len(policies))):
-                stage, slot = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+                stage, slot = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
                 seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
     return seen
 
 
-@compiled()
+@compile_kernel()
 def _stages(policies: Any, cases: Any, hits: Any, number: Any) -> Any:  # noqa: ANN401
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
     l2, rerank, hybrid, missing = hits
     for q in range(len(cases)):
         for p in range(len(policies)):
-            stage[p, q], slot[p, q] = _decided(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+            stage[p, q], slot[p, q] = _decide_case(
+                cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number
+            )
     return stage, slot
 
 
-def _records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
+def _numpy_records(columns: dict[str, Any], n: int) -> NDArray[np.void]:
     """Columns of n numbers, or [n, ...], as n records."""
     arrays = {name: np.asarray(column) for name, column in columns.items()}
     kinds = [(name, array.dtype, array.shape[1:]) for name, array in arrays.items()]
@@ -254,7 +256,7 @@ def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
     for g, gate in enumerate(scalars):
         for t, threshold in enumerate(gate.thresholds):
             columns["scalar_bound"][:, g, t] = _sign(gate) * columns[f"{gate.name}_{threshold.key}"]
-    return _records(columns, n)
+    return _numpy_records(columns, n)
 
 
 def _sign(gate: gates.Gate) -> float:
@@ -266,7 +268,7 @@ def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
 
     An upper threshold and what it meets have their signs changed.
     """
-    read, scalars = Reading(found), _scalars()
+    read, scalars = GateMeasurements(found), _scalars()
     value, met = np.empty((n, len(scalars))), np.zeros((n, len(scalars)), dtype=np.int64)
     for g, gate in enumerate(scalars):
         value[:, g] = _sign(gate) * read(gate.measurements[0])
@@ -275,7 +277,7 @@ def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
     return {"scalar": value, "met": met}
 
 
-def _inputs(found: Evidence) -> tuple[NDArray[np.void], Hits]:
+def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
     """Records of the cases, and their hits."""
     n = len(found.label)
     of_question = ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
@@ -298,10 +300,10 @@ def _inputs(found: Evidence) -> tuple[NDArray[np.void], Hits]:
     columns["needs_allowed"] = np.full(n, found.needs_allowed)
     columns["most_slots"] = np.full(n, found.l2.shape[1] if found.rank_order else found.final_k)
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
-    columns["unblended"] = measure.confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
-    columns["n_front"] = _to_front(rerank, hybrid)
-    hits = Hits(np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T))
-    return _records(columns | _scalars_of(found, n), n), hits
+    columns["unblended"] = measure.retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
+    columns["n_front"] = _partition_hits(rerank, hybrid)
+    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T))
+    return _numpy_records(columns | _scalars_of(found, n), n), hits
 
 
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -314,7 +316,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
-    seen[order] = _seen(right, policies[order], *_inputs(found), NUMBERS, codes)
+    seen[order] = _outcome_counts(right, policies[order], *_inputs(found), NUMBERS, codes)
     counts = seen @ metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
     return counts, seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from raglab import fusion, resolver
 from raglab.decision import evidence as measure
-from raglab.decision.recorded_answers import places_of, recorded
+from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.policy import Structure
 from raglab.text import content_words, word_set
-from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, each
+from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, map_fields
 
 
 class Keys(NamedTuple):
@@ -40,7 +40,7 @@ class Keys(NamedTuple):
     sources: list[tuple[str, str]]
 
 
-def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
+def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
     """Keys of hits.
 
     Args:
@@ -55,40 +55,40 @@ def keys_of(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict:
     sources = sorted(set(keys))
     place = {key: number for number, key in enumerate(sources)}
     signatures = [resolver.signature(one.tags, one.file_name, strict=False) for one in chunks]
-    core = by_hit(_numbered(signatures))
+    core = by_hit(_value_numbers(signatures))
     tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
     sign = core
     if strict:
-        sign = by_hit(_numbered([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
+        sign = by_hit(_value_numbers([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
     return Keys(
         hit=hit,
-        file=by_hit(_numbered([key[0] for key in keys])),
+        file=by_hit(_value_numbers([key[0] for key in keys])),
         page=by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
-        page_only=by_hit(_numbered([key[1] for key in keys])),
+        page_only=by_hit(_value_numbers([key[1] for key in keys])),
         core=core,
         sign=sign,
         tagged=tagged,
-        text=by_hit(_numbered([one.text for one in chunks])),
+        text=by_hit(_value_numbers([one.text for one in chunks])),
         sources=sources,
     )
 
 
-def _numbered(values: Sequence[Any]) -> NDArray[np.int64]:
+def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
     known: dict[Any, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
 
 
-def order_of_arm(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
+def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of the hits in the arm's final order, hits without a rank last."""
     return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
 
 
-def by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+def first_by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
     """Values of the first k hits in an order, [k, B]."""
     return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
 
 
-def chosen_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
+def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
     """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
 
     The k least positions of every prefix at once: what a prefix's least displaces competes for its second, and so on.
@@ -115,7 +115,7 @@ def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bo
     hit, core = keys.hit, keys.core
     if hit.shape[1] < 2:
         return np.zeros(len(hit), dtype=bool)
-    source = np.append(_numbered([chunk.source for chunk in chunks]), -1)
+    source = np.append(_value_numbers([chunk.source for chunk in chunks]), -1)
     page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
     first, second = hit[:, 0], hit[:, 1]
     both = (first >= 0) & (second >= 0)
@@ -123,7 +123,7 @@ def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bo
     return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
 
 
-def options_of(
+def row_options(
     groups: resolver.Groups,
     candidates: NDArray[np.bool_],
     order: NDArray[np.int64],
@@ -165,7 +165,7 @@ def option_places(options: list[tuple[resolver.Option, ...]]) -> NDArray[np.int6
     return places
 
 
-def stacked(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def pad_sets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Sets of places of different widths as one array, [B, S, most], -1 at the end.
 
     Args:
@@ -184,7 +184,7 @@ def stacked(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
 AT_ONCE = 1 << 16  # hits of sets looked up at once
 
 
-def _expected(case: Case) -> tuple[str, ...]:
+def _expected_sources(case: Case) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*case.expect_sources, *case.expect_sources_any)))
 
 
@@ -194,7 +194,7 @@ def _bits(wanted: Sequence[Sequence[str]], specs: Sequence[Sequence[str]]) -> ND
     return np.array([sum(1 << spec.index(source) for source in set(row)) for row, spec in rows], dtype=np.uint64)
 
 
-class Judged(NamedTuple):
+class SlotLabels(NamedTuple):
     """What the hits of every slot carry, [B, S] each, or [D, S, Q] by `by_slot`.
 
     missing: entities to be covered that are not. right: whether the expected sources are there. share: of the
@@ -206,20 +206,20 @@ class Judged(NamedTuple):
     share: NDArray[np.float64]
 
 
-def judged(chosen: ChosenHits, batch: Batch, entities: Entities, trace: TraceData) -> Judged:
+def slot_labels(chosen: ChosenHits, batch: CaseBatch, entities: Entities, trace: TraceData) -> SlotLabels:
     """Entities missing, expected sources found and keyword share of every slot."""
     lacking = entities.must_cover[:, None] & ~_unions(entities.carried, chosen.places)
-    return Judged(
+    return SlotLabels(
         missing=np.bitwise_count(lacking).astype(np.uint8),
         right=_right(chosen, batch, trace),
         share=_keyword_share(chosen.places, batch, trace),
     )
 
 
-def _right(chosen: ChosenHits, batch: Batch, trace: TraceData) -> NDArray[np.bool_]:
+def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np.bool_]:
     """Whether a slot's hits hold what the case expects: all of some sources, one of others, and enough of them."""
     cases, places = batch.cases, chosen.places
-    specs = [_expected(case) for case in cases]
+    specs = [_expected_sources(case) for case in cases]
     sought = {source for spec in specs for source in spec}
     # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
     named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
@@ -234,12 +234,12 @@ def _right(chosen: ChosenHits, batch: Batch, trace: TraceData) -> NDArray[np.boo
         right &= (some == 0)[:, None] | ((sources & some[:, None]) != 0)
     least = np.array([case.min_sources for case in cases])
     if least.any():
-        right &= _distinct(batch.keys.page, places) >= least[:, None]
+        right &= _distinct_counts(batch.keys.page, places) >= least[:, None]
     _expect_option(right, (chosen.options_all, chosen.options_tied), cases, source_mask, every)
     return right
 
 
-def _keyword_share(places: NDArray[np.int64], batch: Batch, trace: TraceData) -> NDArray[np.float64]:
+def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData) -> NDArray[np.float64]:
     """Share of the question's content words that stand in a slot's hits, [B, S]; 1 where it has none (rule S2.7)."""
     words = [content_words(case.query) for case in batch.cases]
     vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
@@ -252,13 +252,13 @@ def _keyword_share(places: NDArray[np.int64], batch: Batch, trace: TraceData) ->
     return share
 
 
-def _rows_at_once(places: NDArray[np.int64]) -> list[slice]:
+def _cache_blocks(places: NDArray[np.int64]) -> list[slice]:
     """Parts of the batch whose sets of hits fit the cache of one core."""
     step = max(1, AT_ONCE // max(1, places.shape[1] * places.shape[2]))
     return [slice(start, start + step) for start in range(0, len(places), step)]
 
 
-def _taken(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDArray[Any]:  # noqa: ANN401 - a number
+def _values_at(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDArray[Any]:  # noqa: ANN401 - a number
     """Values [b, K] at places [b, S, k]; `nothing` where there is none."""
     taken = values[np.arange(len(values))[:, None, None], np.maximum(places, 0)]
     return np.where(places >= 0, taken, nothing)
@@ -267,16 +267,16 @@ def _taken(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) -> NDA
 def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint64]:
     """Union of the bits of every slot's hits, [B, S]."""
     out = np.zeros(places.shape[:2], dtype=np.uint64)
-    for rows in _rows_at_once(places):
-        out[rows] = np.bitwise_or.reduce(_taken(mask[rows], places[rows], np.uint64(0)), axis=2)
+    for rows in _cache_blocks(places):
+        out[rows] = np.bitwise_or.reduce(_values_at(mask[rows], places[rows], np.uint64(0)), axis=2)
     return out
 
 
-def _distinct(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _distinct_counts(key: NDArray[np.int64], places: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many different keys every slot's hits have, [B, S]."""
     out = np.zeros(places.shape[:2], dtype=np.int64)
-    for rows in _rows_at_once(places):
-        ordered = np.sort(_taken(key[rows], places[rows], -1), axis=2)
+    for rows in _cache_blocks(places):
+        ordered = np.sort(_values_at(key[rows], places[rows], -1), axis=2)
         out[rows] = (np.diff(ordered, axis=2, prepend=-1) != 0).sum(axis=2)
     return out
 
@@ -420,7 +420,7 @@ class Tables(NamedTuple):
     pattern_hits: PatternHits
 
 
-class Batch(NamedTuple):
+class CaseBatch(NamedTuple):
     """Hits of one arm as B = D·Q rows: row d·Q + q is case q at depth d.
 
     shape: (D, Q). cases: of the rows. hits: fields [B, K]. keys: of the hits. by_arm: places of the hits in the arm's
@@ -464,24 +464,26 @@ class Contests(NamedTuple):
     tied: resolver.Contest
 
 
-def tables(trace: TraceData, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool) -> Tables:
+def measure_tables(
+    trace: TraceData, arm: str, hits_of: PatternHits, structure: Structure, *, needs_allowed: bool
+) -> Tables:
     """Measure what one arm's hits offer under a structure; free of thresholds (rule S3.6).
 
     Args:
       hits_of: what the structure's patterns hit. needs_allowed: whether the policy has allow patterns.
     """
-    batch = _batch(trace, arm, structure)
-    entities = _entities(hits_of, batch, structure)
+    batch = _case_batch(trace, arm, structure)
+    entities = _entity_requirements(hits_of, batch, structure)
     contests = _contests(batch, entities, structure)
     # Every set of hits that some threshold could choose is laid out first, so that what is asked of the chosen hits is
     # measured once a set and only looked up by thousands of policies.
-    chosen = _chosen(batch, entities, contests, structure)
-    slots = judged(chosen, batch, entities, trace)
+    chosen = _chosen_hits(batch, entities, contests, structure)
+    slots = slot_labels(chosen, batch, entities, trace)
     evidence = Evidence(
-        **_of_questions(trace, hits_of, entities, needs_allowed=needs_allowed),
-        **_of_hits(batch, trace, structure),
-        **_of_scores(batch, contests, slots, structure),
-        **_of_resolver(batch, entities, contests, chosen),
+        **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
+        **_distance_fields(batch, trace, structure),
+        **_score_fields(batch, contests, slots, structure),
+        **_resolver_fields(batch, entities, contests, chosen),
         missing=by_slot(slots.missing, batch.shape),
         right=by_slot(slots.right, batch.shape),
         share=by_slot(slots.share, batch.shape),
@@ -489,24 +491,26 @@ def tables(trace: TraceData, arm: str, hits_of: PatternHits, structure: Structur
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
     )
-    return with_answers(Tables(arm, evidence, chosen, hits_of), trace, structure)
+    return add_answers(Tables(arm, evidence, chosen, hits_of), trace, structure)
 
 
-def _batch(trace: TraceData, arm: str, structure: Structure) -> Batch:
+def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
     """Hits of an arm, depths and cases on one axis, so that everything after is written for rows."""
     at = trace.arm(arm)
     depths, n_cases = trace.hits.chunk.shape[2], len(trace.cases)
-    hits = each(trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:]))
-    keys = keys_of(trace.chunks, hits.chunk, strict=structure.strict)
-    by_arm = order_of_arm(hits.rank, keys.hit)
+    hits = map_fields(
+        trace.hits, lambda field: np.moveaxis(field[:, at], 1, 0).reshape(depths * n_cases, *field.shape[3:])
+    )
+    keys = hit_keys(trace.chunks, hits.chunk, strict=structure.strict)
+    by_arm = arm_order(hits.rank, keys.hit)
     by_l2 = np.broadcast_to(np.arange(keys.hit.shape[1]), keys.hit.shape)
     order = by_arm if structure.order == "rank" else by_l2
-    return Batch(
+    return CaseBatch(
         shape=(depths, n_cases), cases=list(trace.cases) * depths, hits=hits, keys=keys, by_arm=by_arm, order=order
     )
 
 
-def _entities(hits_of: PatternHits, batch: Batch, structure: Structure) -> Entities:
+def _entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
     depths, _ = batch.shape
     named = list(hits_of.query_entities) * depths
     carried = measure.bit_masks(named, measure.positions(hits_of.chunk_entities), batch.keys.hit)
@@ -519,20 +523,20 @@ def _entities(hits_of: PatternHits, batch: Batch, structure: Structure) -> Entit
     return Entities(carried, must_cover, np.zeros_like(wanted), np.zeros_like(carried))
 
 
-def _contests(batch: Batch, entities: Entities, structure: Structure) -> Contests:
+def _contests(batch: CaseBatch, entities: Entities, structure: Structure) -> Contests:
     hits = batch.hits
     groups = resolver.group_hits(batch.keys.sign)
-    best_l2 = resolver.at_anchors(hits.l2, groups, np.inf)
+    best_l2 = resolver.anchor_values(hits.l2, groups, np.inf)
     by_entities = resolver.resolve_entities(entities.seen_carried, groups, best_l2)
-    sig_sim = resolver.at_anchors(hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan)
-    anchor_sim = resolver.at_anchors(hits.anchor_sim, groups, np.nan)
+    sig_sim = resolver.anchor_values(hits.sig_sim_strict if structure.strict else hits.sig_sim, groups, np.nan)
+    anchor_sim = resolver.anchor_values(hits.anchor_sim, groups, np.nan)
     # Which of the two contests is held hangs on thresholds (whether entities are asked for), so both are measured.
     of_all = resolver.contest(groups.anchor >= 0, best_l2, sig_sim, anchor_sim)
     of_tied = resolver.contest(by_entities.candidates, best_l2, sig_sim, anchor_sim, by_entities.order)
     return Contests(groups, by_entities, of_all, of_tied)
 
 
-def _chosen(batch: Batch, entities: Entities, contests: Contests, structure: Structure) -> ChosenHits:
+def _chosen_hits(batch: CaseBatch, entities: Entities, contests: Contests, structure: Structure) -> ChosenHits:
     """Hits of every slot: of n relevant ones, of each group that may win, of the options (`WINNERS`)."""
     groups, rule, k = contests.groups, contests.entities, structure.final_k
     by_rule = {
@@ -548,7 +552,7 @@ def _chosen(batch: Batch, entities: Entities, contests: Contests, structure: Str
     picks = {group.tobytes(): group for group in by_rule.values()}
     filled = {
         key: resolver.fill_entities(
-            resolver.first_k((groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k),
+            resolver.first_members((groups.group == group[:, None]) & (group >= 0)[:, None], batch.order, k),
             entities.seen_carried,
             entities.seen,
             batch.keys.page,
@@ -559,14 +563,16 @@ def _chosen(batch: Batch, entities: Entities, contests: Contests, structure: Str
     # Options of the tied groups are those of all where all are tied in their order, which is the common case.
     everyone, in_number = groups.anchor >= 0, np.broadcast_to(np.arange(rule.order.shape[1]), rule.order.shape)
     size, l2 = (structure.max_options, k), batch.hits.l2
-    of_all = options_of(groups, everyone, in_number, batch.keys, l2, size)
-    of_tied = options_of(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
-    by_count = chosen_by_count(batch.order, batch.keys.hit, k)
-    places = stacked([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
+    of_all = row_options(groups, everyone, in_number, batch.keys, l2, size)
+    of_tied = row_options(groups, rule.candidates, rule.order, batch.keys, l2, size, of_all)
+    by_count = first_k_by_count(batch.order, batch.keys.hit, k)
+    places = pad_sets([by_count, *by_winner, option_places(of_all), option_places(of_tied)])
     return ChosenHits(places, of_all, of_tied, batch.keys.sources)
 
 
-def _of_questions(trace: TraceData, hits_of: PatternHits, entities: Entities, *, needs_allowed: bool) -> dict[str, Any]:
+def _question_fields(
+    trace: TraceData, hits_of: PatternHits, entities: Entities, *, needs_allowed: bool
+) -> dict[str, Any]:
     """Fields of `Evidence` that the question alone tells."""
     counts = hits_of.counts.astype(np.int64)
     deny, allow, generic, facet = (counts[:, column] for column in range(4))
@@ -582,7 +588,7 @@ def _of_questions(trace: TraceData, hits_of: PatternHits, entities: Entities, *,
     }
 
 
-def _of_hits(batch: Batch, trace: TraceData, structure: Structure) -> dict[str, Any]:
+def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -> dict[str, Any]:
     """Fields of `Evidence` on the hits in the order of l2; padding becomes NaN, so that it passes no gate."""
     hits, there = batch.hits, batch.keys.hit >= 0
     return {
@@ -590,23 +596,23 @@ def _of_hits(batch: Batch, trace: TraceData, structure: Structure) -> dict[str, 
         "n_hits": batch.by_case(there.sum(axis=1)),
         "best_l2": batch.by_case(np.where(there[:, 0], hits.l2[:, 0], np.nan)),
         "top1": batch.by_case(np.where(there[:, 0], hits.cosine[:, 0], np.nan)),
-        "gap": batch.by_case(_gap(hits)),
+        "gap": batch.by_case(_confidence_gap(hits)),
         "agree": batch.by_case(agree(batch.keys, trace.chunks, structure.near_pages)),
     }
 
 
-def _gap(hits: Hits) -> NDArray[np.float64]:
+def _confidence_gap(hits: Hits) -> NDArray[np.float64]:
     """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
     return np.abs(hits.l2[:, 1] - hits.l2[:, 0]) if hits.l2.shape[1] >= 2 else np.full(len(hits.l2), np.nan)
 
 
-def _of_scores(batch: Batch, contests: Contests, slots: Judged, structure: Structure) -> dict[str, Any]:
+def _score_fields(batch: CaseBatch, contests: Contests, slots: SlotLabels, structure: Structure) -> dict[str, Any]:
     """Fields of `Evidence` on the scores of the first hits in the arm's order."""
     hits, k = batch.hits, structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look different.
     reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
     degenerate = measure.degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts)
-    rerank, hybrid = by_rank(hits.s_rerank, batch.by_arm, k), by_rank(hits.s_hybrid, batch.by_arm, k)
+    rerank, hybrid = first_by_rank(hits.s_rerank, batch.by_arm, k), first_by_rank(hits.s_hybrid, batch.by_arm, k)
     # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
     share = slots.share[:, batch.keys.hit.shape[1]]
     signals = batch.by_case(_signals(batch, (rerank, hybrid, degenerate), contests.all, share))
@@ -616,11 +622,11 @@ def _of_scores(batch: Batch, contests: Contests, slots: Judged, structure: Struc
         "top_rerank": batch.by_case(rerank),
         "top_hybrid": batch.by_case(hybrid),
         "signals": signals,
-        "fused": np.full(batch.shape, np.nan) if model is None else fusion.fused(signals, model),
+        "fused": np.full(batch.shape, np.nan) if model is None else fusion.fused_probability(signals, model),
     }
 
 
-def _of_resolver(batch: Batch, entities: Entities, contests: Contests, chosen: ChosenHits) -> dict[str, Any]:
+def _resolver_fields(batch: CaseBatch, entities: Entities, contests: Contests, chosen: ChosenHits) -> dict[str, Any]:
     """Fields of `Evidence` on groups of hits, rule `entities` and the two contests."""
     most = contests.entities.best
     return {
@@ -628,8 +634,8 @@ def _of_resolver(batch: Batch, entities: Entities, contests: Contests, chosen: C
         "has_winner": batch.by_case(contests.entities.winner >= 0),
         "skips_entities": batch.by_case(most == 0),
         "full_entities": batch.by_case(most >= np.bitwise_count(entities.seen)),
-        "all": resolver.shaped(contests.all, batch.shape),
-        "tied": resolver.shaped(contests.tied, batch.shape),
+        "all": resolver.reshape_contest(contests.all, batch.shape),
+        "tied": resolver.reshape_contest(contests.tied, batch.shape),
         "n_options_all": batch.by_case(np.array([len(options) for options in chosen.options_all])),
         "n_options_tied": batch.by_case(np.array([len(options) for options in chosen.options_tied])),
     }
@@ -648,15 +654,15 @@ def by_slot(table: NDArray[Any], shape: tuple[int, int]) -> NDArray[Any]:
     return np.ascontiguousarray(table.reshape(depths, n_cases, table.shape[1]).transpose(0, 2, 1))
 
 
-def with_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
+def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tables:
     """Tables with what the trace's answers say of every slot; as they are where it holds none."""
     if trace.answers is None:
         return measured
     at, evidence = trace.arm(measured.arm), measured.evidence
     depths, n_cases = shape = evidence.n_hits.shape
     chunk = np.moveaxis(trace.hits.chunk[:, at], 1, 0).reshape(depths * n_cases, -1)
-    known, places = places_of(trace.answers), measured.chosen.places
-    records = recorded(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
+    known, places = answer_positions(trace.answers), measured.chosen.places
+    records = slot_answer_scores(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
     generation, support, unfit = (by_slot(table, shape) for table in records)
     return measured._replace(
         evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit)
@@ -664,7 +670,7 @@ def with_answers(measured: Tables, trace: TraceData, structure: Structure) -> Ta
 
 
 def _signals(
-    batch: Batch,
+    batch: CaseBatch,
     scores: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
     groups: resolver.Contest,
     share: NDArray[np.float64],
@@ -677,20 +683,20 @@ def _signals(
     """
     rerank, hybrid, degenerate = scores
     cosine = batch.hits.cosine
-    first = by_rank(cosine, batch.by_arm, len(rerank))
+    first = first_by_rank(cosine, batch.by_arm, len(rerank))
     n = (~np.isnan(first)).sum(axis=0)
     values = {
-        "confidence": measure.confidence(rerank, hybrid, degenerate, 1.0),
+        "confidence": measure.retrieval_confidence(rerank, hybrid, degenerate, 1.0),
         "top1_cosine": cosine[:, 0],
         "mean_cosine": np.nansum(first, axis=0) / np.maximum(n, 1),
-        "gap": _gap(batch.hits),
+        "gap": _confidence_gap(batch.hits),
         "hybrid": np.fmax.reduce(hybrid, axis=0),
         "rerank_margin": rerank[0] - rerank[1] if len(rerank) >= 2 else np.full(len(cosine), np.nan),
         "keyword_share": share,
         "anchor_similarity": groups.best_anchor,
         "signature_similarity": groups.best_signature,
     }
-    return np.where(batch.keys.hit[:, 0] >= 0, fusion.stacked(values), np.nan)
+    return np.where(batch.keys.hit[:, 0] >= 0, fusion.signal_rows(values), np.nan)
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:

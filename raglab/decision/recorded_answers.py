@@ -35,7 +35,7 @@ class Answer(NamedTuple):
     refused: str
 
 
-class Recorded(NamedTuple):
+class AnswerScores(NamedTuple):
     """What the trace's answers say of every slot, [B, S] each, or [D, S, Q] by `by_slot`.
 
     generation: the generator's confidence, calibrated where the structure says so; support: the least of a claim; both
@@ -47,14 +47,14 @@ class Recorded(NamedTuple):
     unfit: NDArray[np.bool_]
 
 
-def places_of(answers: Answers) -> dict[AnswerKey, int]:
+def answer_positions(answers: Answers) -> dict[AnswerKey, int]:
     """Position of each answer among the answers."""
     sets = [tuple(number for number in row if number >= 0) for row in answers.chunks.tolist()]
     keys = zip(answers.row.tolist(), answers.arm.tolist(), answers.depth.tolist(), sets, strict=True)
     return {AnswerKey(*key): number for number, key in enumerate(keys)}
 
 
-def of_cases(answers: Answers | None, rows: Sequence[int]) -> Answers | None:
+def select_answers(answers: Answers | None, rows: Sequence[int]) -> Answers | None:
     """Answers of some cases only, numbered anew in the order given."""
     if answers is None:
         return None
@@ -103,19 +103,19 @@ def slot_sets(
         yield row, slot, tuple(chunks[:n])
 
 
-def calibrated(
+def calibrate_confidence(
     confidence: NDArray[np.float64], knots: tuple[tuple[float, ...], tuple[float, ...]] | None
 ) -> NDArray[np.float64]:
     """Probability of being right that a generator's confidence is worth, [...]; as it is without knots x, y.
 
     Example:
-      >>> calibrated(np.array([0.5, np.nan]), ((0.0, 1.0), (0.25, 0.75)))
+      >>> calibrate_confidence(np.array([0.5, np.nan]), ((0.0, 1.0), (0.25, 0.75)))
       array([0.5, nan])
     """
     return confidence if knots is None else np.where(np.isnan(confidence), np.nan, np.interp(confidence, *knots))
 
 
-def recorded(
+def slot_answer_scores(
     answers: Answers,
     known: Mapping[AnswerKey, int],
     arm: int,
@@ -123,7 +123,7 @@ def recorded(
     chunk: NDArray[np.integer],
     n_cases: int,
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None,
-) -> Recorded:
+) -> AnswerScores:
     """Measurements of the recorded answers by slot; batch rows are depth · n_cases + case.
 
     Args:
@@ -138,6 +138,6 @@ def recorded(
     def of(values: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.where(there, np.append(values, np.nan)[number], np.nan)
 
-    confidence = calibrated(of(answers.confidence), calibration)
+    confidence = calibrate_confidence(of(answers.confidence), calibration)
     unfit = there & np.append(np.array([bool(text) for text in answers.refused], dtype=bool), False)[number]
-    return Recorded(confidence, of(answers.support), unfit)
+    return AnswerScores(confidence, of(answers.support), unfit)

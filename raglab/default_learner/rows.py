@@ -34,19 +34,19 @@ from raglab.default_learner.votes import (
     Rule,
     Signal,
     Votes,
-    aged,
+    add_signal,
     arrays,
     band,
-    checked,
-    confidence,
+    check_learner,
+    decay_votes,
     for_and_against,
     mean,
     no_votes,
     place,
-    scheduled,
+    question_schedule,
     top,
-    voted,
-    votes_of,
+    vote_confidence,
+    vote_counts,
 )
 
 
@@ -66,7 +66,7 @@ class Split(NamedTuple):
 def due(default: ClarificationDefault, learner: Learner) -> bool:
     """Whether failures reached the next look: `first_look`, then twice as many each time."""
     failures = sum(each.failed for each in default.counts.values())
-    return checked(learner).stratify and failures >= learner.first_look * 2**default.looks
+    return check_learner(learner).stratify and failures >= learner.first_look * 2**default.looks
 
 
 def stratify(default: ClarificationDefault, learner: Learner) -> Split | None:
@@ -104,10 +104,10 @@ def _outcomes(seen: Mapping[str, Mapping[str, Counts]], lead: str) -> list[tuple
     found = {value: by[lead] for value, by in sorted(seen.items()) if lead in by}
     if len(found) < 2:
         return []
-    return [(value, round(counts.failed), round(signals(counts))) for value, counts in found.items()]
+    return [(value, round(counts.failed), round(signal_count(counts))) for value, counts in found.items()]
 
 
-def signals(counts: Counts) -> float:
+def signal_count(counts: Counts) -> float:
     """Signals about a value itself."""
     return counts.yes + counts.silent + counts.no + counts.failed
 
@@ -164,17 +164,18 @@ def split(
     Raises:
       ValueError: `now` is no datetime, or a column that the row has no counts of.
     """
-    rule = checked(Learner() if learner is None else learner)
+    rule = check_learner(Learner() if learner is None else learner)
     if found.column not in default.strata:
         refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
     instant(now)
     left = default.remembered / default.sample_size if default.sample_size else 1.0
     return tuple(
-        _part(default, found.column, value, by, left, now, rule) for value, by in default.strata[found.column].items()
+        _split_row(default, found.column, value, by, left, now, rule)
+        for value, by in default.strata[found.column].items()
     )
 
 
-def _part(
+def _split_row(
     default: ClarificationDefault,
     column: str,
     value: str,
@@ -187,15 +188,15 @@ def _part(
     kept = {
         name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
     }
-    size = sum(signals(counts) for counts in kept.values())
+    size = sum(signal_count(counts) for counts in kept.values())
     matrix = np.array(list(kept.values()), dtype=np.float64).reshape(len(kept), N_COUNTS) * left
     votes = Votes(matrix, np.array(size * left))
     return ClarificationDefault(
         target_field=default.target_field,
         doctype=default.doctype,
         sub_conditions={**default.sub_conditions, column: value},
-        candidate_votes=dict(zip(kept, votes_of(votes).tolist(), strict=True)),
-        confidence=float(confidence(votes, learner)),
+        candidate_votes=dict(zip(kept, vote_counts(votes).tolist(), strict=True)),
+        confidence=float(vote_confidence(votes, learner)),
         sample_size=round(size),
         last_refreshed=now,
         counts={name: Counts(*row) for name, row in zip(kept, matrix.tolist(), strict=True)},
@@ -243,7 +244,7 @@ def suggest(
     if default is None or not liked:
         return Suggested(candidates[0], "It is the first candidate; no vote speaks for another yet.")
     score = dict(votes)
-    if learner is not None and checked(learner).rule == "posterior":
+    if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
     best = max(liked, key=lambda value: score[value])
     return Suggested(best, f"It leads: votes for it {votes[best]:g}, signals {default.sample_size}.")
@@ -256,7 +257,7 @@ def shares(
 
     What is for a value, plus `prior_yes` for each, over the sum: a Dirichlet mean.
     """
-    prior = checked(Learner() if learner is None else learner).prior_yes
+    prior = check_learner(Learner() if learner is None else learner).prior_yes
     for_it = dict.fromkeys(candidates, 0.0)
     if default is not None:
         for_it |= dict(zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True))
@@ -325,8 +326,8 @@ def init(
     """
     instant(now)
     return ClarificationDefault(
-        target_field=_named("target_field", target_field),
-        doctype=_named("doctype", doctype) if doctype else "",
+        target_field=_check_text("target_field", target_field),
+        doctype=_check_text("doctype", doctype) if doctype else "",
         sub_conditions=_conditions(sub_conditions),
         candidate_votes={},
         confidence=0.0,
@@ -370,8 +371,8 @@ def update(
       >>> row.candidate_votes, row.confidence, row.version
       ({'1': 1.5}, 0.75, 2)
     """
-    settings = checked(Learner(rule=rule) if learner is None else learner)
-    named = _checked_vote(value, signal, corrected_to)
+    settings = check_learner(Learner(rule=rule) if learner is None else learner)
+    named = _check_vote(value, signal, corrected_to)
     # a condition that the row's own condition already fixes cannot split it
     seen = {column: level for column, level in _conditions(conditions).items() if _free(default, column, level)}
     # a clock that went backwards ages nothing
@@ -383,15 +384,15 @@ def update(
     # votes age before the new one is added, which is whole
     if settings.half_life_days > 0.0:
         days = (instant(later) - instant(default.last_refreshed)).total_seconds() / DAY
-        votes = aged(votes, 0.5 ** (days / settings.half_life_days))
+        votes = decay_votes(votes, 0.5 ** (days / settings.half_life_days))
     # who says no and names a value votes for it as well
     other = names.index(named[0]) if named else -1
-    votes = voted(votes, names.index(value), SIGNALS.index(signal), other)
-    by_name = dict(zip(names, votes_of(votes).tolist(), strict=True))
+    votes = add_signal(votes, names.index(value), SIGNALS.index(signal), other)
+    by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
             "candidate_votes": {name: by_name[name] for name in dict.fromkeys((*default.candidate_votes, *fresh))},
-            "confidence": float(confidence(votes, settings)),
+            "confidence": float(vote_confidence(votes, settings)),
             "sample_size": default.sample_size + 1,
             "last_refreshed": later,
             "version": default.version + 1,
@@ -407,7 +408,7 @@ def _strata(
 ) -> dict[str, dict[str, dict[str, Counts]]]:
     """Counts by condition with one signal more."""
     names = [value, *named]
-    more = voted(no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1).counts.tolist()
+    more = add_signal(no_votes(len(names)), 0, SIGNALS.index(signal), 1 if named else -1).counts.tolist()
     strata = dict(default.strata)
     for column, level in conditions.items():
         levels = dict(strata.get(column, {}))
@@ -427,8 +428,8 @@ def gate(default: ClarificationDefault, *, ask_below: float = ASK_BELOW, apply_a
 
     Source: rule S5.5.
     """
-    limits = checked(Learner(ask_below=ask_below, apply_above=apply_above))
-    return GATES[int(band(_sure(default), limits))]
+    limits = check_learner(Learner(ask_below=ask_below, apply_above=apply_above))
+    return GATES[int(band(_row_confidence(default), limits))]
 
 
 def met(default: ClarificationDefault, *, now: datetime) -> ClarificationDefault:
@@ -442,7 +443,7 @@ def asks(default: ClarificationDefault, learner: Learner) -> bool:
 
     Source: rule S5.5; a schedule, no coin.
     """
-    return bool(scheduled(_sure(default), default.requests, checked(learner)))
+    return bool(question_schedule(_row_confidence(default), default.requests, check_learner(learner)))
 
 
 def lookup(
@@ -467,20 +468,20 @@ def lookup(
     )
 
 
-def _sure(default: ClarificationDefault) -> float:
+def _row_confidence(default: ClarificationDefault) -> float:
     if isnan(default.confidence):
         refuse("confidence must be a number", "nan", "the row was not made by `update`")
     return default.confidence
 
 
-def _checked_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str, ...]:
+def _check_vote(value: str, signal: str, corrected_to: str | None) -> tuple[str, ...]:
     """The value named instead, () without one; what is no vote is refused."""
-    _named("value", value)
+    _check_text("value", value)
     if signal not in SIGNALS:
         refuse(f"signal must be one of {', '.join(SIGNALS)}", repr(signal), "silence of the user is implicit_ok")
     if corrected_to is None:
         return ()
-    _named("corrected_to", corrected_to)
+    _check_text("corrected_to", corrected_to)
     if signal != "explicit_no":
         refuse("corrected_to must come with explicit_no", repr(signal), "vote for it with explicit_yes")
     if corrected_to == value:
@@ -499,10 +500,12 @@ def _free(default: ClarificationDefault, column: str, level: str) -> bool:
 def _conditions(given: Mapping[str, str] | None) -> dict[str, str]:
     """Conditions that have a value, by column."""
     there = {column: level for column, level in (given or {}).items() if level is not None and level != ""}
-    return {_named("a column", column): _named(f"the value of {column}", level) for column, level in there.items()}
+    return {
+        _check_text("a column", column): _check_text(f"the value of {column}", level) for column, level in there.items()
+    }
 
 
-def _named(what: str, text: str) -> str:
+def _check_text(what: str, text: str) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > LONGEST:
         came = repr(text) if not isinstance(text, str) or len(text) <= LONGEST else f"{len(text)} characters"
         refuse(f"{what} must be a text of 1 to {LONGEST} characters", came, "name it in short")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.bandit.learner import check_whole, refuse
+from raglab.bandit.learner import check_count, refuse
 from raglab.bandit.worlds import stream
 from raglab.default_learner.rows import gathers
 from raglab.default_learner.votes import (
@@ -25,17 +25,17 @@ from raglab.default_learner.votes import (
     YES,
     Learner,
     Votes,
-    aged,
-    confidence,
+    add_signal,
+    decay_votes,
     for_and_against,
     mean,
     no_votes,
-    scheduled,
+    question_schedule,
     top,
-    voted,
-    votes_of,
+    vote_confidence,
+    vote_counts,
 )
-from raglab.default_learner.votes import checked as settled
+from raglab.default_learner.votes import check_learner as settled
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 
 if TYPE_CHECKING:
@@ -154,17 +154,17 @@ def world(
             at = row, scenes.index(scene)
             # scenes that a context lacks keep weight 0; the rest is made shares below
             there[at] = 1.0 if mix is None else mix.get(scene, 0.0)
-            table[at][[values[row].index(value) for value in of]] = _shares(name, list(of.values()))
+            table[at][[values[row].index(value) for value in of]] = _normalised_shares(name, list(of.values()))
     # one number stands for every context, and is checked as one a context is
     count = len(nested)
-    return checked(
+    return check_simulated_world(
         World(
             tuple(nested),
             values,
-            _shares("traffic", np.ones(count) if traffic is None else traffic),
+            _normalised_shares("traffic", np.ones(count) if traffic is None else traffic),
             there / there.sum(axis=1, keepdims=True),
             table,
-            _others(values, table.shape),
+            _uniform_values(values, table.shape),
             np.broadcast_to(np.asarray(noise, np.float64), (count,)),
             np.broadcast_to(np.asarray(drift, np.float64), (count,)),
             (column,) if column else (),
@@ -174,7 +174,7 @@ def world(
     )
 
 
-def _shares(name: str, given: ArrayLike) -> Array:
+def _normalised_shares(name: str, given: ArrayLike) -> Array:
     """Numbers as shares that sum to 1."""
     parts = np.asarray(given, np.float64)
     if not (np.isfinite(parts).all() and (parts >= 0.0).all() and parts.sum() > 0.0):
@@ -182,7 +182,7 @@ def _shares(name: str, given: ArrayLike) -> Array:
     return np.asarray(parts / parts.sum())
 
 
-def _others(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
+def _uniform_values(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
     """Every value of a context alike, [C, S, V]."""
     table = np.zeros(shape)
     for row, one in enumerate(values):
@@ -190,7 +190,7 @@ def _others(values: Sequence[Sequence[str]], shape: tuple[int, ...]) -> Array:
     return table
 
 
-def checked(made: World) -> World:
+def check_simulated_world(made: World) -> World:
     """The world itself.
 
     Raises:
@@ -205,15 +205,15 @@ def checked(made: World) -> World:
         wanted = (made.scenes > 0.0) if name == "shares" else np.ones_like(sums, dtype=bool)
         if (np.abs(sums - 1.0) > SUMS_TO_ONE)[wanted].any():
             refuse(f"{name} must sum to 1", sums[wanted].ravel()[:5].tolist(), "they are shares")
-    check_whole("noise_columns", made.noise_columns, 0, "0 is none")
-    check_whole("noise_levels", made.noise_levels, 1, "a column has at least one value")
-    check_whole("at_once", made.at_once, 0, "0 is every context")
+    check_count("noise_columns", made.noise_columns, 0, "0 is none")
+    check_count("noise_levels", made.noise_levels, 1, "a column has at least one value")
+    check_count("at_once", made.at_once, 0, "0 is every context")
     if not made.per_day > 0.0:
         refuse("per_day must be > 0", made.per_day, "it is requests of a user a day")
     return made
 
 
-def blocks(users: int) -> list[int]:
+def user_blocks(users: int) -> list[int]:
     """How many users each block has."""
     return [min(BLOCK, users - first) for first in range(0, users, BLOCK)]
 
@@ -223,10 +223,10 @@ def crowd(made: World, users: int, requests: int, seed: int, block: int) -> Crow
     rng = {kind: stream(seed, block, kind) for kind in range(5)}
     shape = (requests, users)
     topic = _topics(made, users, rng[OWN])
-    slot = _drawn(np.cumsum(made.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
+    slot = _sample_place(np.cumsum(made.traffic[topic], axis=-1), rng[TRAFFIC].random(shape))
     here = np.take_along_axis(topic[None], slot[..., None].astype(np.intp), axis=2)[..., 0]
-    scene = _drawn(np.cumsum(made.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
-    own = _own(made, topic, slot, scene, rng[OWN])
+    scene = _sample_place(np.cumsum(made.scenes, axis=-1)[here], rng[TRAFFIC].random(shape))
+    own = _true_values(made, topic, slot, scene, rng[OWN])
     strays = rng[STRAYS].random(shape) < made.noise[here]
     wanted = np.where(strays, _stray(made, here, scene, own, rng[STRAYS].random(shape)), own)
     columns = [np.broadcast_to(made.levels[here, scene], (*shape, len(made.columns)))]
@@ -247,18 +247,18 @@ def _topics(made: World, users: int, rng: np.random.Generator) -> NDArray[np.int
     return np.sort(np.argsort(-keys, axis=1, kind="stable")[:, : made.slots], axis=1)
 
 
-def _drawn(cumulated: Array, uniform: Array) -> Small:
+def _sample_place(cumulated: Array, uniform: Array) -> Small:
     """Place of a uniform number among cumulated shares, in parts of their sum; never one of share 0 at the end."""
     ends = np.where(cumulated[..., :-1] < cumulated[..., -1:], cumulated[..., :-1], np.inf)
     return np.asarray((uniform[..., None] * cumulated[..., -1:] >= ends).sum(axis=-1), np.int16)
 
 
-def _own(made: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
+def _true_values(made: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: np.random.Generator) -> Small:
     """True value of each user at each request, [T, U], in the scene of the request."""
     requests, users = slot.shape
     cumulated = np.cumsum(made.shares, axis=-1)
     n_scenes, who = made.shares.shape[1], np.arange(users)
-    now = _drawn(cumulated[topic], rng.random((users, topic.shape[1], n_scenes)))
+    now = _sample_place(cumulated[topic], rng.random((users, topic.shape[1], n_scenes)))
     if not made.drift.any():
         return now[who, slot, scene]
     own = np.empty(slot.shape, np.int16)
@@ -266,7 +266,7 @@ def _own(made: World, topic: NDArray[np.intp], slot: Small, scene: Small, rng: n
     for t in range(requests):
         anew = np.flatnonzero(turned[t])
         again = rng.random((len(anew), n_scenes))
-        now[anew, slot[t, anew]] = _drawn(cumulated[topic[anew, slot[t, anew]]], again)
+        now[anew, slot[t, anew]] = _sample_place(cumulated[topic[anew, slot[t, anew]]], again)
         own[t] = now[who, slot[t], scene[t]]
     return own
 
@@ -276,7 +276,7 @@ def _stray(made: World, here: NDArray[np.intp], scene: Small, own: Small, unifor
     table = made.stray[here, scene].copy()
     np.put_along_axis(table, own[..., None].astype(np.intp), 0.0, axis=-1)
     cumulated = np.cumsum(table, axis=-1)
-    return np.where(cumulated[..., -1] > 0.0, _drawn(cumulated, uniform), own)
+    return np.where(cumulated[..., -1] > 0.0, _sample_place(cumulated, uniform), own)
 
 
 Index = NDArray[np.intp]
@@ -285,7 +285,7 @@ NONE = -1
 
 
 @dataclass
-class Rows:
+class DefaultRowArrays:
     """Default rows of U users, changed in place: of each slot the parent, then one for each level L it may split into.
 
     counts, n, confidence, met, day: of every row, R = U · slots · (1 + L). The others: of the parents, P = U · slots.
@@ -322,12 +322,12 @@ class Rows:
 
     def asks(self, row: Index) -> NDArray[np.bool_]:
         """Whether the request that meets each row now is asked: as `default_learner.asks`."""
-        return scheduled(self.confidence[row], self.met[row], self.learner)
+        return question_schedule(self.confidence[row], self.met[row], self.learner)
 
     def liking(self, row: Index, offered: NDArray[np.bool_]) -> Array:
         """Score by which `suggest` takes the first best of the values offered, [U, V]; 0 without a vote for it."""
         votes = Votes(self.counts[row], self.n[row])
-        liked = votes_of(votes)
+        liked = vote_counts(votes)
         score = np.where(liked > 0.0, mean(votes, self.learner) if self.learner.rule == "posterior" else liked, 0.0)
         return np.where(offered, score, -np.inf)
 
@@ -341,10 +341,10 @@ class Rows:
         """One signal to each row, all different."""
         before = Votes(self.counts[row], self.n[row])
         if self.learner.half_life_days > 0.0:
-            before = aged(before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days))
-        after = voted(before, value, signal, named)
+            before = decay_votes(before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days))
+        after = add_signal(before, value, signal, named)
         self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
-        self.confidence[row] = confidence(after, self.learner)
+        self.confidence[row] = vote_confidence(after, self.learner)
 
     def stratum(self, parent: Index, value: Index, signal: Index, named: Index, level: Small) -> None:
         """The same signal to the counts by condition of rows that are not split."""
@@ -401,20 +401,20 @@ class Rows:
         votes = Votes(counts, n)
         if self.learner.half_life_days > 0.0:
             total = self.strata[parent, column][..., [YES, SILENT, NO, FAILED]].sum()
-            votes = aged(votes, np.full(len(n), self.n[first] / total))
+            votes = decay_votes(votes, np.full(len(n), self.n[first] / total))
         rows = first + 1 + np.arange(self.n_levels)
         self.counts[rows], self.n[rows], self.day[rows] = votes.counts, votes.n, day
-        self.confidence[rows] = confidence(votes, self.learner)
+        self.confidence[rows] = vote_confidence(votes, self.learner)
 
 
-def opened(world: World, users: int, learner: Learner) -> Rows:
+def empty_rows(world: World, users: int, learner: Learner) -> DefaultRowArrays:
     """Rows without a vote."""
     n_columns, n_values = len(world.columns) + world.noise_columns, world.shares.shape[-1]
     splits = learner.stratify and n_columns > 0
     n_levels, parents = world.n_levels if splits else 0, users * world.slots
     size = parents * (1 + n_levels)
     strata: Any = np.zeros((parents, n_columns, n_levels, n_values, N_COUNTS)) if splits else None
-    return Rows(
+    return DefaultRowArrays(
         learner,
         world.slots,
         n_levels,
@@ -449,7 +449,7 @@ class Priced(NamedTuple):
 Policy: TypeAlias = Learner | Priced | Baseline
 
 
-class Asked(NamedTuple):
+class RequestOutcomes(NamedTuple):
     """What came of every request of U users, T each.
 
     question: one was asked. error: a wrong value was applied silently. unanswered: nobody named a right value.
@@ -477,7 +477,7 @@ def asked(
     question_cost: float = 1.0,
     error_cost: float = 10.0,
     n_jobs: int = 1,
-) -> Asked:
+) -> RequestOutcomes:
     """What came of every request of every user under one policy.
 
     Users meet the same requests, noise and drift under every policy of one seed, whatever block or process they are
@@ -498,30 +498,30 @@ def asked(
     Raises:
       ValueError: sizes below 1, an unknown policy, a world that breaks a rule.
     """
-    check_whole("users", users, 1, "simulate at least one")
-    check_whole("requests", requests, 1, "simulate at least one")
-    check_whole("seed", seed, 0, "the same seed gives the same bits")
+    check_count("users", users, 1, "simulate at least one")
+    check_count("requests", requests, 1, "simulate at least one")
+    check_count("seed", seed, 0, "the same seed gives the same bits")
     if not isinstance(policy, Learner | Priced) and policy not in BASELINES:
         rule = f"a policy must be a Learner, a Priced one, or one of {', '.join(BASELINES)}"
         refuse(rule, repr(policy), "choose one of them")
-    made = checked(world)
+    made = check_simulated_world(world)
 
-    def one(block: int, size: int) -> Asked:
+    def one(block: int, size: int) -> RequestOutcomes:
         met = crowd(made, size, requests, seed, block)
-        play = _oracle if policy == ORACLE else partial(_played, policy=policy)
+        play = _oracle if policy == ORACLE else partial(_play_block, policy=policy)
         return play(made, met, question_cost=question_cost, error_cost=error_cost)
 
-    work = list(enumerate(blocks(users)))
+    work = list(enumerate(user_blocks(users)))
     if n_jobs == 1 or len(work) == 1:
         done = [one(block, size) for block, size in work]
     else:
         from joblib import Parallel, delayed  # type: ignore[import-untyped] # it has no types
 
         done = Parallel(n_jobs=n_jobs)(delayed(one)(block, size) for block, size in work)
-    return Asked(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
+    return RequestOutcomes(*(np.concatenate(parts) for parts in zip(*done, strict=True)))
 
 
-def _oracle(made: World, met: Crowd, question_cost: float, error_cost: float) -> Asked:
+def _oracle(made: World, met: Crowd, question_cost: float, error_cost: float) -> RequestOutcomes:
     """Applies the user's own value where what noise then costs is less than a question.
 
     What comes back empty is asked about in any case, with the likeliest stray of those left.
@@ -542,21 +542,21 @@ def _oracle(made: World, met: Crowd, question_cost: float, error_cost: float) ->
 
 
 def _account(
-    met: Crowd, question: Bools, error: Bools, unanswered: Bools, unnoticed: Bools, rows: Rows | None = None
-) -> Asked:
+    met: Crowd, question: Bools, error: Bools, unanswered: Bools, unnoticed: Bools, rows: DefaultRowArrays | None = None
+) -> RequestOutcomes:
     never = np.full(met.topic.shape, NONE)
     split, column = (never, never) if rows is None else (rows.split_at, rows.column)
     by_user = [np.ascontiguousarray(part.T) for part in (question, error, unanswered, unnoticed, met.slot)]
     of_slots = split.reshape(never.shape).astype(np.int32), column.reshape(never.shape).astype(np.int16)
     fields: Any = (*by_user, met.topic, *of_slots)
-    return Asked(*fields)
+    return RequestOutcomes(*fields)
 
 
-def _played(made: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> Asked:
+def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, error_cost: float) -> RequestOutcomes:
     """One block under a learner, request by request."""
-    learner = settled(policy.learner if isinstance(policy, Priced) else _learner(policy))
+    learner = settled(policy.learner if isinstance(policy, Priced) else _policy_learner(policy))
     requests, users = met.slot.shape
-    rows, who = opened(made, users, learner), np.arange(users)
+    rows, who = empty_rows(made, users, learner), np.arange(users)
     known = np.array([len(one) for one in made.values])  # noqa: PD011 - a field, no frame
     offered = np.arange(made.shares.shape[-1]) < known[met.topic][..., None]  # [U, slots, V]
     question, error, unanswered, unnoticed = (np.zeros((requests, users), bool) for _ in range(4))
@@ -593,7 +593,7 @@ def _played(made: World, met: Crowd, policy: Policy, question_cost: float, error
     return _account(met, question, error, unanswered, unnoticed, rows)
 
 
-def _learner(policy: Learner | Baseline) -> Learner:
+def _policy_learner(policy: Learner | Baseline) -> Learner:
     return policy if isinstance(policy, Learner) else Learner(stratify=False)
 
 
@@ -654,7 +654,7 @@ def simulate(
     """
     import pandas as pd
 
-    check_whole("buckets", buckets, 1, "give at least one")
+    check_count("buckets", buckets, 1, "give at least one")
     for name, cost in (("question_cost", question_cost), ("error_cost", error_cost)):
         if not 0.0 <= cost < np.inf:
             refuse(f"{name} must be >= 0", cost, "it is what one costs")
@@ -663,20 +663,20 @@ def simulate(
     check_level(level)
     sizes: dict[str, Any] = {"users": users, "requests": requests, "seed": seed, "n_jobs": n_jobs}
     costs: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
-    best = cost_of(asked(world, ORACLE, **sizes, **costs), **costs)
+    best = request_costs(asked(world, ORACLE, **sizes, **costs), **costs)
     parts = [
-        _table(name, asked(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level)
+        _policy_rows(name, asked(world, policy, **sizes, **costs), best, costs, min(buckets, requests), level)
         for name, policy in policies.items()
     ]
     return pd.concat(parts, ignore_index=True)
 
 
-def cost_of(found: Asked, question_cost: float, error_cost: float) -> Array:
+def request_costs(found: RequestOutcomes, question_cost: float, error_cost: float) -> Array:
     """Cost of every request, [U, T]; an unanswered one costs as much as a question: its user must ask again."""
     return np.asarray(question_cost * (found.question + 1.0 * found.unanswered) + error_cost * found.error)
 
 
-def silence(found: Asked, quiet: int = QUIET) -> Silence:
+def silence(found: RequestOutcomes, quiet: int = QUIET) -> Silence:
     """When each row fell silent: it asked nothing at its last `quiet` requests, or at none at all.
 
     A row that met fewer requests after its last question is not known to be silent: NaN.
@@ -703,21 +703,21 @@ def confidence_paths(learners: Mapping[str, Learner], requests: int) -> pd.DataF
     """
     import pandas as pd
 
-    check_whole("requests", requests, 1, "give at least one")
+    check_count("requests", requests, 1, "give at least one")
     rows = []
     for name, learner in learners.items():
         for gated in (False, True):
             votes, sure = no_votes(1), 0.0
             for request in range(1, requests + 1):
-                asks = request == 1 or (gated and bool(scheduled(sure, request - 1, learner)))
-                votes = voted(votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok"))
-                sure = float(confidence(votes, learner))
+                asks = request == 1 or (gated and bool(question_schedule(sure, request - 1, learner)))
+                votes = add_signal(votes, 0, SIGNALS.index("explicit_yes" if asks else "implicit_ok"))
+                sure = float(vote_confidence(votes, learner))
                 rows.append((name, gated, request, asks, sure))
     return pd.DataFrame(rows, columns=["learner", "gated", "request", "question", "confidence"])
 
 
-def _table(
-    name: str, found: Asked, best: Array, costs: Mapping[str, float], buckets: int, level: float
+def _policy_rows(
+    name: str, found: RequestOutcomes, best: Array, costs: Mapping[str, float], buckets: int, level: float
 ) -> pd.DataFrame:
     """Rows of one policy."""
     import pandas as pd
@@ -725,15 +725,15 @@ def _table(
     requests = found.question.shape[1]
     ends = np.rint(np.linspace(0, requests, buckets + 1)).astype(np.int64)
     size = np.diff(ends)
-    cost = cost_of(found, **costs)
+    cost = request_costs(found, **costs)
     by_user = {"questions": found.question, "errors": found.error, "unanswered": found.unanswered, "cost": cost}
     columns: dict[str, object] = {
         "policy": name, "bucket": np.arange(buckets), "first": ends[:-1] + 1, "last": ends[1:]
     }  # fmt: skip
     for measure, part in by_user.items():
         sums = np.add.reduceat(part.astype(np.float64), ends[:-1], axis=1)
-        columns |= _with_ends(measure, HUNDRED * sums / size, level)
-    columns |= _with_ends("regret", np.cumsum(cost - best, axis=1)[:, ends[1:] - 1], level)
+        columns |= _interval_columns(measure, HUNDRED * sums / size, level)
+    columns |= _interval_columns("regret", np.cumsum(cost - best, axis=1)[:, ends[1:] - 1], level)
     last = np.where(found.question, np.arange(1, requests + 1), 0).max(axis=1)
     quiet = (last[:, None] <= ends[1:]).sum(axis=0)
     low, high = clopper_pearson(quiet, len(last), level)
@@ -743,7 +743,7 @@ def _table(
     return pd.DataFrame(columns | {"users": len(last)})
 
 
-def _with_ends(name: str, values: Array, level: float) -> dict[str, object]:
+def _interval_columns(name: str, values: Array, level: float) -> dict[str, object]:
     """Mean over the users and its t interval, by column; NaN where there is one user."""
     low, high = mean_interval(values, level)
     return {name: values.mean(axis=0), f"{name}_low": low, f"{name}_high": high}

@@ -80,7 +80,7 @@ class Votes(NamedTuple):
     n: Array
 
 
-def checked(learner: Learner) -> Learner:
+def check_learner(learner: Learner) -> Learner:
     """Settings as they came.
 
     Raises:
@@ -114,7 +114,7 @@ def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
     return Votes(np.zeros((*batch, n_values, N_COUNTS)), np.zeros(batch))
 
 
-def voted(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
+def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
     """Votes after one signal a row.
 
     Args:
@@ -127,7 +127,7 @@ def voted(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = 
     Source: rule S5.4.
 
     Example:
-      >>> voted(no_votes(2), 0, SIGNALS.index("explicit_no"), 1).counts.tolist()
+      >>> add_signal(no_votes(2), 0, SIGNALS.index("explicit_no"), 1).counts.tolist()
       [[0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
     """
     n_values = votes.counts.shape[-2]
@@ -150,13 +150,13 @@ def voted(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = 
     return Votes(counts, votes.n + there.reshape(votes.n.shape))
 
 
-def aged(votes: Votes, left: ArrayLike) -> Votes:
+def decay_votes(votes: Votes, left: ArrayLike) -> Votes:
     """Votes of which a share is left, [...] in [0, 1]."""
     share = np.asarray(left, dtype=np.float64)
     return Votes(votes.counts * share[..., None, None], votes.n * share)
 
 
-def votes_of(votes: Votes) -> Array:
+def vote_counts(votes: Votes) -> Array:
     """Votes of each value as published: yes + 0.5 · silent − no + named, [..., V]."""
     counts = votes.counts
     return np.asarray(counts[..., YES] + HALF * counts[..., SILENT] - counts[..., NO] + counts[..., NAMED])
@@ -176,7 +176,7 @@ def for_and_against(votes: Votes) -> tuple[Array, Array]:
 
 def mean(votes: Votes, learner: Learner) -> Array:
     """Posterior mean rate of each value, [..., V]; −inf for what was never voted on."""
-    return _mean(*for_and_against(votes), _known(votes), learner)
+    return _mean(*for_and_against(votes), _voted_values(votes), learner)
 
 
 def _mean(for_it: Array, against: Array, known: NDArray[np.bool_], learner: Learner) -> Array:
@@ -189,12 +189,12 @@ def top(votes: Votes, learner: Learner) -> NDArray[np.intp]:
 
     −1 where nothing was voted on.
     """
-    known = _known(votes)
-    score = mean(votes, learner) if learner.rule == "posterior" else np.where(known, votes_of(votes), -np.inf)
+    known = _voted_values(votes)
+    score = mean(votes, learner) if learner.rule == "posterior" else np.where(known, vote_counts(votes), -np.inf)
     return np.where(known.any(axis=-1), score.argmax(axis=-1), -1)
 
 
-def confidence(votes: Votes, learner: Learner) -> Array:
+def vote_confidence(votes: Votes, learner: Learner) -> Array:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
     vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate.
@@ -202,16 +202,16 @@ def confidence(votes: Votes, learner: Learner) -> Array:
     Source: rule S5.4; Beta posterior of a rate.
 
     Example:
-      >>> votes = voted(voted(no_votes(1), 0, 0), 0, 2)
-      >>> float(confidence(votes, Learner())), round(float(confidence(votes, Learner("posterior"))), 3)
+      >>> votes = add_signal(add_signal(no_votes(1), 0, 0), 0, 2)
+      >>> float(vote_confidence(votes, Learner())), round(float(vote_confidence(votes, Learner("posterior"))), 3)
       (0.75, 0.525)
     """
     if learner.rule == "vote_share":
-        best = np.maximum(votes_of(votes).max(axis=-1, initial=0.0), 0.0)
+        best = np.maximum(vote_counts(votes).max(axis=-1, initial=0.0), 0.0)
         return np.asarray(best / np.where(votes.n > 0.0, votes.n, 1.0))
     if votes.counts.shape[-2] == 0:
         return np.zeros(votes.n.shape)
-    both, known = for_and_against(votes), _known(votes)
+    both, known = for_and_against(votes), _voted_values(votes)
     lead = _mean(*both, known, learner).argmax(axis=-1)[..., None]
     right, wrong = (np.take_along_axis(part, lead, axis=-1)[..., 0] for part in both)
     return np.where(known.any(axis=-1), quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
@@ -226,7 +226,7 @@ def band(sure: ArrayLike, learner: Learner) -> NDArray[np.intp]:
     return np.asarray((here >= learner.ask_below).astype(np.intp) + (here > learner.apply_above))
 
 
-def scheduled(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDArray[np.bool_]:
+def question_schedule(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDArray[np.bool_]:
     """Whether the next request of rows is asked, bool [...]: in band 0, and in band 1 if it is an `every`-th one.
 
     Args:
@@ -235,7 +235,7 @@ def scheduled(sure: ArrayLike, met: ArrayLike, learner: Learner) -> NDArray[np.b
     Source: rule S5.5.
 
     Example:
-      >>> scheduled([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], Learner()).tolist()
+      >>> question_schedule([0.59, 0.6, 0.85, 0.85, 0.86], [1, 1, 3, 4, 4], Learner()).tolist()
       [True, False, False, True, False]
     """
     where, turn = band(sure, learner), (np.asarray(met) + 1) % learner.every == 0
@@ -276,7 +276,7 @@ def _halves(votes: Array) -> bool:
     return bool((doubled == np.rint(doubled)).all())
 
 
-def _known(votes: Votes) -> NDArray[Any]:
+def _voted_values(votes: Votes) -> NDArray[Any]:
     """Values that were voted on, bool [..., V]; a failure is no vote."""
     counts = votes.counts
     return np.asarray(counts[..., YES] + counts[..., SILENT] + counts[..., NO] + counts[..., NAMED] > 0.0)
@@ -346,7 +346,7 @@ class ClarificationDefault(BaseModel):
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         for name in self.counts.keys() | self.candidate_votes.keys():
-            vote, made = self.candidate_votes.get(name, 0.0), float(votes_of(arrays(self, [name]))[0])
+            vote, made = self.candidate_votes.get(name, 0.0), float(vote_counts(arrays(self, [name]))[0])
             if not isclose(vote, made, rel_tol=CLOSE, abs_tol=CLOSE):
                 msg = (
                     f"candidate_votes must be those of counts, got {vote:g} and {made:g} for {name!r}; give one alone."

@@ -14,8 +14,8 @@ from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
 from raglab.bandit.worlds import Bernoulli, Table
 from raglab.lab import reward_audit as audit
-from raglab.lab.search_space import DIGITS, Range, shortened
-from raglab.lab.study import Judged, maximised
+from raglab.lab.search_space import DIGITS, SearchRange, round_value
+from raglab.lab.study import TrialOutcome, maximise
 from raglab.live.arms import components, router, table
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
@@ -25,17 +25,17 @@ from raglab.store.traces import Trace
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.tracking import Tracked
+    from raglab.lab.tracking import TrackedRun
 
 Array = NDArray[np.float64]
 FIXED, UNIFORM, ORACLE, ROUTER = "best fixed arm", "uniform", "oracle", "router"
 MS_KNOWN = 1e-12
 
 
-class Simulated(NamedTuple):
+class LearnerComparison(NamedTuple):
     """Learners and baselines that met the same cases in the same order.
 
-    table: a row a policy, as `simulated` describes it. runs: name -> run, of the learners. reference: what
+    table: a row a policy, as `compare_learners` describes it. runs: name -> run, of the learners. reference: what
     `difference` is taken against.
     """
 
@@ -44,7 +44,7 @@ class Simulated(NamedTuple):
     reference: str
 
 
-class Earned(NamedTuple):
+class Earnings(NamedTuple):
     """What a policy came to in each replication and case, [R, Q]; pulls [A], of all rounds of all replications."""
 
     value: Array
@@ -67,7 +67,7 @@ def baselines(world: Table, router: Array | None = None, *, fixed: str | None = 
       ValueError: the fixed arm is unknown, or not available in every case.
     """
     mask = world.mask
-    arm = best_fixed(world) if fixed is None else fixed
+    arm = best_fixed_arm(world) if fixed is None else fixed
     plans: dict[str, Array] = {}
     if arm is not None:
         if arm not in world.arms or not mask[:, world.arms.index(arm)].all():
@@ -77,16 +77,16 @@ def baselines(world: Table, router: Array | None = None, *, fixed: str | None = 
     plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
     if router is not None:
         plans[ROUTER] = router
-    return plans | {ORACLE: audit.greedy(world.value, mask)}
+    return plans | {ORACLE: audit.greedy_arms(world.value, mask)}
 
 
-def best_fixed(world: Table) -> str | None:
+def best_fixed_arm(world: Table) -> str | None:
     """Arm of most value among those that are available in every case; the first of equals, None if there is none."""
     always = np.flatnonzero(world.mask.all(axis=0))
     return None if not len(always) else world.arms[always[int(np.argmax(world.value[:, always].sum(axis=0)))]]
 
 
-def simulated(
+def compare_learners(
     world: Table,
     learners: Mapping[str, Bandit | tuple[Bandit, Array]],
     plans: Mapping[str, Array],
@@ -99,7 +99,7 @@ def simulated(
     n_boot: int = 2000,
     engine: str = "auto",
     n_jobs: int = 1,
-) -> Simulated:
+) -> LearnerComparison:
     """Learners beside policies that learn nothing, on the same cases in the same order.
 
     Intervals resample cases and replications together: a learner's path is chance, and so are the cases. Learners are
@@ -124,24 +124,24 @@ def simulated(
         met = world._replace(reward=reward)
         runs[name] = run(bandit, met, rounds=rounds, replications=replications, seed=seed, engine=engine, n_jobs=n_jobs)
     if runs:
-        cases = _cases(next(iter(runs.values())))
+        cases = _case_counts(next(iter(runs.values())))
     else:
-        cases = _cases(run(plans[next(iter(plans))], world, rounds=rounds, replications=replications, seed=seed))
+        cases = _case_counts(run(plans[next(iter(plans))], world, rounds=rounds, replications=replications, seed=seed))
     drawn = _per_case(cases, len(world.mask))
-    each = {name: earned(one, world) for name, one in runs.items()}
-    each |= {name: expected(plan, drawn, world) for name, plan in plans.items()}
-    best = expected(audit.greedy(world.value, world.mask), drawn, world)
+    each = {name: run_earnings(one, world) for name, one in runs.items()}
+    each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
+    best = expected_earnings(audit.greedy_arms(world.value, world.mask), drawn, world)
     against = reference if reference in each else next(iter(each))
-    rows = _rows(each, best, against, rounds, level, n_boot, seed)
+    rows = _comparison_rows(each, best, against, rounds, level, n_boot, seed)
     shares = [
-        {f"pulls_{arm}": share for arm, share in zip(world.arms, _shares(one.pulls), strict=True)}
+        {f"pulls_{arm}": share for arm, share in zip(world.arms, _pull_shares(one.pulls), strict=True)}
         for one in each.values()
     ]
     table = pd.DataFrame([row | share for row, share in zip(rows, shares, strict=True)])
-    return Simulated(table, runs, against)
+    return LearnerComparison(table, runs, against)
 
 
-def simulated_arms(
+def compare_on_arms(
     means: Array,
     learners: Mapping[str, Bandit],
     *,
@@ -151,7 +151,7 @@ def simulated_arms(
     level: float = 0.95,
     engine: str = "auto",
     n_jobs: int = 1,
-) -> Simulated:
+) -> LearnerComparison:
     """Learners beside a uniform choice on Bernoulli arms of known means, on the same chance.
 
     Returns: `table`, a row a policy: `policy`, `reward` (expected, a round), `regret` (expected reward lost in all
@@ -170,18 +170,19 @@ def simulated_arms(
         low, high = mean_interval(last[:, None], level)
         row = {"policy": name, "reward": float(one.value[:, -1].mean()) / rounds, "regret": float(last.mean())}
         shares = {
-            f"pulls_arm {arm}": share for arm, share in enumerate(_shares(one.pulls.sum(axis=0).astype(np.float64)))
+            f"pulls_arm {arm}": share
+            for arm, share in enumerate(_pull_shares(one.pulls.sum(axis=0).astype(np.float64)))
         }
         rows.append(row | {"regret_low": float(low[0]), "regret_high": float(high[0])} | shares)
-    return Simulated(pd.DataFrame(rows), runs, UNIFORM)
+    return LearnerComparison(pd.DataFrame(rows), runs, UNIFORM)
 
 
-def earned(found: Run, world: Table) -> Earned:
+def run_earnings(found: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = _cases(found), len(world.mask)
+    case, n_cases = _case_counts(found), len(world.mask)
     arm = found.arm.astype(np.intp)
     ms = world.ms[case, arm]
-    return Earned(
+    return Earnings(
         value=_per_case(case, n_cases, world.value[case, arm]),
         n=_per_case(case, n_cases),
         ms=_per_case(case, n_cases, np.nan_to_num(ms)),
@@ -190,22 +191,22 @@ def earned(found: Run, world: Table) -> Earned:
     )
 
 
-def expected(plan: Array, drawn: Array, world: Table) -> Earned:
+def expected_earnings(plan: Array, drawn: Array, world: Table) -> Earnings:
     """What fixed probabilities [Q, A] are expected to come to, given how often each case was drawn, [R, Q]."""
     value = (plan * np.where(world.mask, world.value, 0.0)).sum(axis=1)
     known = world.mask & ~np.isnan(world.ms)
     ms = (plan * np.where(known, world.ms, 0.0)).sum(axis=1)
     timed = (plan * known).sum(axis=1)
-    return Earned(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
+    return Earnings(value=drawn * value, n=drawn, ms=drawn * ms, timed=drawn * timed, pulls=drawn.sum(axis=0) @ plan)
 
 
-def mean_ms(one: Earned) -> float:
+def mean_ms(one: Earnings) -> float:
     """Mean milliseconds a round, of the rounds where they are known; NaN where none are."""
     total = float(one.timed.sum())
     return float(one.ms.sum()) / total if total > MS_KNOWN else float("nan")
 
 
-def _cases(found: Run) -> NDArray[np.int32]:
+def _case_counts(found: Run) -> NDArray[np.int32]:
     if found.case is None:
         msg = "a run must be one over a table of cases, got one over arms of known means; see simulated_arms."
         raise ValueError(msg)
@@ -220,8 +221,8 @@ def _per_case(cases: NDArray[np.int32], n_cases: int, weight: NDArray[Any] | Non
     return np.bincount(at.ravel(), flat, size).reshape(len(cases), n_cases).astype(np.float64)
 
 
-def _rows(
-    each: Mapping[str, Earned], best: Earned, against: str, rounds: int, level: float, n_boot: int, seed: int
+def _comparison_rows(
+    each: Mapping[str, Earnings], best: Earnings, against: str, rounds: int, level: float, n_boot: int, seed: int
 ) -> list[dict[str, Any]]:
     """Right decisions, regret and difference of each policy, with their intervals."""
     names = list(each)
@@ -255,7 +256,7 @@ def _rows(
     return [row | {"ms": mean_ms(one)} for row, one in zip(rows, each.values(), strict=True)]
 
 
-def _shares(pulls: Array) -> list[float]:
+def _pull_shares(pulls: Array) -> list[float]:
     return (pulls / pulls.sum()).tolist()
 
 
@@ -263,10 +264,10 @@ WEIGHTS = tuple(COMPONENT_TABLE[name].weight for name in COMPONENTS)  # w1 … w
 TUNED, PUBLISHED_WEIGHTS = "tuned", "published weights"
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the replications
 SEARCHED = {  # settings of a learner that are tried, where it reads them, in this order
-    "epsilon": Range(0.001, 0.5, log=True),
-    "exploration": Range(0.05, 5.0, log=True),
-    "prior_strength": Range(0.1, 100.0, log=True),
-    "threshold": Range(0.0, 1.0),
+    "epsilon": SearchRange(0.001, 0.5, log=True),
+    "exploration": SearchRange(0.05, 5.0, log=True),
+    "prior_strength": SearchRange(0.1, 100.0, log=True),
+    "threshold": SearchRange(0.0, 1.0),
 }
 QUANTILE = {"threshold": "threshold_quantile"}  # rewards lie close together, so their quantile is tried
 UNKNOWN = 1e9  # excess of a latency that nobody measured, in ms
@@ -306,13 +307,13 @@ class BanditStudy:
         }
         return "".join(f"RAGLAB_BANDIT_{name}={value}\n" for name, value in rows.items())
 
-    def track(self, folder: str | Path = "mlruns") -> Tracked:
+    def track(self, folder: str | Path = "mlruns") -> TrackedRun:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
         from raglab.lab.tracking import track_run
 
         rows = self.comparison.to_dict("records")
         names = ("right", "right_low", "right_high", "regret", "ms")
-        series = [(f"{_key(row['policy'])}.{name}", float(row[name]), 0) for row in rows for name in names]
+        series = [(f"{_metric_key(row['policy'])}.{name}", float(row[name]), 0) for row in rows for name in names]
         best = self.trials["value"].where(self.trials["feasible"]).cummax()
         series += [("best_value", float(value), int(number)) for number, value in enumerate(best)]
         found = {f"tuned.{name}": value for name, value in self.weights._asdict().items()}
@@ -329,7 +330,7 @@ class BanditStudy:
         )
 
 
-class _Part(NamedTuple):
+class _SplitTable(NamedTuple):
     """One split: its table of full information, and the components that weights re-score."""
 
     world: Table
@@ -385,27 +386,27 @@ def tune_bandit(
     """
     base = Bandit(bandit) if isinstance(bandit, str) else bandit
     check_bandit(base)
-    tune, judge, notes = _parts(trace, policy, budget_ms)
+    tune, judge, notes = _split_tables(trace, policy, budget_ms)
     most_ms = budget_ms if latency_budget_ms is None else latency_budget_ms
     space = _space(base)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "engine": engine}
 
-    def judged(params: Mapping[str, Any]) -> Judged:
-        _, learner, rewards = _settled(params, base, tune)
-        right, ms = _tried(learner, tune.world._replace(reward=rewards), seed=seed, **sizes)
+    def judged(params: Mapping[str, Any]) -> TrialOutcome:
+        _, learner, rewards = _trial_bandit(params, base, tune)
+        right, ms = _simulate_trial(learner, tune.world._replace(reward=rewards), seed=seed, **sizes)
         over = UNKNOWN if np.isnan(ms) else ms - most_ms  # missing never passes
-        return Judged(right, {"mean_ms": over}, {"ms": ms, "threshold": learner.threshold})
+        return TrialOutcome(right, {"mean_ms": over}, {"ms": ms, "threshold": learner.threshold})
 
-    first = [_own(base, tune, space)]
-    study, seen = maximised(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
-    weights, learner = _winner(seen, space, base, tune, seed, sizes)
+    first = [_published_values(base, tune, space)]
+    study, seen = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    weights, learner = _best_finalist(seen, space, base, tune, seed, sizes)
     names = {TUNED: (learner, judge.rewards(weights)), PUBLISHED_WEIGHTS: (base, judge.rewards(PUBLISHED))}
-    plans = baselines(judge.world, judge.router, fixed=best_fixed(tune.world))
-    shown = simulated(
+    plans = baselines(judge.world, judge.router, fixed=best_fixed_arm(tune.world))
+    shown = compare_learners(
         judge.world, names, plans, rounds=rounds, replications=AGAIN * replications, seed=seed + 1,
         reference=TUNED, level=level, n_boot=n_boot, engine=engine,
     )  # fmt: skip
-    notes += _notes(shown.table, seen, most_ms)
+    notes += _comparison_notes(shown.table, seen, most_ms)
     if not tune.measured["cache_hit"].any():
         notes.append("No answer came from a cache here, so w4 decides nothing; set it by hand.")
     settings = {
@@ -425,36 +426,36 @@ def tune_bandit(
     )
 
 
-def _parts(trace: Trace, policy: PolicyData, budget_ms: float) -> tuple[_Part, _Part, list[str]]:
+def _split_tables(trace: Trace, policy: PolicyData, budget_ms: float) -> tuple[_SplitTable, _SplitTable, list[str]]:
     """Split that is tuned on and split that is judged on."""
     if {"tune", "report"} <= {case.split for case in trace.cases}:
-        tune, judge = (_part(trace.split(name), policy, budget_ms) for name in ("tune", "report"))
+        tune, judge = (_split_table(trace.split(name), policy, budget_ms) for name in ("tune", "report"))
         return tune, judge, []
-    every = _part(trace, policy, budget_ms)
+    every = _split_table(trace, policy, budget_ms)
     note = "The cases have no splits tune and report: tuned and judged on the same cases, so the rates flatter (S6.5)."
     return every, every, [note]
 
 
-def _part(trace: Trace, policy: PolicyData, budget_ms: float) -> _Part:
+def _split_table(trace: Trace, policy: PolicyData, budget_ms: float) -> _SplitTable:
     measured = components(trace, policy, budget_ms=budget_ms)
-    return _Part(table(trace, policy, budget_ms=budget_ms, measured=measured), measured, router(trace, policy))
+    return _SplitTable(table(trace, policy, budget_ms=budget_ms, measured=measured), measured, router(trace, policy))
 
 
-def _space(base: Bandit) -> dict[str, Range]:
+def _space(base: Bandit) -> dict[str, SearchRange]:
     """What is tried, by name."""
-    space = {name: Range(0.0, 1.0) for name in WEIGHTS} | {"lambda_": Range(0.25, 16.0, log=True)}
+    space = {name: SearchRange(0.0, 1.0) for name in WEIGHTS} | {"lambda_": SearchRange(0.25, 16.0, log=True)}
     read = LEARNERS[base.policy].settings
     return space | {QUANTILE.get(name, name): span for name, span in SEARCHED.items() if name in read}
 
 
-def _settled(params: Mapping[str, Any], base: Bandit, part: _Part) -> tuple[RewardWeights, Bandit, Array]:
+def _trial_bandit(params: Mapping[str, Any], base: Bandit, part: _SplitTable) -> tuple[RewardWeights, Bandit, Array]:
     """Weights, bandit and rewards of the values of a trial; to so many digits, so that a `.env` says the same."""
     total = sum(params[name] for name in WEIGHTS) or 1.0
     shares = {name: round(params[name] / total, DIGITS) for name in WEIGHTS}
-    weights = PUBLISHED._replace(**shares, lambda_=shortened(params["lambda_"]))
+    weights = PUBLISHED._replace(**shares, lambda_=round_value(params["lambda_"]))
     rewards = part.rewards(weights)
     known: dict[str, Any] = {
-        name: shortened(params[name]) for name in ("epsilon", "exploration", "prior_strength") if name in params
+        name: round_value(params[name]) for name in ("epsilon", "exploration", "prior_strength") if name in params
     }
     if "threshold_quantile" in params:
         there = rewards[part.world.mask & ~np.isnan(rewards)]
@@ -468,7 +469,7 @@ def _threshold(rewards: Array, quantile: float) -> float:
     return float(np.ceil(np.sort(rewards)[place - 1] * 1e6) / 1e6) if place else 0.0
 
 
-def _own(base: Bandit, part: _Part, space: Mapping[str, Range]) -> dict[str, float]:
+def _published_values(base: Bandit, part: _SplitTable, space: Mapping[str, SearchRange]) -> dict[str, float]:
     """Values of the published reward and of the bandit as given, for the first trial."""
     own: dict[str, float] = {name: float(getattr(PUBLISHED, name)) for name in (*WEIGHTS, "lambda_")}
     own |= {name: getattr(base, name) for name in ("epsilon", "exploration", "prior_strength") if name in space}
@@ -480,16 +481,21 @@ def _own(base: Bandit, part: _Part, space: Mapping[str, Range]) -> dict[str, flo
     return {name: float(np.clip(value, space[name].low, space[name].high)) for name, value in own.items()}
 
 
-def _tried(
+def _simulate_trial(
     learner: Bandit, world: Table, *, seed: int, rounds: int, replications: int, engine: str
 ) -> tuple[float, float]:
     """Share of right decisions and mean milliseconds of a simulated bandit."""
     found = run(learner, world, rounds=rounds, replications=replications, seed=seed, engine=engine)
-    return float(found.value[:, -1].mean()) / rounds, mean_ms(earned(found, world))
+    return float(found.value[:, -1].mean()) / rounds, mean_ms(run_earnings(found, world))
 
 
-def _winner(
-    seen: pd.DataFrame, space: Mapping[str, Range], base: Bandit, part: _Part, seed: int, sizes: Mapping[str, Any]
+def _best_finalist(
+    seen: pd.DataFrame,
+    space: Mapping[str, SearchRange],
+    base: Bandit,
+    part: _SplitTable,
+    seed: int,
+    sizes: Mapping[str, Any],
 ) -> tuple[RewardWeights, Bandit]:
     """Best of the finalists on other chance; the first of equals, so that the published one stays unless beaten."""
     pool = seen[seen["feasible"]] if seen["feasible"].any() else seen
@@ -498,15 +504,15 @@ def _winner(
     again = {**sizes, "replications": AGAIN * int(sizes["replications"])}
     scored = []
     for row in best.to_dict("records"):
-        weights, learner, rewards = _settled({name: row[name] for name in space}, base, part)
+        weights, learner, rewards = _trial_bandit({name: row[name] for name in space}, base, part)
         scored.append(
-            (_tried(learner, part.world._replace(reward=rewards), seed=seed + 1, **again)[0], weights, learner)
+            (_simulate_trial(learner, part.world._replace(reward=rewards), seed=seed + 1, **again)[0], weights, learner)
         )
     _, weights, learner = max(scored, key=lambda one: one[0])
     return weights, learner
 
 
-def _notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -> list[str]:
+def _comparison_notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -> list[str]:
     """What the comparison says, in plain words."""
     rows = {str(row["policy"]): row for row in shown.to_dict("records")}
     kept = seen["feasible"] if seen["feasible"].any() else slice(None)
@@ -531,6 +537,6 @@ def _notes(shown: pd.DataFrame, seen: pd.DataFrame, most_ms: float) -> list[str]
     return said
 
 
-def _key(name: str) -> str:
+def _metric_key(name: str) -> str:
     """Name as MLflow takes it."""
     return name.replace(" ", "_")

@@ -16,11 +16,11 @@ from raglab import certify as tests
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, cases_needed
 from raglab.lab.report.blocks import percent
-from raglab.lab.search_space import within
+from raglab.lab.search_space import limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS, binomial_p, clopper_pearson, upper_bound
-from raglab.policy import thresholds
-from raglab.replay import SWEPT, breakpoints, tables_of, tally
+from raglab.policy import policy_thresholds
+from raglab.replay import SWEPT, breakpoints, measured_tables, tally
 from raglab.store.files import MAX_LINE_BYTES, json_lines, write_lines
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
@@ -35,7 +35,7 @@ MOST = 2_000  # candidates on the grid of a policy
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 
 
-class Counted(NamedTuple):
+class RateCounts(NamedTuple):
     """Errors k and cases n of each target, [N, T], and what is gained: right answers, [N]."""
 
     k: NDArray[np.int64]
@@ -62,10 +62,10 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
         raise ValueError(msg)
     if paths is None and policy.fused_model is None:
         used.remove("fused.min_fused")
-    evidence, limits = tables_of(trace, policy, arm).evidence, thresholds([policy])
+    evidence, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
-    levels = [_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
+    levels = [_candidate_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
     sections = dict.fromkeys(path.split(".")[0] for path in used)
     switched = [item for name in sections if name != "resolver" for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
@@ -81,17 +81,19 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
     return out
 
 
-def counted(trace: TraceData, policies: Sequence[Policy], names: Sequence[str], arm: str | None = None) -> Counted:
+def count_rates(
+    trace: TraceData, policies: Sequence[Policy], names: Sequence[str], arm: str | None = None
+) -> RateCounts:
     """Errors and cases of some rates for each policy, and its right answers."""
     sums = tally(trace, policies, arm)
     places = [metrics.RATES.index(name) for name in names]
     at = {name: metrics.COUNTS.index(name) for name in ("answered", "wrong")}
     k, n = sums.counts[:, places], metrics.denominators(sums.counts, sums.labels)[:, places]
     answered, wrong = sums.counts[:, at["answered"]], sums.counts[:, at["wrong"]]
-    return Counted(k, n, (answered - wrong).astype(np.float64), answered / max(1, len(trace)))
+    return RateCounts(k, n, (answered - wrong).astype(np.float64), answered / max(1, len(trace)))
 
 
-def _levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
+def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
     """About so many observed values, evenly by rank, with the lowest and the policy's own."""
     known = np.unique(values[~np.isnan(values)])
     if not len(known):
@@ -101,7 +103,7 @@ def _levels(values: NDArray[np.float64], own: float | None, size: int) -> list[A
     return sorted(map(int, values_tried) if isinstance(own, int) else values_tried)
 
 
-def pilot_order(seen: Counted, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
+def pilot_order(seen: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
     """Candidates worth testing, safest first, learned on a pilot split.
 
     Left out are those that would answer too few cases to be certified at all, while any others are there.
@@ -115,7 +117,7 @@ def pilot_order(seen: Counted, alphas: NDArray[np.float64], delta: float, size: 
     return rows[certify.pareto_order(certify.joint_p(seen.k[rows], seen.n[rows], alphas), seen.gain[rows])]
 
 
-def nearest(seen: Counted, targets: Mapping[str, float], delta: float) -> float:
+def lowest_kept_target(seen: RateCounts, targets: Mapping[str, float], delta: float) -> float:
     """Lowest hallucination target that some candidate seems to keep, by the pilot alone, with room for its choice."""
     if "hallucination_rate" not in targets:
         return float("nan")
@@ -133,7 +135,7 @@ def queries_hash(cases: Iterable[Case]) -> str:
     return digest("\n".join(sorted(case.query for case in cases)), 16)
 
 
-def looks_at(path: Path, cases_hash: str) -> dict[str, float]:
+def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:
     """Key -> delta of the certifications made on these cases, in their order; none where the file is not there.
 
     Raises:
@@ -154,7 +156,7 @@ def note_look(path: Path, cases_hash: str, key: str, delta: float) -> None:
 SPLITS = ("tune", "certify")
 
 
-class Certified(NamedTuple):
+class Certification(NamedTuple):
     """What a certification gave.
 
     certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
@@ -182,7 +184,7 @@ def certify_policy(
     paths: Sequence[str] | None = None,
     again: bool = False,
     looks: str | Path | None = None,
-) -> Certified:
+) -> Certification:
     """Thresholds that keep every target at once, with probability at least 1 − delta over the cases.
 
     The candidates are ordered on split `tune`, from the safest to the one that answers most rightly, and tested in
@@ -203,21 +205,23 @@ def certify_policy(
 
     Source: rule S6.4; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values.
     """
-    start = within(policy if policy is not None else Policy.load(), trace)
-    _check(targets)
-    pilot, held_out = _splits(trace)
+    start = limit_depth(policy if policy is not None else Policy.load(), trace)
+    _check_targets(targets)
+    pilot, held_out = _certify_splits(trace)
     cases_hash, arm_name = queries_hash(held_out.cases), arm or held_out.arms[0]
-    offered = _offered(candidates if candidates is not None else grid(pilot or held_out, start, arm, paths), cases_hash)
+    offered = _distinct_candidates(
+        candidates if candidates is not None else grid(pilot or held_out, start, arm, paths), cases_hash
+    )
     # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
     order = _order(pilot, held_out, offered, targets, delta, arm)
     tried = [offered[place] for place in order.places]
-    counts = counted(held_out, tried, list(targets), arm)
+    counts = count_rates(held_out, tried, list(targets), arm)
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
-    key = _key(tried, counts, targets, delta, arm_name)
-    before = looks_at(Path(looks), cases_hash) if looks is not None else {}
-    look = _looked(start.certificate, before, cases_hash, key, delta, again=again)
-    tested = _tested(counts, order, targets, delta)
-    near = nearest(order.pilot, targets, delta) if order.pilot is not None else float("nan")
+    key = _certification_key(tried, counts, targets, delta, arm_name)
+    before = recorded_looks(Path(looks), cases_hash) if looks is not None else {}
+    look = _record_look(start.certificate, before, cases_hash, key, delta, again=again)
+    tested = _sequence_test(counts, order, targets, delta)
+    near = lowest_kept_target(order.pilot, targets, delta) if order.pilot is not None else float("nan")
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -240,17 +244,17 @@ def certify_policy(
     # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
     retrieval = dict(held_out.meta.get("parameters", {}))
     kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval}
-    return Certified(
+    return Certification(
         certificate=certificate,
         policy=tried[tested.chosen].replace("certificate", kept) if tested.certified else None,
-        table=_table(start, tried, counts, tested, order, list(targets), delta),
+        table=_candidate_table(start, tried, counts, tested, order, list(targets), delta),
         needs={one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in tested.promises},
         nearest=near,
-        notes=_notes(certificate, near, targets),
+        notes=_certificate_notes(certificate, near, targets),
     )
 
 
-def _offered(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
+def _distinct_candidates(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
     """Candidates, each policy once; none of which may have learned from the cases to certify on."""
     offered = list({one.policy_id: one for one in candidates}.values())
     if not offered:
@@ -273,12 +277,12 @@ class Order(NamedTuple):
 
     method: Literal["fixed_sequence", "holm"]
     places: NDArray[np.int64]
-    pilot: Counted | None
+    pilot: RateCounts | None
 
     @property
-    def pilot_tried(self) -> Counted | None:
+    def pilot_tried(self) -> RateCounts | None:
         """What the candidates did on the pilot, in the order of the tests, [M]."""
-        return None if self.pilot is None else Counted._make(column[self.places] for column in self.pilot)
+        return None if self.pilot is None else RateCounts._make(column[self.places] for column in self.pilot)
 
 
 def _order(
@@ -292,12 +296,12 @@ def _order(
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if pilot is None:
         return Order("holm", np.arange(len(offered)), None)
-    on_pilot = counted(pilot, offered, list(targets), arm)
+    on_pilot = count_rates(pilot, offered, list(targets), arm)
     alphas = np.array(list(targets.values()))
     return Order("fixed_sequence", pilot_order(on_pilot, alphas, delta, len(held_out) / len(pilot)), on_pilot)
 
 
-class Tested(NamedTuple):
+class TestResult(NamedTuple):
     """What the tests came to.
 
     p: exact p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
@@ -318,13 +322,13 @@ class Tested(NamedTuple):
         return self.chosen >= 0
 
 
-def _tested(counts: Counted, order: Order, targets: Mapping[str, float], delta: float) -> Tested:
+def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> TestResult:
     """Exact tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method == "fixed_sequence"
     p = np.asarray(binomial_p(counts.k, counts.n, np.array(list(targets.values()))))
     # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
     joint = p.max(axis=1)
-    passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
+    passed = tests.fixed_sequence_test(joint, delta) if in_sequence else tests.holm(joint, delta)
     # Any candidate that passed may be taken; gains of the pilot choose among them without spending error.
     gains = counts.gain if order.pilot_tried is None else order.pilot_tried.gain
     chosen = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1
@@ -339,12 +343,12 @@ def _tested(counts: Counted, order: Order, targets: Mapping[str, float], delta: 
     stopped = int(passed.sum()) if in_sequence else n_candidates
     fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
     binding = _binding(promises, p[fails_at] if fails_at < n_candidates else None)
-    return Tested(
+    return TestResult(
         p=p, passed=passed, chosen=chosen, promises=promises, binding=binding, n_tested=min(stopped + 1, n_candidates)
     )
 
 
-def _check(targets: Mapping[str, float]) -> None:
+def _check_targets(targets: Mapping[str, float]) -> None:
     allowed = metrics.OBJECTIVES
     for name, alpha in targets.items():
         if name not in allowed:
@@ -358,7 +362,7 @@ def _check(targets: Mapping[str, float]) -> None:
         raise ValueError(msg)
 
 
-def _splits(trace: Trace) -> tuple[Trace | None, Trace]:
+def _certify_splits(trace: Trace) -> tuple[Trace | None, Trace]:
     names = {case.split for case in trace.cases}
     pilot, held_out = SPLITS
     if held_out in names:
@@ -372,7 +376,9 @@ def _splits(trace: Trace) -> tuple[Trace | None, Trace]:
     return None, trace
 
 
-def _key(tried: Sequence[Policy], seen: Counted, targets: Mapping[str, float], delta: float, arm: str) -> str:
+def _certification_key(
+    tried: Sequence[Policy], seen: RateCounts, targets: Mapping[str, float], delta: float, arm: str
+) -> str:
     """What makes two certifications the same one: what was tested, in which order, and what was counted."""
     by_name = np.argsort(list(targets))
     counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
@@ -387,7 +393,7 @@ class Look(NamedTuple):
     spent: float
 
 
-def _looked(
+def _record_look(
     known: Mapping[str, Any] | None, before: Mapping[str, float], found_on: str, key: str, delta: float, *, again: bool
 ) -> Look:
     """This look at the cases, after those that a file or the policy's own certificate remembers."""
@@ -428,7 +434,7 @@ def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str
     return f"not certified: {told}; {which} on {binding} ({seen})"
 
 
-def _notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tuple[str, ...]:
+def _certificate_notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tuple[str, ...]:
     out = []
     if made.looks > 1:
         worst = min(1.0, made.spent or made.delta)
@@ -449,11 +455,11 @@ def _notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tupl
     return tuple(out)
 
 
-def _table(
+def _candidate_table(
     start: Policy,
     tried: Sequence[Policy],
-    counts: Counted,
-    tested: Tested,
+    counts: RateCounts,
+    tested: TestResult,
     order: Order,
     names: Sequence[str],
     delta: float,
@@ -483,7 +489,7 @@ def _table(
 Verdict = Literal["upheld", "open", "broken"]
 
 
-class Checked(NamedTuple):
+class Retest(NamedTuple):
     """What new cases say of a certificate.
 
     verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
@@ -497,7 +503,7 @@ class Checked(NamedTuple):
     notes: tuple[str, ...]
 
 
-def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Checked:
+def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Retest:
     """Re-test every promise of a policy's certificate, at the certificate's own delta.
 
     Args:
@@ -525,7 +531,7 @@ def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Ch
 
 def retest(
     policy: Policy, trace: TraceData, targets: Mapping[str, float], *, delta: float = 0.1, arm: str | None = None
-) -> Checked:
+) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 
     A target is upheld where its exact upper bound at 1 − delta keeps it: all together, since each must. It is broken
@@ -536,7 +542,7 @@ def retest(
     """
     import pandas as pd
 
-    counts, rows = counted(trace, [policy], list(targets), arm), []
+    counts, rows = count_rates(trace, [policy], list(targets), arm), []
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = int(counts.k[0, place]), int(counts.n[0, place])
         high = float(upper_bound(k, n, delta))
@@ -547,10 +553,10 @@ def retest(
     table = pd.DataFrame(rows, columns=columns)
     verdicts = set(table["verdict"])
     verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
-    return Checked(verdict, table, ())
+    return Retest(verdict, table, ())
 
 
-def retrieved(
+def retrieve_trace(
     policy: Policy,
     corpus: Path,
     cases: Path,
@@ -604,7 +610,7 @@ def _check_notes(certificate: Mapping[str, Any], trace: TraceData) -> tuple[str,
     )
 
 
-def certificate_lines(found: Certified) -> list[str]:
+def certificate_lines(found: Certification) -> list[str]:
     """Paragraphs that say what a certification gave and what it would need."""
     made = found.certificate
     lead = "CERTIFIED" if found.policy is not None else "NOT CERTIFIED"
@@ -661,14 +667,14 @@ def diagnosis(
             at = int(usable[0])
             row |= {"coverage": float(curve.x[at]), "wrong": int(curve.k[at]), "answered": int(curve.n[at])}
             row |= {"risk": float(curve.y[at]), "lowest_risk": float(curve.y[usable].min())}
-        row["verdict"] = _verdict(row, alpha, needed)
+        row["verdict"] = _retest_verdict(row, alpha, needed)
         rows.append(row)
     columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "wrong", "answered", "risk", "lowest_risk"]
     frame = pd.DataFrame(rows, columns=[*columns, "verdict"])
     return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
 
 
-def _verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
+def _retest_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
     if "risk" not in row:
         return f"too few cases: {needed} must be answered"
     if not row["AUROC_low"] > 0.5:

@@ -9,32 +9,32 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from raglab.bandit.learner import check_whole, refuse
-from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, cost_of
+from raglab.bandit.learner import check_count, refuse
+from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, request_costs
 from raglab.default_learner.votes import Learner
-from raglab.lab.search_space import Range, shortened
-from raglab.lab.study import Judged, maximised
+from raglab.lab.search_space import SearchRange, round_value
+from raglab.lab.study import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.lab.tracking import Tracked
+    from raglab.lab.tracking import TrackedRun
 
 RATES = ("questions", "errors", "unanswered", "cost")  # per 100 requests
 HUNDRED = 100.0
 
 
-def rates_of(
+def policy_rates(
     world: World, policy: Policy, *, question_cost: float = 1.0, error_cost: float = 10.0, **sizes: Any  # noqa: ANN401
 ) -> dict[str, float]:  # fmt: skip
     """Questions, silent errors, unanswered and cost, each per 100 requests; `sizes` are those of `asked`."""
     found = asked(world, policy, question_cost=question_cost, error_cost=error_cost, **sizes)
-    parts = (found.question, found.error, found.unanswered, cost_of(found, question_cost, error_cost))
+    parts = (found.question, found.error, found.unanswered, request_costs(found, question_cost, error_cost))
     return {name: HUNDRED * float(part.mean()) for name, part in zip(RATES, parts, strict=True)}
 
 
-def compared(
+def seed_rates(
     world: World,
     policies: Mapping[str, Policy],
     *,
@@ -53,7 +53,7 @@ def compared(
     """
     import pandas as pd
 
-    check_whole("seeds", seeds, 2, "an interval needs at least two")
+    check_count("seeds", seeds, 2, "an interval needs at least two")
     sizes: dict[str, Any] = {"users": users, "requests": requests}
     costs = {"question_cost": question_cost, "error_cost": error_cost}
 
@@ -64,7 +64,7 @@ def compared(
         made = world._replace(traffic=drawn / drawn.sum(), at_once=min(world.at_once, int((drawn > 0.0).sum())))
         own = int(rng.integers(2**31))
         return [
-            {"policy": name, "seed": number, **rates_of(made, policy, seed=own, **sizes, **costs)}
+            {"policy": name, "seed": number, **policy_rates(made, policy, seed=own, **sizes, **costs)}
             for name, policy in policies.items()
         ]
 
@@ -79,16 +79,18 @@ def compared(
 
 def summary(by_seed: pd.DataFrame, level: float = 0.95) -> pd.DataFrame:
     """Mean over the seeds of each policy, and the ends between which `level` of the seeds lie."""
-    return _ends(by_seed, list(dict.fromkeys(by_seed["policy"])), {}, level)
+    return _seed_intervals(by_seed, list(dict.fromkeys(by_seed["policy"])), {}, level)
 
 
-def paired(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
+def seed_differences(by_seed: pd.DataFrame, reference: str, level: float = 0.95) -> pd.DataFrame:
     """Rates of `reference` minus those of each other policy, seed by seed, as `summary` gives them."""
     names = [name for name in dict.fromkeys(by_seed["policy"]) if name != reference]
-    return _ends(by_seed, names, {"of": reference}, level)
+    return _seed_intervals(by_seed, names, {"of": reference}, level)
 
 
-def _ends(by_seed: pd.DataFrame, names: Sequence[str], minus: Mapping[str, str], level: float) -> pd.DataFrame:
+def _seed_intervals(
+    by_seed: pd.DataFrame, names: Sequence[str], minus: Mapping[str, str], level: float
+) -> pd.DataFrame:
     import pandas as pd
 
     of = {name: part.sort_values("seed") for name, part in by_seed.groupby("policy", sort=False)}
@@ -111,7 +113,7 @@ PUBLISHED = Learner()
 PUBLISHED_RULE, TUNED = "published rule", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the users
-SWITCH = Range(float("nan"), float("nan"))
+SWITCH = SearchRange(float("nan"), float("nan"))
 
 
 @dataclass(frozen=True)
@@ -134,9 +136,9 @@ class ClarifyStudy:
 
     def env(self) -> str:
         """Lines for a `.env` that put what was found to work."""
-        return env_of(self.learner, self.settings["question_cost"], self.settings["error_cost"])
+        return env_text(self.learner, self.settings["question_cost"], self.settings["error_cost"])
 
-    def track(self, folder: str | Path = "mlruns") -> Tracked:
+    def track(self, folder: str | Path = "mlruns") -> TrackedRun:
         """Log the study as one MLflow run: settings and values found, metrics, tables of trials and comparison."""
         from raglab.lab.tracking import track_run
 
@@ -160,7 +162,7 @@ class ClarifyStudy:
         )
 
 
-def env_of(learner: Learner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
+def env_text(learner: Learner, question_cost: float = 1.0, error_cost: float = 10.0) -> str:
     """Lines for a `.env` that set the learner and the costs of the loop."""
     rows: dict[str, Any] = {
         "RULE": learner.rule,
@@ -205,7 +207,7 @@ def tune_clarification(
 
     Args:
       name: of the world, for the record. objective: what is to be least, per 100 requests.
-      users, requests: of a trial. seeds, users_per_seed: of the comparison, `compared`.
+      users, requests: of a trial. seeds, users_per_seed: of the comparison, `seed_rates`.
       most_errors: highest share of requests with a silent error that a trial may have.
 
     Raises:
@@ -221,24 +223,24 @@ def tune_clarification(
         refuse("most_errors must be in [0, 1]", most_errors, "it is a share of the requests")
     costs = {"question_cost": question_cost, "error_cost": error_cost}
     sizes = {"requests": requests, "n_jobs": n_jobs}
-    space = space_of(tune)
+    space = search_space(tune)
 
-    def judged(params: Mapping[str, Any]) -> Judged:
-        rates = rates_of(tune, settled(params, base), users=users, seed=seed, **sizes, **costs)
-        return Judged(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
+    def judged(params: Mapping[str, Any]) -> TrialOutcome:
+        rates = policy_rates(tune, trial_learner(params, base), users=users, seed=seed, **sizes, **costs)
+        return TrialOutcome(-rates[objective], {"errors": rates["errors"] / HUNDRED - most_errors}, rates)
 
-    first = [_own(base, space)]
-    study, table = maximised(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
+    first = [_learner_values(base, space)]
+    study, table = maximise(judged, space, trials=trials, sampler=sampler, seed=seed, first=first, progress=progress)
     # The best of many trials is partly lucky: other users, and more of them, choose among the first few.
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
-    learner, within = _winner(table, space, base, tune, objective, most_errors, again)
+    learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
     # Judged on a third set of users, on which nothing was chosen.
     plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED}
     plans |= {one.replace("_", " "): one for one in (ALWAYS, NEVER, ORACLE)}
-    by_seed = compared(
+    by_seed = seed_rates(
         held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs
     )
-    comparison, differences = summary(by_seed, level), paired(by_seed, TUNED, level)
+    comparison, differences = summary(by_seed, level), seed_differences(by_seed, TUNED, level)
     settings = {
         "world": name, "trials": trials, "users": users, "requests": requests, "seeds": seeds,
         "users_per_seed": users_per_seed, "objective": objective, "most_errors": most_errors, **costs,
@@ -246,7 +248,7 @@ def tune_clarification(
         "held_out_contexts": len(held_out.contexts),
     }  # fmt: skip
     judged_on = "other users of the same contexts" if held_out is tune else "contexts that the study did not see"
-    notes = _notes(comparison, differences, within, most_errors, judged_on)
+    notes = _clarify_notes(comparison, differences, within, most_errors, judged_on)
     return ClarifyStudy(
         learner=learner,
         trials=table,
@@ -258,36 +260,36 @@ def tune_clarification(
     )
 
 
-def space_of(world: World) -> dict[str, Range]:
+def search_space(world: World) -> dict[str, SearchRange]:
     """What is tried, by name; stratification only where there are columns to split by."""
     space = {
         "posterior": SWITCH,
-        "ask_below": Range(0.05, 0.95),
-        "width": Range(0.0, 1.0),
-        "every": Range(2, 50, whole=True, log=False),
-        "level": Range(0.5, 0.99),
+        "ask_below": SearchRange(0.05, 0.95),
+        "width": SearchRange(0.0, 1.0),
+        "every": SearchRange(2, 50, whole=True, log=False),
+        "level": SearchRange(0.5, 0.99),
         "forgets": SWITCH,
-        "half_life_days": Range(3.0, 300.0, log=True),
+        "half_life_days": SearchRange(3.0, 300.0, log=True),
     }
     columned = len(world.columns) + world.noise_columns
     return space | ({"stratify": SWITCH} if columned else {})
 
 
-def settled(params: Mapping[str, Any], base: Learner = PUBLISHED) -> Learner:
+def trial_learner(params: Mapping[str, Any], base: Learner = PUBLISHED) -> Learner:
     """Learner of the values of a trial; to so many digits, so that a `.env` says the same."""
     low = params["ask_below"]
     return base._replace(
         rule="posterior" if params["posterior"] else "vote_share",
-        ask_below=shortened(low),
-        apply_above=shortened(low + params["width"] * (1.0 - low)),
+        ask_below=round_value(low),
+        apply_above=round_value(low + params["width"] * (1.0 - low)),
         every=int(params["every"]),
-        level=shortened(params["level"]),
-        half_life_days=shortened(params["half_life_days"]) if params["forgets"] else 0.0,
+        level=round_value(params["level"]),
+        half_life_days=round_value(params["half_life_days"]) if params["forgets"] else 0.0,
         stratify=bool(params.get("stratify", base.stratify)),
     )
 
 
-def _own(base: Learner, space: Mapping[str, Range]) -> dict[str, Any]:
+def _learner_values(base: Learner, space: Mapping[str, SearchRange]) -> dict[str, Any]:
     """Values of a learner, for the first trial."""
     own: dict[str, Any] = {
         "posterior": base.rule == "posterior",
@@ -302,9 +304,9 @@ def _own(base: Learner, space: Mapping[str, Range]) -> dict[str, Any]:
     return {name: own[name] for name in space}
 
 
-def _winner(
+def _best_learner(
     seen: pd.DataFrame,
-    space: Mapping[str, Range],
+    space: Mapping[str, SearchRange],
     base: Learner,
     tune: World,
     objective: str,
@@ -317,15 +319,15 @@ def _winner(
     best = pool.sort_values(order, ascending=[order[0] == "errors", True], kind="stable").head(FINALISTS)
     scored = []
     for row in pool[pool["number"].isin([0, *best["number"]])].to_dict("records"):
-        learner = settled({name: row[name] for name in space}, base)
-        rates = rates_of(tune, learner, **again)
+        learner = trial_learner({name: row[name] for name in space}, base)
+        rates = policy_rates(tune, learner, **again)
         over = max(rates["errors"] / HUNDRED - most_errors, 0.0)
         scored.append((over, rates[objective], learner))
     over, _, learner = min(scored, key=lambda one: one[:2])
     return learner, over <= 0.0
 
 
-def _notes(
+def _clarify_notes(
     comparison: pd.DataFrame,
     differences: pd.DataFrame,
     within: bool,  # noqa: FBT001
@@ -349,7 +351,7 @@ def _notes(
     )
     # Questions and errors trade against each other, so both are said, and only then their cost together.
     row = apart[PUBLISHED_RULE]
-    sides = {rate: _side(row, rate) for rate in ("questions", "errors")}
+    sides = {rate: _difference_side(row, rate) for rate in ("questions", "errors")}
     changes = "; ".join(
         f"{side} {what} ({row[rate]:+.2f}, {row[f'{rate}_low']:+.2f} to {row[f'{rate}_high']:+.2f} per 100)"
         for (rate, side), what in zip(sides.items(), ("questions", "silent errors"), strict=True)
@@ -357,13 +359,13 @@ def _notes(
     both = all(side == "fewer" for side in sides.values())
     verdict = "is on the better side of the published rule in both" if both else "is NOT better in both"
     paragraphs.append(f"Tuned {verdict}: {changes}.")
-    cost = _side(row, "cost")
+    cost = _difference_side(row, "cost")
     change = {"fewer": "lower", "more": "higher"}.get(cost, "not told apart")
     paragraphs.append(f"Its cost is {change}: {row['cost']:+.1f} per 100 requests.")
     return paragraphs
 
 
-def _side(row: Mapping[Any, Any], rate: str) -> str:
+def _difference_side(row: Mapping[Any, Any], rate: str) -> str:
     """Whether a difference is told apart from none."""
     if row[f"{rate}_high"] < 0.0:
         return "fewer"

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from raglab.answering.contents import contents_pages
-from raglab.default_learner.simulation import World, checked, world
+from raglab.default_learner.simulation import World, check_simulated_world, world
 from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus, load_pack
-from raglab.text import content_words, words
+from raglab.text import content_words, split_words
 from raglab.values import Chunk
 
 COLUMNS = ("page_1_kind", "domain", "lang", "vendor", "version")  # of a document, seen by the learner
@@ -26,7 +26,7 @@ VENDOR = "vendor_name"  # field of documents that are not labelled: where they n
 PACK = "pack"  # folder of a bundled set that holds its trade
 
 
-class Stated(NamedTuple):
+class FieldPage(NamedTuple):
     """Page on which a document first states a field, its position from 1."""
 
     document: str
@@ -36,7 +36,7 @@ class Stated(NamedTuple):
 
 def broker(
     corpus: str | Path | Sequence[Chunk],
-    stated: Iterable[Stated] | None = None,
+    stated: Iterable[FieldPage] | None = None,
     *,
     pack: Pack | None = None,
     noise: float = 0.01,
@@ -74,16 +74,16 @@ def broker(
     documents: dict[str, list[Chunk]] = defaultdict(list)
     for chunk in chunks:
         documents[chunk.file_name].append(chunk)
-    found = [(one, scope_of(one, documents[one.document], pack=pack)) for one in stated if one.document in documents]
+    found = [(one, field_scope(one, documents[one.document], pack=pack)) for one in stated if one.document in documents]
     if not found:
         msg = "a world needs documents that state a field, got none; give a corpus with a vendor in its tags."
         raise ValueError(msg)
     tags = {name: dict(of[0].tags) for name, of in documents.items()}
     more: dict[str, Any] = {"notices": notices, "detects": detects, "at_once": at_once, "per_day": per_day}
-    return _of_documents(found, tags, noise, drift, **more)
+    return _document_world(found, tags, noise, drift, **more)
 
 
-def scope_of(one: Stated, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> str:
+def field_scope(one: FieldPage, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> str:
     """Narrowest scope that holds a field: page 1, else the pages of the table of contents, else the document.
 
     Args:
@@ -94,7 +94,7 @@ def scope_of(one: Stated, chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> s
     return CONTENTS if one.page in contents_pages(one.field, chunks, pack=pack) else DOCUMENT
 
 
-def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str = "") -> tuple[Stated, ...]:
+def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str = "") -> tuple[FieldPage, ...]:
     """Where each document first names its vendor.
 
     Args:
@@ -105,10 +105,10 @@ def vendor_pages(chunks: Sequence[Chunk], field: str = VENDOR, *, without: str =
         vendor = str(chunk.tags.get("vendor", "")).lower()
         if vendor and chunk.page and vendor in chunk.text.lower() and chunk.tags.get("domain") != (without or None):
             first[chunk.file_name] = min(chunk.page, first.get(chunk.file_name, chunk.page))
-    return tuple(Stated(name, field, page) for name, page in first.items())
+    return tuple(FieldPage(name, field, page) for name, page in first.items())
 
 
-def read_fields(path: str | Path) -> tuple[Stated, ...]:
+def read_fields(path: str | Path) -> tuple[FieldPage, ...]:
     """Labels of fields, a JSON object a line with `doc`, `field`, `page`; the first page of each, none without one.
 
     Raises:
@@ -124,11 +124,11 @@ def read_fields(path: str | Path) -> tuple[Stated, ...]:
             raise ValueError(msg) from None
         if page is not None:
             first[key] = min(int(page), first.get(key, int(page)))
-    return tuple(Stated(*key, page) for key, page in first.items())
+    return tuple(FieldPage(*key, page) for key, page in first.items())
 
 
-def _of_documents(
-    found: Sequence[tuple[Stated, str]],
+def _document_world(
+    found: Sequence[tuple[FieldPage, str]],
     tags: Mapping[str, Mapping[str, str]],
     noise: float,
     drift: float,
@@ -150,7 +150,7 @@ def _of_documents(
             levels[row, place] = [known[name].index(tags[document].get(name, "")) for name in COLUMNS]
             shares[row, place, SCOPES.index(scope)] = 1.0
     traffic = np.array([len(of) for of in by_context.values()], np.float64)
-    return checked(
+    return check_simulated_world(
         World(
             contexts=tuple(by_context),
             values=(SCOPES,) * len(traffic),
@@ -175,11 +175,11 @@ TURN = ("question", "answer")
 REFUSES = frozenset({"no", "not", "nope"})
 
 
-def split_of(key: str) -> Part:
+def topic_part(key: str) -> Part:
     """Part that a topic belongs to, half and half, by the SHA-256 of its key.
 
     Example:
-      >>> split_of("101"), split_of("103")
+      >>> topic_part("101"), topic_part("103")
       ('tune', 'held_out')
     """
     return PARTS[sha256(key.encode()).digest()[0] % 2]
@@ -205,7 +205,7 @@ def clariq(
     Topics of one facet are left out: there is nothing to ask.
 
     Args:
-      folder: holds train.tsv and dev.tsv. part: topics of one part only, by `split_of`; all where not given.
+      folder: holds train.tsv and dev.tsv. part: topics of one part only, by `topic_part`; all where not given.
       noise_per_need: probability, per step of need above 1. drift: probability that a request begins a new intent.
 
     Raises:
@@ -220,7 +220,7 @@ def clariq(
         with (Path(folder) / name).open(encoding="utf-8", newline="") as file:
             for row in csv.DictReader(file, delimiter="\t"):
                 topic = row["topic_id"]
-                if part is not None and split_of(topic) != part:
+                if part is not None and topic_part(topic) != part:
                     continue
                 facets[topic][row["facet_id"]] = None
                 need[topic] = int(row["clarification_need"])
@@ -228,18 +228,24 @@ def clariq(
     shares = {topic: dict.fromkeys(of, 1.0) for topic, of in facets.items() if len(of) > 1}
     noise = [noise_per_need * (need[topic] - 1) for topic in shares]
     return world(
-        shares, noise=noise, drift=drift, notices=notices, names=named_share(replies), at_once=at_once, per_day=per_day
+        shares,
+        noise=noise,
+        drift=drift,
+        notices=notices,
+        names=no_with_value_share(replies),
+        at_once=at_once,
+        per_day=per_day,
     )
 
 
-def named_share(replies: Iterable[str]) -> float:
+def no_with_value_share(replies: Iterable[str]) -> float:
     """Share of the answers beginning with no that say more than no: they name what is wanted.
 
     Example:
-      >>> named_share(["no", "no i want the address", "yes"])
+      >>> no_with_value_share(["no", "no i want the address", "yes"])
       0.5
     """
-    spoken = [words(reply) for reply in replies]
+    spoken = [split_words(reply) for reply in replies]
     noes = [" ".join(one[1:]) for one in spoken if one and one[0] in REFUSES]
     return sum(bool(content_words(rest)) for rest in noes) / len(noes) if noes else 1.0
 
@@ -261,7 +267,7 @@ def sharc(
     questions. Who says no to Yes has named No. Questions that all answer alike stay: they must not be asked for ever.
 
     Args:
-      path: JSON file, or the folder that holds it. part: rule trees of one part only, by `split_of`.
+      path: JSON file, or the folder that holds it. part: rule trees of one part only, by `topic_part`.
 
     Source: Saeidi et al. 2018, ShARC; rule S5.4.
     """
@@ -270,12 +276,12 @@ def sharc(
     seen: dict[str, Counter[str]] = defaultdict(Counter)
     names: dict[tuple[str, str], str] = {}  # spelt with and without blanks it is one question
     for row in json.loads(file.read_text(encoding="utf-8")):
-        if part is not None and split_of(row["tree_id"]) != part:
+        if part is not None and topic_part(row["tree_id"]) != part:
             continue
         for turn in (*row["history"], *row["evidence"]):
             question, answer = (turn.get(f"follow_up_{key}", turn.get(f"followup_{key}")) for key in TURN)
-            key = row["tree_id"], "".join(words(question))
-            names.setdefault(key, f"{row['tree_id'][:8]} {' '.join(words(question))}")
+            key = row["tree_id"], "".join(split_words(question))
+            names.setdefault(key, f"{row['tree_id'][:8]} {' '.join(split_words(question))}")
             seen[names[key]][answer.capitalize()] += 1
     shares = {key: {"Yes": float(of["Yes"]), "No": float(of["No"])} for key, of in seen.items()}
     traffic = [sum(of.values()) for of in shares.values()]
@@ -297,7 +303,7 @@ def cover(share: float = 0.4, *, noise_columns: int = 20, **more: Any) -> World:
     return world({f"{VENDOR}/contract": shares}, column=COLUMNS[0], mix=mix, **given)
 
 
-def world_of(name: str, path: str | Path | None, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401
+def load_world(name: str, path: str | Path | None, part: Part | None = None, **more: Any) -> World:  # noqa: ANN401
     """World by name, from the folder or file that holds its data.
 
     Raises:

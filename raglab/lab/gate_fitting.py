@@ -9,14 +9,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
-from raglab.answering.extractive import fit_confidence
+from raglab.answering.extractive import fit_answer_confidence
 from raglab.fusion import Model, Part
 from raglab.gates import GATES
 from raglab.lab.certification import queries_hash
-from raglab.lab.search_space import always_answer, published
+from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
-from raglab.policy import thresholds
-from raglab.replay import SWEPT, decide, measured, tables_of
+from raglab.policy import policy_thresholds
+from raglab.replay import SWEPT, decide, measured_tables, threshold_values
 from raglab.robustness import quantile_map
 from raglab.signals import SIGNALS
 from raglab.store.loaders import Policy, hash_cases
@@ -39,7 +39,7 @@ class Signals(NamedTuple):
     right: NDArray[np.bool_]
 
 
-class Fused(NamedTuple):
+class FittedGate(NamedTuple):
     """A fitted gate.
 
     policy: the one given, with the gate switched on. model: its parts. p: cross-fitted probabilities of the cases it
@@ -53,7 +53,7 @@ class Fused(NamedTuple):
     fitted_on: Trace
 
 
-def signals_of(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
+def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
     """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources."""
     said = replay.decide(trace, always_answer(policy), arm)
     can = said.status == Status.ok
@@ -68,7 +68,7 @@ def fuse(
     method: Method = "logistic",
     folds: int = 5,
     seed: int = 0,
-) -> Fused:
+) -> FittedGate:
     """Fused gate: one probability from all signals, monotone in each, fitted on split `tune` (without splits, on all).
 
     Both methods give an additive model, so that every case can be explained by its parts. The logit is calibrated by
@@ -88,13 +88,13 @@ def fuse(
         raise ValueError(msg)
     start = policy if policy is not None else Policy.load()
     here = trace.split("tune") if any(case.split == "tune" for case in trace.cases) else trace
-    seen = signals_of(here, start, arm)
+    seen = case_signals(here, start, arm)
     right, wrong = int(seen.right.sum()), int((~seen.right).sum())
     if min(right, wrong) < LEAST:
         rule = f"a fused gate must be fitted on {LEAST} right and {LEAST} wrong cases at least"
         msg = f"{rule}, got {right} and {wrong}; label more."
         raise ValueError(msg)
-    fit = _fit_of(method)
+    fit = _fit_function(method)
     named = np.argsort(np.argsort([case.id for case in here.cases]))
     order = np.lexsort((named, seen.right, *seen.score[::-1]))  # not that of the rows
     fold = np.empty(len(order), dtype=np.int64)  # not stratified: see `calibration.folds_of`
@@ -109,13 +109,13 @@ def fuse(
         msg = "a fused gate must find a signal that ranks right above wrong, got none; see `lab.promises.diagnosis`."
         raise ValueError(msg)
     slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights
-    model = fusion.scaled(whole, float(slope), float(intercept))
+    model = fusion.rescale_logit(whole, float(slope), float(intercept))
     p = 1.0 / (1.0 + np.exp(-(slope * held_out + intercept)))
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
     section["fitted_on"] = queries_hash(here.cases)
-    quality = _quality(seen.right[known], fusion.fused(seen.score, model)[known], p[known])
-    return Fused(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
+    quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model)[known], p[known])
+    return FittedGate(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
 
 
 def compare_gates(
@@ -135,10 +135,10 @@ def compare_gates(
     if policy.fused_model is None:
         msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
         raise ValueError(msg)
-    seen = signals_of(trace, policy, arm)
+    seen = case_signals(trace, policy, arm)
     gates = dict(zip(SIGNALS, seen.score, strict=True))
-    gates[FUSED] = fusion.fused(seen.score, policy.fused_model)
-    chain = replay.sweep(trace, [published(policy)], arm).iloc[0]
+    gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model)
+    chain = replay.sweep(trace, [published_policy(policy)], arm).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
     for name, values in gates.items():
@@ -156,15 +156,15 @@ def compare_gates(
     return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
 
 
-def _fit_of(method: str) -> Fit:
-    fits: dict[str, Fit] = {"logistic": fusion.fit, "boosting": boosted}
+def _fit_function(method: str) -> Fit:
+    fits: dict[str, Fit] = {"logistic": fusion.fit_fusion, "boosting": fit_boosting}
     if method not in fits:
         msg = f"method must be one of {', '.join(fits)}, got {method!r}."
         raise ValueError(msg)
     return fits[method]
 
 
-def boosted(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
+def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
@@ -284,7 +284,7 @@ def calibrate_answers(
     """
     plain = policy.replace("generation.calibration", None)
     outcomes = answer_outcomes(trace, plain, arm, min_recall=min_recall)
-    x, y = fit_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
+    x, y = fit_answer_confidence(outcomes["raw"].to_numpy(), outcomes["right"].to_numpy(dtype=bool))
     knots = {"x": x, "y": y, "fitted_on": hash_cases(trace.cases)}
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
 
@@ -294,14 +294,14 @@ def _says(case: Case, answer: str, least: float) -> bool:
     return not golds or max(metrics.answer_recall(answer, gold) for gold in golds) >= least
 
 
-class Transferred(NamedTuple):
+class Transfer(NamedTuple):
     """A policy for another embedder, without a certificate, and a row a threshold: where it was, where it is now."""
 
     policy: Policy
     table: pd.DataFrame
 
 
-def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str | None = None) -> Transferred:
+def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str | None = None) -> Transfer:
     """Policy whose thresholds pass the same share of questions on the target as on the source.
 
     Any certificate is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
@@ -321,15 +321,15 @@ def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str |
     if policy.fused.enabled:
         msg = "a fused gate can not be moved, got one switched on; fit it on the target (raglab.fuse) or switch it off."
         raise ValueError(msg)
-    limits, rows, changes = thresholds([policy]), [], list[Any]()
-    here, there = (tables_of(trace, policy, arm).evidence for trace in (source, target))
+    limits, rows, changes = policy_thresholds([policy]), [], list[Any]()
+    here, there = (measured_tables(trace, policy, arm).evidence for trace in (source, target))
     kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
     for path, swept in SWEPT.items():
         value = policy.value(path)
         if swept.whole or value is None or swept.section in kept:
             continue
         sign = 1.0 if swept.side == "floor" else -1.0
-        before, after = (sign * measured(found, limits, path, 0)[0] for found in (here, there))
+        before, after = (sign * threshold_values(found, limits, path, 0)[0] for found in (here, there))
         if not (np.isfinite(before).any() and np.isfinite(after).any()):
             continue
         moved = float(np.clip(sign * quantile_map(sign * value, before, after), swept.low, swept.high))
@@ -337,4 +337,4 @@ def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str |
         shares = [float((scores >= sign * at).mean()) for scores, at in ((before, value), (after, moved))]
         rows.append((path, float(value), moved, *shares))
     columns = ["path", "from", "to", "passes_from", "passes_to"]
-    return Transferred(policy.replace(*changes), pd.DataFrame(rows, columns=columns))
+    return Transfer(policy.replace(*changes), pd.DataFrame(rows, columns=columns))

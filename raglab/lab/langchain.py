@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.canonical import digest
-from raglab.store.files import Where, input_error, shown
-from raglab.store.frames import OF_CASE, trace_from_frame, whole
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.frames import OF_CASE, trace_from_frame, whole_number
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import TAG_KEYS, Case, Chunk
@@ -28,7 +28,7 @@ FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
 ROUNDING = 1e-5  # by which a similarity in single precision may leave its range, or the order of the hits
 
 
-class _Hit(NamedTuple):
+class _FoundDocument(NamedTuple):
     """A document that was found, its name; score as the store gives it, NaN where it gives none."""
 
     document: Document
@@ -90,10 +90,12 @@ def hits_frame(
     """
     import pandas as pd
 
-    _check_measured(distance, embeddings, is_store=_is_store(source))
+    _check_distance(distance, embeddings, is_store=_is_store(source))
     keys = _keys(columns)
-    found = [_searched(source, case, k, distance, search(case) if search else {}) for case in cases]
-    cosines = _given(found, cases, distance) if embeddings is None else _measured(found, cases, embeddings)
+    found = [_case_hits(source, case, k, distance, search(case) if search else {}) for case in cases]
+    cosines = (
+        _store_cosines(found, cases, distance) if embeddings is None else _embedding_cosines(found, cases, embeddings)
+    )
     rows: list[dict[str, Any]] = []
     for case, hits, cosine in zip(cases, found, cosines, strict=True):
         asked: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
@@ -146,13 +148,13 @@ def _is_store(source: object) -> bool:
     return isinstance(source, VectorStore)
 
 
-def _check_measured(distance: str | None, embeddings: object, *, is_store: bool) -> None:
+def _check_distance(distance: str | None, embeddings: object, *, is_store: bool) -> None:
     where, one_of = Where("langchain"), ", ".join(get_args(Distance))
     if distance is not None and embeddings is not None:
         raise input_error(where, "cosines are either given or measured", "leave out distance or embeddings", "both")
     if distance is not None and not is_store:
         rule = "a retriever gives documents without scores, so that no distance can be stated"
-        raise input_error(where, rule, "pass embeddings, or the vector store behind it", shown(distance))
+        raise input_error(where, rule, "pass embeddings, or the vector store behind it", shown_value(distance))
     if distance is None and embeddings is None:
         rule = "hits must have a distance to the query, and a retriever gives none"
         remedy = "pass embeddings to measure it, or the vector store behind it"
@@ -161,7 +163,7 @@ def _check_measured(distance: str | None, embeddings: object, *, is_store: bool)
             remedy = f"pass distance, one of {one_of}, or embeddings to measure the cosines"
         raise input_error(where, rule, remedy)
     if distance is not None and distance not in get_args(Distance):
-        raise input_error(where, f"distance must be one of {one_of}", "see the store's manual", shown(distance))
+        raise input_error(where, f"distance must be one of {one_of}", "see the store's manual", shown_value(distance))
 
 
 def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
@@ -169,17 +171,19 @@ def _keys(columns: Mapping[str, str] | None) -> dict[str, str]:
     for name in columns or ():
         if name not in FROM_METADATA:
             rule = f"columns may rename {', '.join(FROM_METADATA)}"
-            raise input_error(Where("langchain"), rule, "our name comes first: {'source': 'file_path'}", shown(name))
+            raise input_error(
+                Where("langchain"), rule, "our name comes first: {'source': 'file_path'}", shown_value(name)
+            )
     return {name: name for name in FROM_METADATA} | dict(columns or {})
 
 
-def _searched(
+def _case_hits(
     source: Any,  # noqa: ANN401 - of either kind
     case: Case,
     k: int,
     distance: str | None,
     more: Mapping[str, Any],
-) -> list[_Hit]:
+) -> list[_FoundDocument]:
     """Hits of a case in their order, each passage once."""
     if distance is not None:
         try:
@@ -192,13 +196,13 @@ def _searched(
         pairs = [(document, np.nan) for document in source.similarity_search(case.query, k=k, **more)]
     else:
         pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
-    hits: dict[str, _Hit] = {}
+    hits: dict[str, _FoundDocument] = {}
     for document, score in pairs[:k]:
-        hits.setdefault(_name(document), _Hit(document, _name(document), float(score)))
+        hits.setdefault(_document_id(document), _FoundDocument(document, _document_id(document), float(score)))
     return list(hits.values())
 
 
-def _name(document: Document) -> str:
+def _document_id(document: Document) -> str:
     """Id of a document, else a hash of its text and metadata."""
     if document.id:
         return str(document.id)
@@ -219,7 +223,9 @@ def _cosine(score: float, distance: str | None) -> float:
     return 1.0 - score if distance == "cosine_distance" else score
 
 
-def _given(found: Sequence[Sequence[_Hit]], cases: Sequence[Case], distance: str | None) -> list[NDArray[np.float64]]:
+def _store_cosines(
+    found: Sequence[Sequence[_FoundDocument]], cases: Sequence[Case], distance: str | None
+) -> list[NDArray[np.float64]]:
     """Cosines from a store's scores, which must come best first."""
     cosines = []
     for case, hits in zip(cases, found, strict=True):
@@ -230,35 +236,37 @@ def _given(found: Sequence[Sequence[_Hit]], cases: Sequence[Case], distance: str
             rule = f"hits must come best first, but with distance={distance!r} a nearer one follows"
             remedy = f"state another distance, of {', '.join(get_args(Distance))}, or pass embeddings"
             raise input_error(Where("langchain", id=case.id), rule, remedy, f"{one:g}, then {other:g}")
-        cosines.append(_unrounded(cosine))
+        cosines.append(_exact_cosine(cosine))
     return cosines
 
 
-def _measured(
-    found: Sequence[Sequence[_Hit]], cases: Sequence[Case], embeddings: Embeddings
+def _embedding_cosines(
+    found: Sequence[Sequence[_FoundDocument]], cases: Sequence[Case], embeddings: Embeddings
 ) -> list[NDArray[np.float64]]:
     """Cosines of each case's query and hits."""
     texts = list(dict.fromkeys(hit.document.page_content for hits in found for hit in hits))
     place = {text: number for number, text in enumerate(texts)}
-    vectors = _unit(embeddings.embed_documents(texts)) if texts else np.empty((0, 0))
+    vectors = _unit_rows(embeddings.embed_documents(texts)) if texts else np.empty((0, 0))
     cosines = []
     for case, hits in zip(cases, found, strict=True):
         rows = vectors[[place[hit.document.page_content] for hit in hits]]
-        cosines.append(_unrounded(rows @ _unit([embeddings.embed_query(case.query)])[0]) if hits else np.empty(0))
+        cosines.append(
+            _exact_cosine(rows @ _unit_rows([embeddings.embed_query(case.query)])[0]) if hits else np.empty(0)
+        )
     return cosines
 
 
-def _unit(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+def _unit_rows(rows: Sequence[Sequence[float]]) -> NDArray[np.float64]:
     wide = np.asarray(rows, dtype=np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.divide(wide, norms, out=np.full_like(wide, np.nan), where=norms > 0.0)
 
 
-def _unrounded(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
+def _exact_cosine(cosine: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(np.abs(cosine) <= 1.0 + ROUNDING, cosine.clip(-1.0, 1.0), cosine)
 
 
-def _passage(hit: _Hit, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
+def _passage(hit: _FoundDocument, keys: Mapping[str, str], first_page: int) -> dict[str, Any]:
     """Columns that a document gives."""
     said = {name: hit.document.metadata.get(key) for name, key in keys.items()}
     said |= {name: _tag(hit, keys[name], said[name]) for name in TAG_KEYS}
@@ -266,23 +274,25 @@ def _passage(hit: _Hit, keys: Mapping[str, str], first_page: int) -> dict[str, A
     label = said["page_label"]
     said["page_label"] = None if label is None else str(label)
     if said["page"] is not None:
-        page = whole(said["page"])
+        page = whole_number(said["page"])
         if page is None or page < first_page:
             rule = f"{keys['page']} must be an integer from {first_page}"
             remedy = "pass first_page=0 where the first page is 0, columns={'page_label': …} where it is a label"
-            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown(said["page"]))
+            raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown_value(said["page"]))
         said["page"] = page + 1 - first_page
     return {"hit_id": hit.hit_id, "text": hit.document.page_content, **said}
 
 
-def _tag(hit: _Hit, key: str, value: object) -> str | None:
+def _tag(hit: _FoundDocument, key: str, value: object) -> str | None:
     """A tag as text; a version may be a number."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, int | float) and not isinstance(value, bool):
         return str(value)
     rule = f"{key} must be a text or a number"
-    raise input_error(Where("langchain", id=hit.hit_id), rule, "rename it by columns, or correct it", shown(value))
+    raise input_error(
+        Where("langchain", id=hit.hit_id), rule, "rename it by columns, or correct it", shown_value(value)
+    )
 
 
 def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
@@ -292,4 +302,4 @@ def _check_scope(case: Case, passages: Sequence[Mapping[str, Any]]) -> None:
         if not {one.file_name, f"{one.file_name}#{one.page}"} & set(case.selected_sources):
             rule = f"hits must be of the documents that the case names, {', '.join(case.selected_sources)}"
             remedy = "pass search, which gives the source its filter for a case"
-            raise input_error(Where("langchain", id=case.id), rule, remedy, shown(one.shown))
+            raise input_error(Where("langchain", id=case.id), rule, remedy, shown_value(one.shown))

@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.chain import STATUS_OF, narrowed, outcome
+from raglab.decision.chain import STATUS_OF, decide_cases, narrow_evidence
 from raglab.lab.search_space import Goal
 from raglab.metrics import CELLS, COUNTS, RATES, Interval, Paired
 from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.policy import PolicyData, thresholds
-from raglab.replay import BLOCK, by_structure, outcome_codes, tables_of
+from raglab.policy import PolicyData, policy_thresholds
+from raglab.replay import BLOCK, group_by_structure, measured_tables, outcome_codes
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ SAME = 1e-12  # scores nearer than this are a tie: they differ by rounding only
 HELD = 16_000_000  # numbers held at once
 
 
-def counts_of() -> NDArray[np.int64]:
+def code_counts() -> NDArray[np.int64]:
     """What each code adds to `metrics.COUNTS`, [codes, rates]."""
     return metrics.contributions(np.arange(3, dtype=np.int8)).reshape(CODES, len(COUNTS))
 
@@ -42,7 +42,7 @@ class HeldOut(NamedTuple):
     counts: NDArray[np.int64]
 
 
-class Gain(NamedTuple):
+class IncumbentDifference(NamedTuple):
     """Difference to the incumbent on the same cases, cases resampled.
 
     difference, low, high: of the score and of each of `metrics.RATES`, [7]; of score and error rates a negative one
@@ -55,7 +55,7 @@ class Gain(NamedTuple):
     better: float
 
 
-def label_of(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+def outcome_labels(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     """Labels that outcome codes hold."""
     return codes // 2 % 3
 
@@ -68,7 +68,7 @@ def dealt(label: NDArray[np.int8], folds: int, rng: np.random.Generator) -> NDAr
     return fold
 
 
-def resampled(
+def stratified_resamples(
     label: NDArray[np.int8], resamples: int, block: int, rng: np.random.Generator
 ) -> Iterator[NDArray[np.int64]]:
     """How often every case is drawn, [block, Q] at a time; as many cases of each label as there are."""
@@ -82,17 +82,19 @@ def resampled(
         yield weights
 
 
-def held_out(codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArray[np.int64], goal: Goal) -> HeldOut:
+def fold_winners(
+    codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArray[np.int64], goal: Goal
+) -> HeldOut:
     """Winner of each fold by the score on all other folds, and its counts on this one.
 
     Args:
       codes: [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every case counts, [B, Q].
     """
-    label, folds = label_of(codes[0]), int(fold_of.max()) + 1
+    label, folds = outcome_labels(codes[0]), int(fold_of.max()) + 1
     winners = np.zeros((len(weights), len(fold_of), folds), dtype=np.int64)
     counts = np.zeros((len(weights), len(fold_of), len(COUNTS)), dtype=np.int64)
     for repeat, fold in enumerate(fold_of):
-        parts = [_counted(codes[:, rows], weights[:, rows]) for rows in (fold == one for one in range(folds))]
+        parts = [_resample_counts(codes[:, rows], weights[:, rows]) for rows in (fold == one for one in range(folds))]
         labels = np.stack(
             [weights[:, fold == one] @ np.eye(3, dtype=np.int64)[label[fold == one]] for one in range(folds)]
         )
@@ -106,9 +108,9 @@ def held_out(codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArr
     return HeldOut(winners, counts)
 
 
-def _counted(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDArray[np.float32]:
+def _resample_counts(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDArray[np.float32]:
     """Counts of every resample and policy, [B, P, 6]; whole numbers that float32 holds exactly, for speed."""
-    table, drawn = counts_of().astype(np.float32), weights.astype(np.float32)
+    table, drawn = code_counts().astype(np.float32), weights.astype(np.float32)
     n_policies, n_cases = codes.shape
     out = np.empty((len(weights), n_policies, len(COUNTS)), dtype=np.float32)
     size = max(1, HELD // max(1, n_cases * len(COUNTS)))
@@ -128,7 +130,7 @@ def gains(
     resamples: int,
     level: float,
     rng: np.random.Generator,
-) -> tuple[Gain, Gain, Interval]:
+) -> tuple[IncumbentDifference, IncumbentDifference, Interval]:
     """Gain of nested selection, and of one policy, over an incumbent, by a paired bootstrap of the cases.
 
     In every resample each case keeps its fold and the winners are chosen anew: with the winners kept, the intervals
@@ -140,7 +142,7 @@ def gains(
 
     Returns: gain of the selection, gain of the one policy, and the interval of the selection's own rates, [6].
     """
-    label = label_of(against)
+    label = outcome_labels(against)
     labels = np.bincount(label, minlength=len(Status))
 
     def told(counts: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -150,19 +152,19 @@ def gains(
 
     def sides(weights: NDArray[np.int64]) -> NDArray[np.float64]:
         """Score and rates of the selection, the one policy and the incumbent, [3, B, 7]."""
-        fixed = [told((weights @ counts_of()[one])[:, None]) for one in (single, against)]
-        return np.stack([told(held_out(codes, fold_of, weights, goal).counts), *fixed])
+        fixed = [told((weights @ code_counts()[one])[:, None]) for one in (single, against)]
+        return np.stack([told(fold_winners(codes, fold_of, weights, goal).counts), *fixed])
 
     seen = sides(np.ones((1, len(label)), dtype=np.int64))[:, 0]
     block = max(1, HELD // (len(codes) * len(COUNTS) * (int(fold_of.max()) + 1) + len(label)))
-    drawn = np.concatenate([sides(weights) for weights in resampled(label, resamples, block, rng)], axis=1)
+    drawn = np.concatenate([sides(weights) for weights in stratified_resamples(label, resamples, block, rng)], axis=1)
     away, seen_away = drawn[:2] - drawn[2], seen[:2] - seen[2]
-    own = Interval(*percentile_interval(_centred(drawn[0], seen[0], 0.0)[:, 1:], level))
-    nested = _gain(seen_away[0], _centred(away[0], seen_away[0], -1.0), level)
+    own = Interval(*percentile_interval(_centre_on_estimate(drawn[0], seen[0], 0.0)[:, 1:], level))
+    nested = _gain(seen_away[0], _centre_on_estimate(away[0], seen_away[0], -1.0), level)
     return nested, _gain(seen_away[1], away[1], level), own
 
 
-def _centred(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float) -> NDArray[np.float64]:
+def _centre_on_estimate(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float) -> NDArray[np.float64]:
     """What was resampled, moved so that its mean is what was seen; rates stay within [least, 1]."""
     known = ~np.isnan(drawn)
     mean = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
@@ -170,10 +172,10 @@ def _centred(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float
     return np.column_stack([moved[:, 0], np.clip(moved[:, 1:], least, 1.0)])
 
 
-def _gain(seen: NDArray[np.float64], drawn: NDArray[np.float64], level: float) -> Gain:
+def _gain(seen: NDArray[np.float64], drawn: NDArray[np.float64], level: float) -> IncumbentDifference:
     better = (drawn[:, 0] < -SAME).mean() + (np.abs(drawn[:, 0]) <= SAME).mean() / 2.0
     low, high = (np.where(np.isnan(seen), np.nan, end) for end in percentile_interval(drawn, level))
-    return Gain(seen, low, high, float(better))
+    return IncumbentDifference(seen, low, high, float(better))
 
 
 class Standing(NamedTuple):
@@ -196,8 +198,8 @@ class Honest(NamedTuple):
 
     winner: position of the best policy on all cases. winners: of the best without each fold, [repeats, folds].
     in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `score` and of each rate; a
-    score that flatters is negative. nested_gain, in_sample_gain: see `Gain`; the second flatters. paired: McNemar of
-    incumbent (first) and selection (second), held out; over several repeats that of the upper median p. labels: cases
+    score that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters. paired: McNemar
+    of incumbent (first) and selection (second), held out; over several repeats that of the upper median p. labels: cases
     by label, [3].
     """
 
@@ -207,8 +209,8 @@ class Honest(NamedTuple):
     nested: Standing
     incumbent: Standing
     optimism: Mapping[str, float]
-    nested_gain: Gain
-    in_sample_gain: Gain
+    nested_gain: IncumbentDifference
+    in_sample_gain: IncumbentDifference
     paired: Mapping[str, Paired]
     labels: NDArray[np.int64]
 
@@ -261,11 +263,11 @@ def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None =
     """Outcome code of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q]."""
     codes = np.empty((len(policies), len(trace)), dtype=np.int8)
     size = max(1, BLOCK // max(1, len(trace)))
-    for places in by_structure(policies):
-        found = tables_of(trace, policies[places[0]], arm).evidence
+    for places in group_by_structure(policies):
+        found = measured_tables(trace, policies[places[0]], arm).evidence
         for block in (places[start : start + size] for start in range(0, len(places), size)):
-            seen, limits = narrowed(found, thresholds([policies[place] for place in block]))
-            stage, rest = np.divmod(outcome_codes(seen, outcome(seen, limits, (len(block), len(trace)))), CELLS)
+            seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in block]))
+            stage, rest = np.divmod(outcome_codes(seen, decide_cases(seen, limits, (len(block), len(trace)))), CELLS)
             codes[block] = STATUS_OF[stage] * CELLS + rest
     return codes
 
@@ -287,20 +289,20 @@ def honest_codes(
     Args:
       codes: of every policy and case, see `outcomes`, [P, Q]. against: of the incumbent, [Q]. ids: of the cases, [Q].
     """
-    _check(codes, against, ids, folds)
+    _check_codes(codes, against, ids, folds)
     _check_counts({"repeats": repeats, "resamples": resamples}, level)
     order = sorted(range(len(ids)), key=ids.__getitem__)
     codes, against = codes[:, order], against[order]
-    label = label_of(against)
+    label = outcome_labels(against)
     labels = np.bincount(label, minlength=len(Status))
     wanted = goal or Goal()
     first = np.sort(np.unique(codes, axis=0, return_index=True)[1])  # policies that decide alike are one
     codes = codes[first]
     fold_of = np.stack([dealt(label, folds, rng) for _ in range(repeats)])
     every = np.ones((1, len(ids)), dtype=np.int64)
-    winners = held_out(codes, fold_of, every, wanted).winners[0]
+    winners = fold_winners(codes, fold_of, every, wanted).winners[0]
     held = codes[np.take_along_axis(winners, fold_of, axis=1), np.arange(len(ids))]
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ counts_of()
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ code_counts()
     best = int(np.argmin(wanted.score(counts, labels)))
     in_sample, nested, incumbent = (
         _standing(rows, labels, wanted, level) for rows in (codes[[best]], held, against[None])
@@ -321,16 +323,20 @@ def honest_codes(
         optimism=_optimism(in_sample, nested),
         nested_gain=gained,
         in_sample_gain=flattered,
-        paired=_paired(held, against),
+        paired=_paired_tests(held, against),
         labels=labels,
     )
 
 
-def _check(codes: NDArray[np.int8], against: NDArray[np.int8], ids: Sequence[str], folds: int) -> None:
+def _check_codes(codes: NDArray[np.int8], against: NDArray[np.int8], ids: Sequence[str], folds: int) -> None:
     if not len(codes):
         msg = "policies must hold at least one policy, got none; give those that the winner was chosen among."
         raise ValueError(msg)
-    if codes.shape[1:] != against.shape or len(against) != len(ids) or (label_of(codes) != label_of(against)).any():
+    if (
+        codes.shape[1:] != against.shape
+        or len(against) != len(ids)
+        or (outcome_labels(codes) != outcome_labels(against)).any()
+    ):
         came = f"{codes.shape}, {against.shape} and {len(ids)} ids, or other labels"
         msg = f"codes, against and ids must be of the same cases, got {came}; decide all policies on one trace."
         raise ValueError(msg)
@@ -352,7 +358,7 @@ def _check_counts(counts: Mapping[str, int], level: float) -> None:
 
 def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, level: float) -> Standing:
     """Standing of decisions, one row a repeat."""
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ counts_of()
+    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ code_counts()
     k, n = counts[:, : len(RATES)], metrics.denominators(counts, labels)
     ends = metrics.clopper_pearson(k, n, level)
     known = np.maximum((n > 0).sum(axis=0), 1)
@@ -367,11 +373,11 @@ def _optimism(in_sample: Standing, nested: Standing) -> dict[str, float]:
     return {"score": in_sample.score - nested.score, **dict(zip(RATES, rates, strict=True))}
 
 
-def _paired(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str, Paired]:
-    ok = label_of(against) == Status.ok
+def _paired_tests(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str, Paired]:
+    ok = outcome_labels(against) == Status.ok
 
     def test(count: str, good: int, rows: NDArray[np.bool_] | slice) -> Paired:
-        has = counts_of()[:, COUNTS.index(count)] == good
+        has = code_counts()[:, COUNTS.index(count)] == good
         found = [metrics.paired(has[against][rows], has[row][rows]) for row in held]
         return sorted(found, key=lambda one: (one.p, one))[len(found) // 2]
 

@@ -19,9 +19,9 @@ from raglab.reward import (
     COMPONENTS,
     OPTIONAL,
     PUBLISHED,
-    Clamped,
+    ClampShares,
     RewardWeights,
-    clamped,
+    clamp_shares,
     reward,
 )
 from raglab.values import TraceData
@@ -38,7 +38,7 @@ def audit_notes(
     signals: Mapping[str, Array],
     correlations: pd.DataFrame,
     policies: pd.DataFrame,
-    binds: Clamped,
+    binds: ClampShares,
     weights: RewardWeights,
 ) -> tuple[str, ...]:
     """Findings, the most important first."""
@@ -47,9 +47,17 @@ def audit_notes(
     reward = signals["reward"]
     called = "The published weights" if weights == PUBLISHED else "These weights"
     right = bool(np.isin(world.value[world.mask], (0.0, 1.0)).all())
-    said = [_room(by_policy, right), _within_cases(called, by_signal["reward"]), _across(called, by_signal["reward"])]
-    said += [_led(by_policy, right), _parts(by_signal), _flat(by_signal, signals, world.mask)]
-    said += [_spread(reward, world.mask), _clamp(binds), _missing(signals, world.mask)]
+    said = [
+        _room(by_policy, right),
+        _within_case_notes(called, by_signal["reward"]),
+        _across(called, by_signal["reward"]),
+    ]
+    said += [
+        _decision_notes(by_policy, right),
+        _component_notes(by_signal),
+        _constant_components(by_signal, signals, world.mask),
+    ]
+    said += [_reward_spread(reward, world.mask), _clamp(binds), _missing(signals, world.mask)]
     return tuple(line for line in said if line)
 
 
@@ -68,7 +76,7 @@ def _room(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
     return f"The best arm of each case {_sum(oracle, right)}, {fixed}: choosing can gain at most {gain}."
 
 
-def _within_cases(called: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
+def _within_case_notes(called: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
     """Does the reward tell the better arm of one question?"""
     counted = f"{row['pairs']} pairs of arms in {row['cases']} cases"
     if not row["pairs"]:
@@ -98,7 +106,7 @@ def _across(called: str, row: Any) -> str:  # noqa: ANN401 - a row of a frame
     return f"{told}; it tells easy questions from hard ones, which no choice of an arm can use." if easy else f"{told}."
 
 
-def _led(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
+def _decision_notes(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
     """What following the reward gives."""
     row, coin = rows["greedy by reward"], rows["uniform"]
     lost = f"{row['regret']:.3g} ({row['regret_low']:.3g} to {row['regret_high']:.3g})"
@@ -112,7 +120,7 @@ def _led(rows: Mapping[str, Any], right: bool) -> str:  # noqa: FBT001
     return f"{line}, and gains {gain:+.3g} ({low:+.3g} to {high:+.3g}) against the best fixed arm."
 
 
-def _parts(rows: Mapping[str, Any]) -> str:
+def _component_notes(rows: Mapping[str, Any]) -> str:
     """Which components tell more than a coin within a case."""
     good = [name for name, row in rows.items() if name != "reward" and row["concordance_low"] > COIN]
     bad = [name for name, row in rows.items() if name != "reward" and row["concordance_high"] < COIN]
@@ -121,15 +129,15 @@ def _parts(rows: Mapping[str, Any]) -> str:
     return f"Within a question, by their intervals: {'; '.join(parts)}." if parts else ""
 
 
-def _flat(rows: Mapping[str, Any], signals: Mapping[str, Array], mask: NDArray[np.bool_]) -> str:
+def _constant_components(rows: Mapping[str, Any], signals: Mapping[str, Array], mask: NDArray[np.bool_]) -> str:
     """Components that are the same everywhere."""
-    flat = [name for name in rows if np.ptp(_known(signals[name], mask)) == 0.0]
+    flat = [name for name in rows if np.ptp(_known_values(signals[name], mask)) == 0.0]
     if not flat:
         return ""
     return f"{', '.join(flat)}: the same in every row, so it has no correlation, and choosing by it is uniform."
 
 
-def _spread(reward: Array, mask: NDArray[np.bool_]) -> str:
+def _reward_spread(reward: Array, mask: NDArray[np.bool_]) -> str:
     """How far apart the rewards of one question lie."""
     several = mask.sum(axis=1) > 1
     if not several.any() or np.isnan(reward[mask]).all():
@@ -137,7 +145,7 @@ def _spread(reward: Array, mask: NDArray[np.bool_]) -> str:
     pool = np.where(mask & ~np.isnan(reward), reward, np.nan)[several]
     pool = pool[~np.isnan(pool).all(axis=1)]
     apart = float((np.nanmax(pool, axis=1) - np.nanmin(pool, axis=1)).mean()) if len(pool) else float("nan")
-    known = _known(reward, mask)
+    known = _known_values(reward, mask)
     above = float((known > COIN).mean())
     return (
         f"Rewards lie between {known.min():.3f} and {known.max():.3f}; those of one question differ by {apart:.3f} on "
@@ -145,7 +153,7 @@ def _spread(reward: Array, mask: NDArray[np.bool_]) -> str:
     )
 
 
-def _clamp(binds: Clamped) -> str:
+def _clamp(binds: ClampShares) -> str:
     """How often the clamp binds."""
     if binds.n == 0:
         return ""
@@ -163,7 +171,7 @@ def _missing(signals: Mapping[str, Array], mask: NDArray[np.bool_]) -> str:
     return f"{none} of {int(mask.sum())} rows have no reward, since a component is missing." if none else ""
 
 
-def _known(signal: Array, mask: NDArray[np.bool_]) -> Array:
+def _known_values(signal: Array, mask: NDArray[np.bool_]) -> Array:
     values = signal[mask]
     known = values[~np.isnan(values)]
     return known if len(known) else np.zeros(1)
@@ -231,7 +239,7 @@ def weighted_correlation(x: Array, y: Array, weight: Array) -> Array:
         return np.where(flat, np.nan, np.clip(both / np.sqrt(np.where(flat, 1.0, vx * vy)), -1.0, 1.0))
 
 
-def pairs_of(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pairs:
+def concordant_pairs(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pairs:
     """Concordance of a signal with the values within each case, over pairs of available arms that differ in value.
 
     A pair without a signal (NaN) is left out.
@@ -247,7 +255,7 @@ def pairs_of(signal: Array, value: Array, mask: NDArray[np.bool_]) -> Pairs:
     return Pairs((np.where(use, 0.5 + 0.5 * same, 0.0)).sum(axis=1), use.sum(axis=1).astype(np.float64))
 
 
-def greedy(signal: Array, mask: NDArray[np.bool_]) -> Array:
+def greedy_arms(signal: Array, mask: NDArray[np.bool_]) -> Array:
     """Who has the highest signal among the available arms, as probabilities [Q, A]; ties share a case equally.
 
     An arm without a signal (NaN) is chosen only where none has one.
@@ -287,7 +295,7 @@ class RewardAudit(NamedTuple):
 
     correlations: pd.DataFrame
     policies: pd.DataFrame
-    clamped: Clamped
+    clamped: ClampShares
     notes: tuple[str, ...]
     settings: Mapping[str, Any]
 
@@ -362,20 +370,20 @@ def audit_table(
     signals = {name: -one if name in LESS_IS_BETTER else one for name, one in signals.items()}
     signals[REWARD] = np.asarray(reward(measured, weights), dtype=np.float64).reshape(shape)
     plans = _plans(world, signals, baselines or {})
-    correlations = pd.DataFrame(_correlated(world, signals, level, n_boot, seed))
-    policies = pd.DataFrame(_valued(world, plans, level, n_boot, seed))
+    correlations = pd.DataFrame(_correlation_rows(world, signals, level, n_boot, seed))
+    policies = pd.DataFrame(_value_rows(world, plans, level, n_boot, seed))
     kept = {name: np.abs(one[world.mask]) for name, one in signals.items() if name != REWARD}
-    binds = clamped(kept, weights)
+    binds = clamp_shares(kept, weights)
     settings = {"weights": weights, "level": level, "n_boot": n_boot, "seed": seed, "cases": shape[0]}
     settings["unit"] = "right answers" if np.isin(world.value[world.mask], (0.0, 1.0)).all() else "summed value"
     notes = audit_notes(world, signals, correlations, policies, binds, weights)
     return RewardAudit(correlations=correlations, policies=policies, clamped=binds, notes=notes, settings=settings)
 
 
-def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:
+def _correlation_rows(world: Table, signals: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:
     """A row a signal, with its intervals."""
     case, value = np.nonzero(world.mask)[0], world.value[world.mask]
-    found = [pairs_of(one, world.value, world.mask) for one in signals.values()]
+    found = [concordant_pairs(one, world.value, world.mask) for one in signals.values()]
     rows_of = [(one[world.mask], ~np.isnan(one[world.mask])) for one in signals.values()]
 
     def measured(counts: Array) -> Array:
@@ -385,7 +393,7 @@ def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot
         for (x, known), pairs in zip(rows_of, found, strict=True):
             every = bool(known.all())
             some = weight if every else weight[:, known]
-            each.append(_three(x[known], value[known], some, ranks if every else None, counts, pairs))
+            each.append(_resample_correlations(x[known], value[known], some, ranks if every else None, counts, pairs))
         return np.stack(each, axis=1)
 
     n = len(world.mask)
@@ -395,7 +403,7 @@ def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot
     rows = []
     for at, (name, (_, known), pairs) in enumerate(zip(signals, rows_of, found, strict=True)):
         cases = int((pairs.n > 0).sum())
-        low[at, 2], high[at, 2] = _within(point[at, 2], cases, low[at, 2], high[at, 2], level)
+        low[at, 2], high[at, 2] = _concordance_interval(point[at, 2], cases, low[at, 2], high[at, 2], level)
         row: dict[str, Any] = {"signal": name, "n": int(known.sum())}
         for place, measure in enumerate(MEASURES):
             row |= {measure: point[at, place], f"{measure}_low": low[at, place], f"{measure}_high": high[at, place]}
@@ -403,7 +411,9 @@ def _correlated(world: Table, signals: Mapping[str, Array], level: float, n_boot
     return rows
 
 
-def _three(x: Array, y: Array, weight: Array, ranks: Array | None, counts: Array, pairs: Pairs) -> Array:
+def _resample_correlations(
+    x: Array, y: Array, weight: Array, ranks: Array | None, counts: Array, pairs: Pairs
+) -> Array:
     """Pearson, Spearman and concordance of each resample, [b, 3]; ranks: of y, where they are at hand."""
     if len(x) == 0 or x.min() == x.max() or y.min() == y.max():
         linear = ranked = np.full(len(weight), np.nan)
@@ -416,7 +426,7 @@ def _three(x: Array, y: Array, weight: Array, ranks: Array | None, counts: Array
     return np.stack([linear, ranked, agree], axis=1)
 
 
-def _within(share: float, cases: int, low: float, high: float, level: float) -> tuple[float, float]:
+def _concordance_interval(share: float, cases: int, low: float, high: float, level: float) -> tuple[float, float]:
     """Interval of a concordance: none from a handful of cases, the exact one of so many cases where all agree."""
     if cases < FEWEST:
         return np.nan, np.nan
@@ -430,19 +440,19 @@ def _plans(world: Table, signals: Mapping[str, Array], baselines: Mapping[str, A
     """Policies as probabilities, [Q, A], in the order of the table."""
     mask = world.mask
     always = np.flatnonzero(mask.all(axis=0))
-    plans = {ORACLE: greedy(world.value, mask)}
+    plans = {ORACLE: greedy_arms(world.value, mask)}
     if len(always):
         best = always[int(np.argmax(world.value[:, always].sum(axis=0)))]
         plans[BEST] = np.broadcast_to(np.eye(mask.shape[1])[best], mask.shape)
     plans |= dict(baselines)
     plans[UNIFORM] = mask / mask.sum(axis=1, keepdims=True)
-    plans |= {f"greedy by {name}": greedy(one, mask) for name, one in signals.items()}
+    plans |= {f"greedy by {name}": greedy_arms(one, mask) for name, one in signals.items()}
     for name, one in (("reward", signals[REWARD]), ("value", world.value)):
-        plans[f"arm of best mean {name}"] = greedy(np.broadcast_to(mean_by_arm(one, mask), mask.shape), mask)
+        plans[f"arm of best mean {name}"] = greedy_arms(np.broadcast_to(mean_by_arm(one, mask), mask.shape), mask)
     return plans
 
 
-def _valued(world: Table, plans: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:
+def _value_rows(world: Table, plans: Mapping[str, Array], level: float, n_boot: int, seed: int) -> list[Any]:
     """A row a policy: its value, and what it loses, with intervals paired case by case."""
     n = len(world.mask)
     value = np.where(world.mask, world.value, 0.0)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.gates import GATES
 from raglab.metrics import OBJECTIVES, TARGETS
-from raglab.policy import thresholds
-from raglab.replay import SWEPT, Steps, breakpoints, stepped, tables_of, tally
+from raglab.policy import policy_thresholds
+from raglab.replay import SWEPT, Steps, breakpoints, measured_tables, step_counts, tally
 from raglab.store.loaders import Policy
 from raglab.values import TraceData
 
@@ -31,7 +31,7 @@ SWITCHES = (  # that a study tries: of gates, then of the resolver's rules
 KEEP_AT_MOST = 8  # relevant hits asked for
 
 
-class Range(NamedTuple):
+class SearchRange(NamedTuple):
     """Values that a study may try: numbers from low to high, or the two of a switch (low and high NaN)."""
 
     low: float
@@ -45,27 +45,27 @@ class Range(NamedTuple):
         return bool(np.isnan(self.low))
 
 
-def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, Range]:
+def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
     A threshold that no case can meet in the trace is left out.
     """
-    found = tables_of(trace, policy, arm).evidence
-    space: dict[str, Range] = {}
+    found = measured_tables(trace, policy, arm).evidence
+    space: dict[str, SearchRange] = {}
     for path, swept in SWEPT.items():
-        values = breakpoints(found, thresholds([policy]), path)
+        values = breakpoints(found, policy_thresholds([policy]), path)
         values = values[~np.isnan(values)]
         if swept.whole:
-            space[path] = Range(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
+            space[path] = SearchRange(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
         elif len(values) and values.max() > values.min():
             low = max(float(values.min()), swept.low)
             high = min(float(values.max()) + 1e-6, swept.high)
             least = float(np.quantile(values[values > 0], 0.01)) if swept.log and (values > 0).any() else low
-            space[path] = Range(least if swept.log else low, high, log=swept.log and 0 < least < high)
-    return space | {path: Range(np.nan, np.nan) for path in SWITCHES}
+            space[path] = SearchRange(least if swept.log else low, high, log=swept.log and 0 < least < high)
+    return space | {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
 
 
-def within(policy: Policy, trace: TraceData) -> Policy:
+def limit_depth(policy: Policy, trace: TraceData) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
     deepest = trace.hits.chunk.shape[2] - 1
     if policy.refine.max_depth <= deepest:
@@ -73,12 +73,12 @@ def within(policy: Policy, trace: TraceData) -> Policy:
     return policy.replace("refine.max_depth", deepest, "certificate", policy.certificate)
 
 
-def changed(policy: Policy, values: Mapping[str, Any]) -> Policy:
+def set_values(policy: Policy, values: Mapping[str, Any]) -> Policy:
     """Policy with the values of a trial."""
     return policy.replace(*(item for pair in values.items() for item in pair))
 
 
-def trial_of(policy: Policy, space: Mapping[str, Range]) -> dict[str, Any]:
+def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any]:
     """A policy's own values, moved into the space where they lie outside: the trial a study begins with."""
     own: dict[str, Any] = {}
     for path, extent in space.items():
@@ -101,7 +101,7 @@ def always_refuse(policy: Policy) -> Policy:
     return policy.replace("domain.enabled", True, "patterns.deny", ["(?s).*"])
 
 
-def stepped_by_hand(policy: Policy, direction: int) -> Policy:
+def step_thresholds(policy: Policy, direction: int) -> Policy:
     """Policy with all thresholds of the source one step looser (1) or tighter (-1), within their ranges.
 
     Source: rule S6.4, the source's manual loop.
@@ -116,7 +116,7 @@ def stepped_by_hand(policy: Policy, direction: int) -> Policy:
     return policy.replace(*changes)
 
 
-def published(policy: Policy) -> Policy:
+def published_policy(policy: Policy) -> Policy:
     """Published thresholds with a policy's own patterns: what a study has to beat."""
     base = Policy.load()
     return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
@@ -208,7 +208,7 @@ def polish(
     for path in paths:
         if path in SWEPT and policy.value(path) is not None:
             found = plateau(trace, policy, path, score, labels, arm, published.value(path))
-            policy = policy.replace(path, _typed(path, found.value))
+            policy = policy.replace(path, _typed_value(path, found.value))
             plateaus.append((*found, found.high - found.low))
     return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
 
@@ -226,13 +226,15 @@ def _descend(
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, other
             elif policy.value(path) is not None:
-                found = stepped(trace, policy, path, arm)
+                found = step_counts(trace, policy, path, arm)
                 scores = score(found.counts, labels)
                 if SWEPT[path].whole:
                     scores = np.where(found.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
-                    low, high = _observed(found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN))
-                    policy = policy.replace(path, _typed(path, _inside(path, low, high)))
+                    low, high = _observed_plateau(
+                        found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN)
+                    )
+                    policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
                     value = float(score(tally(trace, [policy], arm).counts, labels)[0])
         if value >= before - LEAST_GAIN:
             break
@@ -249,9 +251,9 @@ def plateau(
     published: float | None = None,
 ) -> Plateau:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
-    found = stepped(trace, policy, path, arm)
+    found = step_counts(trace, policy, path, arm)
     scores = score(found.counts, labels)
-    here = _step_of(found.low, found.high, float(policy.value(path)), path)
+    here = _step_index(found.low, found.high, float(policy.value(path)), path)
     good = scores <= scores[here] + LEAST_GAIN
     first = last = here
     while first > 0 and good[first - 1]:
@@ -259,12 +261,12 @@ def plateau(
     while last < len(good) - 1 and good[last + 1]:
         last += 1
     low, high = float(found.low[first]), float(found.high[last])
-    if published is not None and first <= _step_of(found.low, found.high, float(published), path) <= last:
+    if published is not None and first <= _step_index(found.low, found.high, float(published), path) <= last:
         return Plateau(path, float(published), low, high)
-    return Plateau(path, _inside(path, *_observed(found, low, high)), low, high)
+    return Plateau(path, _inside(path, *_observed_plateau(found, low, high)), low, high)
 
 
-def _observed(found: Steps, low: float, high: float) -> tuple[float, float]:
+def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, float]:
     """Plateau cut to just beyond the values at which any case changes: the rest of the range was never seen."""
     if len(found.low) == 1:
         return low, high
@@ -273,7 +275,7 @@ def _observed(found: Steps, low: float, high: float) -> tuple[float, float]:
     return max(low, min(first, high) - margin), min(high, max(last, low) + margin)
 
 
-def _step_of(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:
+def _step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:
     """Step that holds a value: closed below for an upper threshold, above for a lower one."""
     if SWEPT[path].side == "ceiling":
         return int(np.clip(np.searchsorted(low, value, side="right") - 1, 0, len(low) - 1))
@@ -304,10 +306,10 @@ def _inside(path: str, low: float, high: float) -> float:
 DIGITS = 4  # of a number that a study writes to settings: more than any study tells apart
 
 
-def shortened(value: float) -> float:
+def round_value(value: float) -> float:
     """A number as a study writes it to settings."""
     return float(f"{value:.{DIGITS}g}")
 
 
-def _typed(path: str, value: float) -> float | int:
+def _typed_value(path: str, value: float) -> float | int:
     return int(value) if SWEPT[path].whole else value

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.decision.measurement import order_of_arm
+from raglab.decision.measurement import arm_order
 from raglab.values import Case, Chunk, Status, TraceData
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def slices(
     # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
     all_k, all_n = share(np.ones(len(said), dtype=bool))
     found = []
-    for column, told in _columns(said, by or {}).items():
+    for column, told in _case_columns(said, by or {}).items():
         values = np.array(told, dtype=object)
         for value in sorted(set(told)):
             k, n = share(values == value)
@@ -101,44 +101,44 @@ def slices(
     return table.loc[order.index].reset_index(drop=True)
 
 
-def lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
+def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:
     """Line of business of every case: what it says itself (`line` or `domain` of its extra), else its documents' tag.
 
     Its documents are those expected, without any those that the user named; the tag is `domain`, where no chunk has
     one `product`. `(several)` where its documents differ, `(none)` where none of them is known.
     """
-    tags = next((tag for tag in LINE_TAGS if any(_said(chunk.tags.get(tag)) for chunk in chunks)), LINE_TAGS[0])
+    tags = next((tag for tag in LINE_TAGS if any(_text_value(chunk.tags.get(tag)) for chunk in chunks)), LINE_TAGS[0])
     of_document: dict[str, str] = {}
     for chunk in chunks:
-        told = _said(chunk.tags.get(tags))
+        told = _text_value(chunk.tags.get(tags))
         if told:
             of_document.setdefault(chunk.file_name, told)
-    return [_line(case, of_document) for case in cases]
+    return [_case_line(case, of_document) for case in cases]
 
 
-def _line(case: Case, of_document: Mapping[str, str]) -> str:
-    own = _said(case.extra.get("line")) or _said(case.extra.get("domain"))
+def _case_line(case: Case, of_document: Mapping[str, str]) -> str:
+    own = _text_value(case.extra.get("line")) or _text_value(case.extra.get("domain"))
     if own:
         return own
     expected = (*case.expect_sources, *case.expect_sources_any) or case.selected_sources
-    found = {of_document[name] for name in (_document(source) for source in expected) if name in of_document}
+    found = {of_document[name] for name in (_source_file(source) for source in expected) if name in of_document}
     return SEVERAL if len(found) > 1 else next(iter(found), NONE)
 
 
-def _document(source: str) -> str:
+def _source_file(source: str) -> str:
     """File of `file` or `file#page`."""
     file, mark, page = source.rpartition("#")
     return file if mark and page.isdigit() else source
 
 
-def _columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
+def _case_columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) -> dict[str, list[str]]:
     """Column -> value of every case; columns that say nothing of any case are left out."""
     cases = said.trace.cases
     own: dict[str, list[str]] = {
-        "language": [_said(case.extra.get("lang")) or _said(case.extra.get("language")) for case in cases],
-        "line": lines(cases, said.trace.chunks),
-        "doctype": [_said(case.doctype) for case in cases],
-        "intent": [_said(case.intent) for case in cases],
+        "language": [_text_value(case.extra.get("lang")) or _text_value(case.extra.get("language")) for case in cases],
+        "line": business_lines(cases, said.trace.chunks),
+        "doctype": [_text_value(case.doctype) for case in cases],
+        "intent": [_text_value(case.intent) for case in cases],
         "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
         "label": [case.expect_status for case in cases],
     }
@@ -146,12 +146,12 @@ def _columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]]) ->
         if len(values) != len(cases):
             msg = f"by must hold a value a case, got {len(values)} of {name!r} for {len(cases)} cases."
             raise ValueError(msg)
-        own[name] = [_said(value) for value in values]
+        own[name] = [_text_value(value) for value in values]
     stated = {name: [value or NONE for value in values] for name, values in own.items()}
     return {name: values for name, values in stated.items() if set(values) - {NONE}}
 
 
-def _said(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
+def _text_value(value: Any) -> str:  # noqa: ANN401 - whatever a record holds
     """A value as text; empty for None, NaN and blanks."""
     missing = value is None or (isinstance(value, float | np.floating) and bool(np.isnan(value)))
     return "" if missing else str(value).strip()
@@ -217,7 +217,7 @@ def _orders(trace: TraceData) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
     for at, name in enumerate(trace.arms):
         chunk = trace.hits.chunk[:, at, 0]
         hit = chunk.astype(np.int64)
-        yield name, FINAL, order_of_arm(trace.hits.rank[:, at, 0], hit)
+        yield name, FINAL, arm_order(trace.hits.rank[:, at, 0], hit)
         if (trace.hits.n_reranked[:, at, 0] > 0).any():
             fused = np.where(
                 (chunk >= 0) & ~np.isnan(trace.hits.s_hybrid[:, at, 0]), -trace.hits.s_hybrid[:, at, 0], np.inf

@@ -22,16 +22,16 @@ from raglab.certify import cases_needed
 from raglab.lab.report import blocks
 from raglab.lab.search_space import (
     Goal,
-    Range,
+    SearchRange,
     always_answer,
     always_refuse,
-    changed,
     full_space,
+    limit_depth,
+    own_trial,
     polish,
-    published,
-    stepped_by_hand,
-    trial_of,
-    within,
+    published_policy,
+    set_values,
+    step_thresholds,
 )
 from raglab.metrics import Paired
 from raglab.replay import Tally, decide, sweep, tally
@@ -62,10 +62,10 @@ class Proposer(NamedTuple):
     settings: Mapping[str, Any]
 
 
-def search(
+def run_search(
     trace: TraceData,
     start: Policy,
-    space: Mapping[str, Range],
+    space: Mapping[str, SearchRange],
     goal: Goal,
     settings: Mapping[str, Any],
     first: Sequence[Mapping[str, Any]],
@@ -90,7 +90,7 @@ def search(
         trace=trace, start=start, goal=goal, distributions=_distributions(space), first=first, settings=settings
     )
     rows: list[dict[str, Any]] = []
-    with _quiet():
+    with _without_trial_lines():
         study = optuna.create_study(directions=["minimize"] * len(goal.objectives))
         kept = _Batches(folder, settings)
         before: tuple[Trials, Trials] = ([], [])
@@ -103,11 +103,11 @@ def search(
                 sampler.parents = sampler.select_parent(study, sampler.generation)
             known = kept.read(begin, count)
             if known is None:
-                batch = _batch(study, proposer, begin, count)
+                batch = _trial_batch(study, proposer, begin, count)
                 kept.write(begin, batch.trials, batch.rows)
             else:
                 study.add_trials(known.trials)
-                batch = _Known(_finished(study, begin, count), known.rows)
+                batch = RecordedTrials(_finish_study(study, begin, count), known.rows)
             rows += batch.rows
             before = (batch.trials, sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_batch is not None:
@@ -115,13 +115,13 @@ def search(
     return study, pd.DataFrame(rows)
 
 
-def _batch(study: optuna.Study, proposer: Proposer, begin: int, count: int) -> _Known:
+def _trial_batch(study: optuna.Study, proposer: Proposer, begin: int, count: int) -> RecordedTrials:
     """Propose, replay and tell a batch of trials."""
     goal, first = proposer.goal, proposer.first
     for values in first[begin : begin + count] if begin < len(first) else ():
         study.enqueue_trial(dict(values))
     asked = [study.ask(proposer.distributions) for _ in range(count)]
-    policies = [changed(proposer.start, trial.params) for trial in asked]
+    policies = [set_values(proposer.start, trial.params) for trial in asked]
     # All policies of the batch share one pass over the trace, which is what a batch is for.
     counted = tally(proposer.trace, policies, proposer.settings["arm"])
     rates, excess = goal.rates(counted.counts, counted.labels), goal.excess(counted.counts, counted.labels)
@@ -129,17 +129,17 @@ def _batch(study: optuna.Study, proposer: Proposer, begin: int, count: int) -> _
         for name, value in zip(goal.targets, over, strict=True):
             trial.set_constraint(name, float(value))
         study.tell(trial, [float(value) for value in objectives])
-    done = _finished(study, begin, count)
-    return _Known(done, _rows(done, policies, counted, goal))
+    done = _finish_study(study, begin, count)
+    return RecordedTrials(done, _trial_rows(done, policies, counted, goal))
 
 
-def _finished(study: optuna.Study, begin: int, count: int) -> Trials:
+def _finish_study(study: optuna.Study, begin: int, count: int) -> Trials:
     trials: Trials = study.get_trials(deepcopy=False)[begin : begin + count]
     return trials
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _without_trial_lines() -> Iterator[None]:
     """Optuna without a line a trial; the caller's level is back afterwards."""
     verbosity = optuna.logging.get_verbosity()
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -149,7 +149,7 @@ def _quiet() -> Iterator[None]:
         optuna.logging.set_verbosity(verbosity)
 
 
-class Judged(NamedTuple):
+class TrialOutcome(NamedTuple):
     """What a trial came to: its value, by how much it exceeds each limit (at most 0 keeps it), and what to keep too."""
 
     value: float
@@ -157,9 +157,9 @@ class Judged(NamedTuple):
     seen: Mapping[str, Any]
 
 
-def maximised(
-    judge: Callable[[Mapping[str, Any]], Judged],
-    space: Mapping[str, Range],
+def maximise(
+    judge: Callable[[Mapping[str, Any]], TrialOutcome],
+    space: Mapping[str, SearchRange],
     *,
     trials: int,
     sampler: str,
@@ -178,8 +178,8 @@ def maximised(
         msg = f"trials must be at least 1, got {trials}."
         raise ValueError(msg)
     rows: list[dict[str, Any]] = []
-    with _quiet():
-        study = optuna.create_study(direction="maximize", sampler=_one_by_one(sampler, seed))
+    with _without_trial_lines():
+        study = optuna.create_study(direction="maximize", sampler=_sequential_sampler(sampler, seed))
         distributions = _distributions(space)
         for values in first[:trials]:
             study.enqueue_trial(dict(values))
@@ -196,13 +196,13 @@ def maximised(
     return study, pd.DataFrame(rows)
 
 
-def _one_by_one(name: str, seed: int) -> optuna.samplers.BaseSampler:
+def _sequential_sampler(name: str, seed: int) -> optuna.samplers.BaseSampler:
     make: dict[str, Callable[[], optuna.samplers.BaseSampler]] = {
         "tpe": lambda: optuna.samplers.TPESampler(seed=seed),
         "nsga2": lambda: optuna.samplers.NSGAIISampler(seed=seed),
         "random": lambda: optuna.samplers.RandomSampler(seed=seed),
     }
-    return _named(make, name)
+    return _sampler_by_name(make, name)
 
 
 class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna is not followed
@@ -247,11 +247,11 @@ def pareto_front(trials: pd.DataFrame, objectives: Sequence[str]) -> pd.DataFram
     return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
 
 
-def _distributions(space: Mapping[str, Range]) -> Space:
+def _distributions(space: Mapping[str, SearchRange]) -> Space:
     return {path: _distribution(extent) for path, extent in space.items()}
 
 
-def _distribution(extent: Range) -> optuna.distributions.BaseDistribution:
+def _distribution(extent: SearchRange) -> optuna.distributions.BaseDistribution:
     if extent.is_switch:
         return optuna.distributions.CategoricalDistribution([False, True])
     if extent.whole:
@@ -270,17 +270,19 @@ def _sampler(
         "tpe": lambda: optuna.samplers.TPESampler(seed=stream),
         "random": lambda: optuna.samplers.RandomSampler(seed=stream),
     }
-    return _named(make, name)
+    return _sampler_by_name(make, name)
 
 
-def _named(make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str) -> optuna.samplers.BaseSampler:
+def _sampler_by_name(
+    make: Mapping[str, Callable[[], optuna.samplers.BaseSampler]], name: str
+) -> optuna.samplers.BaseSampler:
     if name not in make:
         msg = f"sampler must be one of {', '.join(make)}, got {name!r}."
         raise ValueError(msg)
     return make[name]()
 
 
-def _rows(
+def _trial_rows(
     done: Sequence[optuna.trial.FrozenTrial], policies: Sequence[Policy], counted: Tally, goal: Goal
 ) -> list[dict[str, Any]]:
     every = metrics.rates(counted.counts, counted.labels)
@@ -299,7 +301,7 @@ def _rows(
     ]
 
 
-class _Known(NamedTuple):
+class RecordedTrials(NamedTuple):
     """A finished batch: Optuna's trials, and a row each."""
 
     trials: list[optuna.trial.FrozenTrial]
@@ -319,7 +321,7 @@ class _Batches:
     def _path(self, begin: int) -> Path | None:
         return None if self.folder is None else self.folder / f"{begin:07d}.json"
 
-    def read(self, begin: int, count: int) -> _Known | None:
+    def read(self, begin: int, count: int) -> RecordedTrials | None:
         path = self._path(begin)
         if path is None or not path.is_file():
             return None
@@ -338,7 +340,7 @@ class _Batches:
             )
             for record in records
         ]
-        return _Known(trials, [record["row"] for record in records])
+        return RecordedTrials(trials, [record["row"] for record in records])
 
     def write(self, begin: int, done: Sequence[optuna.trial.FrozenTrial], rows: Sequence[Mapping[str, Any]]) -> None:
         path = self._path(begin)
@@ -417,7 +419,7 @@ def tune(
     batch_size: int = 50,
     seed: int = 0,
     goal: Goal | None = None,
-    space: Mapping[str, Range] | None = None,
+    space: Mapping[str, SearchRange] | None = None,
     resume: str | Path | None = None,
     on_batch: Callable[[int, NDArray[np.float64]], None] | None = None,
     progress: bool = False,
@@ -438,11 +440,11 @@ def tune(
 
     Source: rules S6.2, S6.4, S6.5.
     """
-    start = within(policy if policy is not None else Policy.load(), trace)
+    start = limit_depth(policy if policy is not None else Policy.load(), trace)
     wanted = goal or Goal()
-    tuned_on, judged_on, notes = _splits(trace)
+    tuned_on, judged_on, notes = _tune_splits(trace)
     ranges = dict(space) if space is not None else full_space(tuned_on, start, arm)
-    incumbent = within(published(start), trace)
+    incumbent = limit_depth(published_policy(start), trace)
     # Whatever changes a draw or a judgement goes in: kept batches are found again by these settings.
     settings = {
         "arm": arm,
@@ -461,11 +463,11 @@ def tune(
     # to none of them on the cases it sees.
     by_hand = manual_loop(tuned_on, incumbent, wanted, arm)
     begins = {one.policy_id: one for one in (start, incumbent, by_hand, always_answer(start))}
-    first = [trial_of(one, ranges) for one in begins.values()]
+    first = [own_trial(one, ranges) for one in begins.values()]
     folder = Path(resume) if resume else None
-    study, table = search(tuned_on, start, ranges, wanted, settings, first, folder, on_batch, progress=progress)
+    study, table = run_search(tuned_on, start, ranges, wanted, settings, first, folder, on_batch, progress=progress)
     # A sampler comes near a best value, a line search stands on it: breakpoints of the replay are exact.
-    winner, plateaus = polish(tuned_on, _best(start, table), list(ranges), wanted.score, incumbent, arm)
+    winner, plateaus = polish(tuned_on, _best_trials(start, table), list(ranges), wanted.score, incumbent, arm)
     policies = {
         "defaults": incumbent,
         "tuned": winner,
@@ -482,7 +484,7 @@ def tune(
         pareto=front,
         plateaus=plateaus,
         comparison=_comparison(judged_on, policies, arm),
-        paired=compared(judged_on, incumbent, winner, arm),
+        paired=compare_policies(judged_on, incumbent, winner, arm),
         notes=(*notes, _size_note(trace), *_target_notes(front)),
         tuned_on=tuned_on,
         judged_on=judged_on,
@@ -504,7 +506,7 @@ def _target_notes(front: pd.DataFrame) -> list[str]:
     return ["No trial meets all targets on the cases it was tuned on; the winner comes nearest by the score."]
 
 
-def _splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
+def _tune_splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
     names = {case.split for case in trace.cases}
     if {"tune", "report"} <= names:
         return trace.split("tune"), trace.split("report"), []
@@ -527,7 +529,7 @@ def _size_note(trace: Trace) -> str:
     )
 
 
-def compared(trace: Trace, first: Policy, second: Policy, arm: str | None = None) -> dict[str, Paired]:
+def compare_policies(trace: Trace, first: Policy, second: Policy, arm: str | None = None) -> dict[str, Paired]:
     """Paired tests of two policies on the same cases: contract passed, and questions answered that are labelled ok."""
     one, two = decide(trace, first, arm), decide(trace, second, arm)
     label = one.tables.evidence.label
@@ -557,7 +559,7 @@ def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None
         unmet = {name for name, limit in limits.items() if not rate[name] <= limit}  # 0 of 0 is NaN and meets none
         if not unmet & {"false_refusal_rate", "hallucination_rate"}:
             return path[-1]
-        following = stepped_by_hand(path[-1], 1 if "false_refusal_rate" in unmet else -1)
+        following = step_thresholds(path[-1], 1 if "false_refusal_rate" in unmet else -1)
         if following in path:
             return following
         path.append(following)
@@ -567,12 +569,15 @@ def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None
 BEST = 10  # trials that the line search starts from
 
 
-def _best(start: Policy, trials: pd.DataFrame) -> list[Policy]:
+def _best_trials(start: Policy, trials: pd.DataFrame) -> list[Policy]:
     """The best trials by score, one for each outcome, for the line search to start from."""
     ordered = trials.sort_values(["score", "number"], kind="stable").drop_duplicates(list(metrics.RATES))
     paths = [column for column in trials.columns if "." in column]
-    return [changed(start, {path: _plain(row[path]) for path in paths}) for _, row in ordered.head(BEST).iterrows()]
+    return [
+        set_values(start, {path: _python_scalar(row[path]) for path in paths})
+        for _, row in ordered.head(BEST).iterrows()
+    ]
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar
+def _python_scalar(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar
     return value.item() if hasattr(value, "item") else value

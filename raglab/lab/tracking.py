@@ -22,7 +22,7 @@ MOST_NESTED = 20
 _PARAMETER_LENGTH = 500
 
 
-class Tracked(NamedTuple):
+class TrackedRun(NamedTuple):
     """Where a study is to be found: its run, the store, and the command that opens it."""
 
     run_id: str
@@ -43,7 +43,7 @@ class Tracked(NamedTuple):
         return f"http://127.0.0.1:5000/#/experiments/{self.experiment_id}/runs"
 
 
-def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> Tracked:
+def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> TrackedRun:
     """Log a study as one MLflow run.
 
     Parameters (settings and the tuned policy), metrics (rates of every policy, best score and objectives by
@@ -63,20 +63,20 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Pa
     }
     name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
     parameters = {
-        **_plain(result.settings),
+        **_plain_settings(result.settings),
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
-    with _run(name, "tune", folder, tags) as run:
+    with _open_run(name, "tune", folder, tags) as run:
         run.log(parameters, _metrics(result))
         with tempfile.TemporaryDirectory() as scratch:
-            _files(result, Path(scratch))
+            _log_files(result, Path(scratch))
             run.client.log_artifacts(run.id, scratch)
         if report is not None:
             _report(run.client, run.id, Path(report))
         front = result.pareto.sort_values("score", kind="stable").head(MOST_NESTED)
         for row in front.to_dict("records"):
-            _nested(run.client, run.experiment_id, run.id, row)
-    return Tracked(run.id, run.experiment_id, run.uri)
+            _log_child_run(run.client, run.experiment_id, run.id, row)
+    return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
 def track_run(
@@ -89,14 +89,14 @@ def track_run(
     *,
     tags: Mapping[str, str] | None = None,
     texts: Mapping[str, str] | None = None,
-) -> Tracked:
+) -> TrackedRun:
     """Log one MLflow run of any kind.
 
     Args:
       metrics: name, value and step of each; one that is not finite is left out. tables: name -> frame, logged as
         Parquet. texts: file name -> its text.
     """
-    with _run(name, experiment, folder, dict(tags or {})) as run:
+    with _open_run(name, experiment, folder, dict(tags or {})) as run:
         run.log(params, [one for one in metrics if math.isfinite(one[1])])
         with tempfile.TemporaryDirectory() as scratch:
             for table, frame in tables.items():
@@ -104,10 +104,10 @@ def track_run(
             for file, text in (texts or {}).items():
                 (Path(scratch) / file).write_text(text, encoding="utf-8")
             run.client.log_artifacts(run.id, scratch)
-    return Tracked(run.id, run.experiment_id, run.uri)
+    return TrackedRun(run.id, run.experiment_id, run.uri)
 
 
-class _Run(NamedTuple):
+class _OpenRun(NamedTuple):
     """An open run of MLflow."""
 
     client: Any
@@ -127,7 +127,7 @@ class _Run(NamedTuple):
 
 
 @contextmanager
-def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_Run]:
+def _open_run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
     """A run of an experiment in a folder, both made where they are not there; failed unless its block ends well."""
     import mlflow
 
@@ -144,13 +144,13 @@ def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]
     run = client.create_run(experiment_id, tags=dict(tags), run_name=name)
     ended = "FAILED"
     try:
-        yield _Run(client, run.info.run_id, experiment_id, uri)
+        yield _OpenRun(client, run.info.run_id, experiment_id, uri)
         ended = "FINISHED"
     finally:
         client.set_terminated(run.info.run_id, ended)
 
 
-def _plain(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if key != "space"}
 
 
@@ -167,7 +167,7 @@ def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     return series
 
 
-def _files(result: TuneResult, folder: Path) -> None:
+def _log_files(result: TuneResult, folder: Path) -> None:
     result.trials.to_parquet(folder / "trials.parquet", index=False)
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
     result.plateaus.to_csv(folder / "plateaus.csv", index=False)
@@ -183,7 +183,7 @@ def _report(client: Any, run_id: str, page: Path) -> None:  # noqa: ANN401 - an 
         client.log_artifacts(run_id, str(figures), "figures")
 
 
-def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any]) -> None:  # noqa: ANN401 - an MLflow client
+def _log_child_run(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any]) -> None:  # noqa: ANN401 - an MLflow client
     from mlflow.entities import Metric, Param, RunTag
 
     run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
@@ -198,7 +198,7 @@ def _nested(client: Any, experiment_id: str, parent: str, row: Mapping[Any, Any]
     client.set_terminated(run.info.run_id)
 
 
-def table_of(result: TuneResult) -> pd.DataFrame:
+def rate_table(result: TuneResult) -> pd.DataFrame:
     """Policies × rates as text: value, interval and count."""
     import pandas as pd
 

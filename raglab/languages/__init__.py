@@ -17,7 +17,7 @@ import yaml
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, ValidationError
 
 
-def _words(value: object) -> object:
+def _word_list(value: object) -> object:
     """A text of words parted by blanks, or a list of phrases, as a tuple."""
     if isinstance(value, str):
         return tuple(value.split())
@@ -29,7 +29,7 @@ def _words(value: object) -> object:
 
 def _patterns(value: object) -> object:
     """An expression or a list of them as a tuple; each must compile."""
-    found = _words([value] if isinstance(value, str) else value)
+    found = _word_list([value] if isinstance(value, str) else value)
     for pattern in found if isinstance(found, tuple) else ():
         try:
             re.compile(pattern)
@@ -39,7 +39,7 @@ def _patterns(value: object) -> object:
     return found
 
 
-def _poles(value: object) -> object:
+def _pole_words(value: object) -> object:
     """`rise rises / fall falls` as the words of two poles."""
     if isinstance(value, str) and value.count("/") == 1:
         positive, negative = value.split("/")
@@ -50,7 +50,7 @@ def _poles(value: object) -> object:
     raise ValueError(msg)
 
 
-Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+Words = Annotated[tuple[str, ...], BeforeValidator(_word_list)]
 Patterns = Annotated[tuple[str, ...], BeforeValidator(_patterns)]
 _Twelve = Annotated[tuple[Words, ...], Field(min_length=12, max_length=12)]
 _NAME = "(?<![A-Z]){}(?![A-Z])"  # of an expression, inside another
@@ -196,7 +196,7 @@ class NoAnswer:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
+class AnswerKinds:
     """Expressions for questions by the kind of answer they ask for, and for dates that are no day.
 
     words: expressions that stand for their names, in capitals, in the others.
@@ -211,7 +211,7 @@ class Answers:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intents:
-    """Expressions of the rules of `raglab.decision.evidence`, by the rule's name; `words` as in `Answers`."""
+    """Expressions of the rules of `raglab.decision.evidence`, by the rule's name; `words` as in `AnswerKinds`."""
 
     words: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, Patterns] = field(default_factory=dict)
@@ -220,8 +220,8 @@ class Intents:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Tables:
-    """Expressions for what a question asks of tables; `words` as in `Answers`.
+class TableWords:
+    """Expressions for what a question asks of tables; `words` as in `AnswerKinds`.
 
     operations: by operation. operating: words that ask for one and name no row. totals, parts: names of rows that are
     the total of others, and of those that are part of another. later, earlier: of two columns. unit: before the unit
@@ -270,11 +270,11 @@ class Language:
     numerals: Numerals = field(default_factory=Numerals)
     quantities: Quantities = field(default_factory=Quantities)
     negation: Negation = field(default_factory=Negation)
-    opposites: Mapping[str, Annotated[Poles, BeforeValidator(_poles)]] = field(default_factory=dict)
+    opposites: Mapping[str, Annotated[Poles, BeforeValidator(_pole_words)]] = field(default_factory=dict)
     no_answer: NoAnswer = field(default_factory=NoAnswer)
-    answers: Answers = field(default_factory=Answers)
+    answers: AnswerKinds = field(default_factory=AnswerKinds)
     intent: Intents = field(default_factory=Intents)
-    tables: Tables = field(default_factory=Tables)
+    tables: TableWords = field(default_factory=TableWords)
 
     __pydantic_config__ = _STRICT
 
@@ -283,7 +283,7 @@ _LANGUAGE = TypeAdapter(Language)
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the compiled one is ten times faster
 
 
-def parse(text: str, where: str) -> Language:
+def parse_language(text: str, where: str) -> Language:
     """The language that a YAML text describes; what it leaves out is empty.
 
     Args:
@@ -293,17 +293,17 @@ def parse(text: str, where: str) -> Language:
       ValueError: an unknown key, a value of another kind, not twelve months, an expression that does not compile.
 
     Example:
-      >>> parse("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
+      >>> parse_language("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
       ('der', 'die', 'das')
     """
     try:
         return _LANGUAGE.validate_python(yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
     except (ValidationError, yaml.YAMLError) as error:
-        msg = f"{where}: {_reason(error)}"
+        msg = f"{where}: {_violation(error)}"
         raise ValueError(msg) from None
 
 
-def _reason(error: ValidationError | yaml.YAMLError) -> str:
+def _violation(error: ValidationError | yaml.YAMLError) -> str:
     """What is wrong with a file, each problem with its place and remedy."""
     if not isinstance(error, ValidationError):
         return f"a language must be YAML, got {' '.join(str(error).split())}; mend it."
@@ -321,24 +321,27 @@ def union(languages: Iterable[Language]) -> Language:
     """Several languages as one that has the words, numerals and expressions of all, those of earlier ones first.
 
     Example:
-      >>> union([parse("{name: A, words: {stop: a b}}", "a"), parse("{name: B, words: {stop: b c}}", "b")]).words.stop
+      >>> texts = ["{name: A, words: {stop: a b}}", "{name: B, words: {stop: b c}}"]
+      >>> union([parse_language(text, "a file") for text in texts]).words.stop
       ('a', 'b', 'c')
     """
     each = list(languages)
-    together: Language = reduce(_both, each[1:], each[0])
+    together: Language = reduce(_union_values, each[1:], each[0])
     return replace(together, name=" and ".join(language.name for language in each))
 
 
-def _both(one: Any, other: Any, *, name: str = "") -> Any:  # noqa: ANN401 - any value of a language
+def _union_values(one: Any, other: Any, *, name: str = "") -> Any:  # noqa: ANN401 - any value of a language
     """Two values of the same kind together."""
     if is_dataclass(one) and not isinstance(one, type):
-        pairs = {f.name: _both(getattr(one, f.name), getattr(other, f.name), name=f.name) for f in fields(one)}
+        pairs = {f.name: _union_values(getattr(one, f.name), getattr(other, f.name), name=f.name) for f in fields(one)}
         return type(one)(**pairs)
     if isinstance(one, Mapping):
-        shared = {key: _both(value, other[key], name=name) if key in other else value for key, value in one.items()}
+        shared = {
+            key: _union_values(value, other[key], name=name) if key in other else value for key, value in one.items()
+        }
         return {**shared, **{key: value for key, value in other.items() if key not in one}}
     if name in {"months", "months_short"}:
-        return tuple(_both(mine, its) for mine, its in zip(one, other, strict=True))
+        return tuple(_union_values(mine, its) for mine, its in zip(one, other, strict=True))
     if isinstance(one, tuple):
         return tuple(dict.fromkeys((*one, *other)))
     return f"(?:{one}|{other})" if name == "words" else one  # an expression that stands for a name in capitals
@@ -364,11 +367,11 @@ def _stands(name: str, joined: str) -> bool:
     return re.search(_NAME.format(name), joined) is not None
 
 
-def _bundled() -> Iterator[Language]:
+def _bundled_languages() -> Iterator[Language]:
     """The languages beside this module, by the names of their files."""
     for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
         if path.name.endswith(".yaml"):
-            yield parse(path.read_text(encoding="utf-8"), path.name)
+            yield parse_language(path.read_text(encoding="utf-8"), path.name)
 
 
-LANGUAGES = union(_bundled())
+LANGUAGES = union(_bundled_languages())

@@ -14,13 +14,13 @@ from raglab.arms import ARMS
 from raglab.bandit.worlds import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.evidence import intent
-from raglab.live.online_bandit import Chosen
+from raglab.live.online_bandit import ArmChoice
 from raglab.live.response import Response
 from raglab.live.system import Key, Lab
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData, intent_thresholds
-from raglab.replay import decide, patterns_of
-from raglab.reward import BUDGET_MS, RewardWeights, consistency_of, diversity_of, margin_of, reward
+from raglab.replay import decide, policy_pattern_hits
+from raglab.reward import BUDGET_MS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.text import content_words
 from raglab.values import Status, TraceData
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-def arm_of(question: str, system: Lab) -> tuple[str, str]:
+def default_arm(question: str, system: Lab) -> tuple[str, str]:
     """The arm that answers a question, and why, without a bandit; where one is wanted, the router stands in for it.
 
     Source: rules S4.1, S4.7: the router is the source's own, simple → hybrid, complex → iterative, flagged → its arm.
@@ -39,29 +39,31 @@ def arm_of(question: str, system: Lab) -> tuple[str, str]:
     there = system.retriever.strategies
     wanted = system.arm or system.policy.strategy.arm
     if wanted == "bandit":
-        arm, reason = routed(question, system.policy, tuple(there))
+        arm, reason = route_arm(question, system.policy, tuple(there))
         return arm, f"bandit {'off' if system.online is None else 'not asked'}, {reason}"
     if wanted != "router":
         if wanted not in there:
             msg = f"arm must be one of the index's {', '.join(there)}, got {wanted}; make the index with it."
             raise ValueError(msg)
         return wanted, f"{'chosen' if system.arm else 'policy'}: {wanted}"
-    return routed(question, system.policy, tuple(there))
+    return route_arm(question, system.policy, tuple(there))
 
 
-def routed(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
+def route_arm(question: str, policy: PolicyData, arms: Sequence[str]) -> tuple[str, str]:
     """The source's router over the arms that there are (rule S4.7), and why."""
     seen, limits = intent(question), intent_thresholds(policy)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
     flags = {
-        name: arm.intent for name, arm in ARMS.items() if arm.intent and gates.reaches(getattr(margins, arm.intent))
+        name: arm.intent
+        for name, arm in ARMS.items()
+        if arm.intent and gates.meets_threshold(getattr(margins, arm.intent))
     }
     for name in sorted(flags, key=lambda one: (-float(getattr(margins, flags[one])), one)):
         if name in arms:
             flag = flags[name]
             score, reasons = getattr(seen, flag), ", ".join(seen.reasons.get(flag, ()))
             return name, f"router: {flag} intent {score:.2f} ({reasons})"
-    if gates.reaches(margins.complexity) and "iterative" in arms:
+    if gates.meets_threshold(margins.complexity) and "iterative" in arms:
         return (
             "iterative",
             f"router: complexity {seen.complexity:.2f} ({', '.join(seen.reasons.get('complexity', ()))})",
@@ -101,7 +103,7 @@ def components(trace: TraceData, policy: PolicyData, *, budget_ms: float = BUDGE
     parts = []
     for arm in trace.arms:
         decisions = decide(trace, policy, arm)
-        ms = spent(trace, decisions, arm)
+        ms = retrieval_ms(trace, decisions, arm)
         margin, diversity, consistency = measures(trace, decisions, arm).T
         parts.append(
             pd.DataFrame(
@@ -155,15 +157,15 @@ def measures(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]
     second = np.where(none, np.nan, -1.0 * place)
     return np.stack(
         [
-            margin_of(score, reranked),
-            diversity_of(trace.vectors[chunk[:, :k]], best[:, :k]),
-            consistency_of(fused, np.broadcast_to(second, fused.shape), reranked),
+            score_margin(score, reranked),
+            hit_diversity(trace.vectors[chunk[:, :k]], best[:, :k]),
+            rank_consistency(fused, np.broadcast_to(second, fused.shape), reranked),
         ],
         axis=1,
     )
 
 
-def spent(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
+def retrieval_ms(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.float64]:
     """Milliseconds of retrieval down to the depth that decided, [Q]; NaN where a depth has none.
 
     Raises:
@@ -216,7 +218,7 @@ def table(
         value=seen["right"].to_numpy(np.float64).reshape(shape),
         reward=np.asarray(reward(seen, weights), dtype=np.float64).reshape(shape),
         mask=np.array([available(case.query, policy, trace.arms) for case in trace.cases], dtype=bool).reshape(shape),
-        features=features(trace, policy),
+        features=case_features(trace, policy),
         feature_names=FEATURES,
         ms=seen["ms"].to_numpy(np.float64).reshape(shape),
     )
@@ -227,7 +229,7 @@ def available(question: str, policy: PolicyData, arms: Sequence[str]) -> NDArray
     seen, limits = intent(question), intent_thresholds(policy)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, limits)
     flags = [ARMS[arm].intent if arm in ARMS else "" for arm in arms]
-    return np.array([not flag or bool(gates.reaches(getattr(margins, flag))) for flag in flags], dtype=bool)
+    return np.array([not flag or bool(gates.meets_threshold(getattr(margins, flag))) for flag in flags], dtype=bool)
 
 
 def context(question: str, n_entities: int, documents: Sequence[str], policy: PolicyData) -> NDArray[np.float64]:
@@ -250,9 +252,9 @@ def context(question: str, n_entities: int, documents: Sequence[str], policy: Po
     )
 
 
-def features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
+def case_features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     """Context of every case, [Q, F]."""
-    entities = patterns_of(trace, policy).query_entities
+    entities = policy_pattern_hits(trace, policy).query_entities
     return np.array(
         [
             context(case.query, len(names), case.selected_sources, policy)
@@ -263,7 +265,7 @@ def features(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
 
 def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     """The source's router as a policy, [Q, A]: all mass on the arm it sends a case to (rule S4.7)."""
-    chosen = [trace.arm(routed(case.query, policy, trace.arms)[0]) for case in trace.cases]
+    chosen = [trace.arm(route_arm(case.query, policy, trace.arms)[0]) for case in trace.cases]
     return np.eye(len(trace.arms))[chosen]
 
 
@@ -309,27 +311,27 @@ def offer(
     }
     seen = intent(question)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
-    words = "high complexity" if gates.reaches(margins.complexity) else "simple question"
+    words = "high complexity" if gates.meets_threshold(margins.complexity) else "simple question"
     flags = {name: arm.intent for name, arm in ARMS.items() if arm.intent}
     why = {name: f"{flag} intent {getattr(seen, flag):.2f}" for name, flag in flags.items()}
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 
-def chosen(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], request: str, system: Lab) -> Chosen:
+def select_arm(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], request: str, system: Lab) -> ArmChoice:
     """The arm and why; the probability is None where no bandit chose it.
 
     A user's choice among options is answered by the arm that offered them, and is no choice of the bandit's.
     """
     online = system.online if wants_bandit(system) else None
     if online is None:
-        return Chosen(*arm_of(text, system), None)
+        return ArmChoice(*default_arm(text, system), None)
     any_way = next(iter(ways.values()))
     about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
     question = any_way._replace(arm="").digest()
     if made_by[-1] is not None:
         before = online.asked_before(question, **about)
         if before is not None:
-            return Chosen(before, f"selected {before}: it offered the options", None)
+            return ArmChoice(before, f"selected {before}: it offered the options", None)
     caches = system.caches
     answered: list[str] = []
     retrieved: list[str] = []
@@ -340,7 +342,7 @@ def chosen(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], request: 
     return online.choose(request, known.mask, known.features, known.why, question=question, **about)
 
 
-def learned(said: Response, system: Lab) -> None:
+def record_outcome(said: Response, system: Lab) -> None:
     """Tell the bandit what came of its choice; a component that cannot be measured leaves the choice without reward."""
     online, seen = system.online, said.seen
     if online is None or not seen.measures or None in seen.measures.values():

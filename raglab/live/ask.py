@@ -11,10 +11,10 @@ from uuid import uuid4
 
 from raglab.default_learner import OTHER
 from raglab.live import clarification
-from raglab.live.clarification_requests import Request, text_of, time_of
-from raglab.live.pipeline import answered
+from raglab.live.clarification_requests import Request, moment_or_now, question_text
+from raglab.live.pipeline import answer_request
 from raglab.live.response import Response
-from raglab.live.system import Lab, normalised
+from raglab.live.system import Lab, normalise_question
 
 
 def ask(
@@ -50,9 +50,9 @@ def ask(
     Source: rules S0.3, S2.12, S3.7, S4.6, S5.
     """
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
-    identity = (request_id or uuid4().hex, normalised(text_of(question)))
-    request = Request(*identity, tuple(documents or ()), selected_option, session, time_of(now))
-    return answered(request, system) if system.audit is None else clarification.asked(request, system)
+    identity = (request_id or uuid4().hex, normalise_question(question_text(question)))
+    request = Request(*identity, tuple(documents or ()), selected_option, session, moment_or_now(now))
+    return answer_request(request, system) if system.audit is None else clarification.clarify_request(request, system)
 
 
 def reply(
@@ -79,7 +79,7 @@ def reply(
     Source: rules S5.2, S5.4.
     """
     system = lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
-    return clarification.replied(request_id, answer, system, question=question, now=time_of(now))
+    return clarification.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
 
 
 _WORDS = {

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from raglab.answering.question_gaps import failures
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion, Read
-from raglab.answering.question_wording import asked as wording
+from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
+from raglab.answering.question_wording import question_wording as wording
 from raglab.audit.default_rows import RowKey
-from raglab.audit.explanation import Explained
-from raglab.audit.explanation import explain as explained
+from raglab.audit.explanation import Explanation
+from raglab.audit.explanation import explain_request as explained
 from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import (
@@ -35,29 +35,37 @@ from raglab.default_learner import (
     suggest,
 )
 from raglab.live import clarification_reading as documents
-from raglab.live.clarification_reading import Reading, answer_of, domain_checks, field_check, made_of, read, read_known
+from raglab.live.clarification_reading import (
+    Reading,
+    domain_checks,
+    field_check,
+    fields_response,
+    read_complete,
+    read_value,
+    reading_response,
+)
 from raglab.live.clarification_requests import (
     LONGEST,
     PAGE_SCOPE,
     Clarifier,
-    Meant,
-    Pinned,
+    PinnedDocuments,
+    ReplyMeaning,
     Request,
-    default_of,
+    applied_default,
+    clarification_options,
+    default_warning,
+    interpret_reply,
     is_default,
-    meant,
-    options_of,
-    shown,
-    told_default,
-    told_tried,
-    worth_of,
+    question_worth,
+    vain_warning,
+    value_phrase,
 )
-from raglab.live.pipeline import answered
-from raglab.live.response import Response, Seen
-from raglab.live.system import normalised
+from raglab.live.pipeline import answer_request
+from raglab.live.response import Response, ResponseRecord
+from raglab.live.system import normalise_question
 from raglab.packs import Pack
 from raglab.policy import check_pack
-from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_of
+from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_row
 from raglab.text import decimals
 
 if TYPE_CHECKING:
@@ -67,18 +75,18 @@ if TYPE_CHECKING:
 KIND = "options"
 
 
-def value_of(option: Mapping[str, Any]) -> str:
+def option_value(option: Mapping[str, Any]) -> str:
     """What a choice is learned under: the sources of the option."""
     text = "; ".join(option["sources"])
-    return text if len(text) <= LONGEST else _digest(option["sources"])
+    return text if len(text) <= LONGEST else _value_digest(option["sources"])
 
 
-def key_of(options: Sequence[Mapping[str, Any]]) -> RowKey:
+def option_key(options: Sequence[Mapping[str, Any]]) -> RowKey:
     """Key of the row: the set of the options' sources."""
-    return RowKey(f"{KIND}:{_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
+    return RowKey(f"{KIND}:{_value_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
 
 
-def _digest(value: object) -> str:
+def _value_digest(value: object) -> str:
     return digest(json.dumps(value, ensure_ascii=False), 12)
 
 
@@ -103,25 +111,25 @@ class Turn:
 
     def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
         """Response of the pipeline to the request, or to one that is changed in these fields."""
-        response = answered(self.request._replace(**changes, id=self.answered_as), self.system)
+        response = answer_request(self.request._replace(**changes, id=self.answered_as), self.system)
         return Response({**response, "request_id": self.request.id}, response.seen)
 
 
-def learned(response: Response, turn: Turn) -> Response:
+def learn_options(response: Response, turn: Turn) -> Response:
     """A choice teaches its set of options; options whose choice is known are settled where the gate says so."""
     log, request, rule = turn.log, turn.request, turn.clarifier.learner
     if request.selected is not None:
         offered = {option["id"]: option for option in response.seen.offered}
         if response["status"] == "ok" and request.selected in offered:
-            value, key = value_of(offered[request.selected]), key_of(response.seen.offered)
+            value, key = option_value(offered[request.selected]), option_key(response.seen.offered)
             log.signal(request.id, key, value, "explicit_yes", conditions={}, now=request.now)
         return response
     # A question that was asked back is settled by its reply, not by what earlier users chose.
     if response["status"] != "ambiguous" or response["clarification"] is not None:
         return response
     # The row is read before this request counts: the schedule asks by how often it was met before.
-    key = key_of(response["options"])
-    values = {value_of(option): option["id"] for option in response["options"]}
+    key = option_key(response["options"])
+    values = {option_value(option): option["id"] for option in response["options"]}
     row = lookup(log.rows(key.target_field, key.doctype), *key)
     log.met(request.id, key, now=request.now)
     if row is None:
@@ -132,7 +140,9 @@ def learned(response: Response, turn: Turn) -> Response:
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     settled = turn.answer(selected=values[best])
     log.applied(request.id, row=row, value=best, gate=verdict, conditions={}, kind=KIND, now=request.now)
-    return _with(settled, {"default_applied": default_of(row, best, verdict)}, [told_default(row, best, turn.pack)])
+    return _extend_response(
+        settled, {"default_applied": applied_default(row, best, verdict)}, [default_warning(row, best, turn.pack)]
+    )
 
 
 class Vague(NamedTuple):
@@ -141,7 +151,7 @@ class Vague(NamedTuple):
     turn: Turn
     parsed: ParsedQuestion
     failure: Failure
-    pinned: Pinned
+    pinned: PinnedDocuments
     row: ClarificationDefault | None
     domain: tuple[Check, ...]
 
@@ -164,35 +174,35 @@ class Vague(NamedTuple):
 
     def read(self, value: str) -> Reading:
         """What a value leads to."""
-        return read(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        return read_value(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
 
 
-def asked(request: Request, system: Lab) -> Response:
+def clarify_request(request: Request, system: Lab) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`."""
-    start, log, clarifier = perf_counter(), _log_of(system), system.clarifier
+    start, log, clarifier = perf_counter(), _audit_log(system), system.clarifier
     reading = None if clarifier is None else clarifier.read(request)
-    logged_as = _opened(log, request, reading, system)
+    logged_as = _log_request(log, request, reading, system)
     # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned by then.
     log.settle(now=request.now)
     if clarifier is None:
-        response = answered(request, system)
+        response = answer_request(request, system)
     else:
         turn = Turn(request, system, log, clarifier, answered_as=request.id)
         # Who chose among options has said what is meant: nothing is left to clarify.
         if reading is None or request.selected is not None:
             response = turn.answer()
         else:
-            response = _clarified(turn, reading.parsed)
-            response = response if reading.reason is None else _with(response, {}, [reading.reason])
+            response = _clarify_gaps(turn, reading.parsed)
+            response = response if reading.reason is None else _extend_response(response, {}, [reading.reason])
         if clarifier.costs.options:
-            response = learned(response, turn)
+            response = learn_options(response, turn)
         ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
         response = Response(response, response.seen._replace(ms=ms))
     log.decided(logged_as, response, response.seen.checks, response.seen.ms, now=request.now)
     return response
 
 
-def _opened(log: AuditLog, request: Request, read_by: Read | None, system: Lab) -> str:
+def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> str:
     """Log the request, and give the id that the log has it under.
 
     Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
@@ -225,7 +235,7 @@ def _opened(log: AuditLog, request: Request, read_by: Read | None, system: Lab) 
     return request.id
 
 
-def _clarified(turn: Turn, parsed: ParsedQuestion) -> Response:
+def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     """Response to a question as it was read: filled in, read from the named documents, or left to the pipeline."""
     request, clarifier = turn.request, turn.clarifier
     # Out of domain is refused before anyone is asked about it.
@@ -240,14 +250,16 @@ def _clarified(turn: Turn, parsed: ParsedQuestion) -> Response:
         failure = documents.which(parsed, clarifier, least)
         pinned = pinned if failure is None else clarifier.pinned(failure.candidates)
     if failure is not None:
-        return _filled(vague(turn, parsed, failure, pinned, domain))
-    reading = read_known(request.text, parsed, pinned.chunks, least, turn.pack)
+        return _fill_in(vague(turn, parsed, failure, pinned, domain))
+    reading = read_complete(request.text, parsed, pinned.chunks, least, turn.pack)
     if reading is None:
         return turn.answer()
-    return answer_of(request, reading, _why(reading, turn.pack), domain, turn.system, {})
+    return reading_response(request, reading, _why(reading, turn.pack), domain, turn.system, {})
 
 
-def vague(turn: Turn, parsed: ParsedQuestion, failure: Failure, pinned: Pinned, domain: Sequence[Check]) -> Vague:
+def vague(
+    turn: Turn, parsed: ParsedQuestion, failure: Failure, pinned: PinnedDocuments, domain: Sequence[Check]
+) -> Vague:
     """A request with the most specific row of what it leaves out (rule S5.7)."""
     rows = turn.log.rows(failure.target_field, pinned.doctype)
     row = lookup(rows, failure.target_field, pinned.doctype, pinned.conditions)
@@ -272,7 +284,7 @@ class Prospect(NamedTuple):
 
 def _prospect(one: Vague) -> Prospect:
     turn, rule = one.turn, one.turn.clarifier.learner
-    best = suggest(one.row, _candidates(one), rule)
+    best = suggest(one.row, _candidate_values(one), rule)
     # A row that is there already decides as it was before this request counted; a new one begins with it.
     new_row = turn.log.met(turn.request.id, one.key, now=turn.request.now)
     row = new_row if one.row is None else one.row
@@ -280,8 +292,8 @@ def _prospect(one: Vague) -> Prospect:
     silent = learned_before and not asks(row, rule)
     # Reading a value is cheap but not free: the others are read only where the first does not settle it.
     first = one.read(best.value)
-    readings = [first] if silent and not first.failed else [first, *map(one.read, _others(best, one))]
-    worth = worth_of(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
+    readings = [first] if silent and not first.failed else [first, *map(one.read, _other_values(best, one))]
+    worth = question_worth(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
     return Prospect(
         row=row,
         best=best,
@@ -292,7 +304,7 @@ def _prospect(one: Vague) -> Prospect:
     )
 
 
-def _filled(one: Vague) -> Response:
+def _fill_in(one: Vague) -> Response:
     """Fill in what is missing, or ask (rules S5.4, S5.5, S5.10)."""
     log, request, rule = one.turn.log, one.request, one.turn.clarifier.learner
     prospect = _prospect(one)
@@ -302,8 +314,8 @@ def _filled(one: Vague) -> Response:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
         log.applied(request.id, row=row, value=best, gate=verdict, kind=one.failure.kind, **about)
         if not first.failed:
-            more = {"default_applied": default_of(row, best, verdict)}
-            return finished(one, first, more, [told_default(row, best, one.pack)])
+            more = {"default_applied": applied_default(row, best, verdict)}
+            return finish_request(one, first, more, [default_warning(row, best, one.pack)])
     # A learned default that reads nothing is evidence against it, applied or not.
     if prospect.is_default and first.failed:
         log.signal(request.id, one.key, best, "failure", **about)
@@ -316,16 +328,16 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     left = [reading for reading in readings if not reading.failed]
     # Only what was tried before a value worked is named: later failures had no part in the answer.
     tried = [reading.value for reading in readings[: readings.index(left[0]) if left else None]]
-    warnings = [told_tried(field, tried, one.pack, one.failure.kind)] if tried else []
+    warnings = [vain_warning(field, tried, one.pack, one.failure.kind)] if tried else []
     if not left:
-        return _with(one.turn.answer(), {}, warnings)
+        return _extend_response(one.turn.answer(), {}, warnings)
     if prospect.worth.asks:
-        return _asked(one, prospect, [reading.value for reading in left], tried)
+        return _ask_user(one, prospect, [reading.value for reading in left], tried)
     unasked = f"nothing was asked: it would cost more than it could save on {field}"
-    return finished(one, left[0], {}, [*warnings, unasked])
+    return finish_request(one, left[0], {}, [*warnings, unasked])
 
 
-def _candidates(one: Vague) -> tuple[str, ...]:
+def _candidate_values(one: Vague) -> tuple[str, ...]:
     """Values that may fill in: those of the failure, and pages of this document that users named before."""
     voted = () if one.row is None else one.row.candidate_votes
     pages = {str(chunk.page) for chunk in one.pinned.chunks}
@@ -333,14 +345,14 @@ def _candidates(one: Vague) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*one.failure.candidates, *named)))
 
 
-def _others(best: Suggested, one: Vague) -> list[str]:
+def _other_values(best: Suggested, one: Vague) -> list[str]:
     """The values that are not suggested, by their votes; ties as the failure has them."""
     votes = {} if one.row is None else one.row.candidate_votes
     others = [value for value in one.failure.candidates if value != best.value]
     return sorted(others, key=lambda value: -max(0.0, votes.get(value, 0.0)))
 
 
-def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[str]) -> Response:
+def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[str]) -> Response:
     """Ask the user: `ambiguous`, until `reply` (rules S0.2, S5.2).
 
     Args:
@@ -348,13 +360,13 @@ def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[st
     """
     turn, failure, row, worth = one.turn, one.failure, prospect.row, prospect.worth
     failed = tried[0] if tried else None
-    why = _why_asked(row, turn.clarifier, tried, is_default=prospect.is_default)
+    why = _question_reason(row, turn.clarifier, tried, is_default=prospect.is_default)
     asking = ClarificationRequest(
         target_field=failure.target_field,
         question_to_user=_question(one, values, failed),
         candidate_values=values,
         proposed_default=values[0],
-        proposed_default_reason=f"{shown(failed, 'en', turn.pack)} did not state it"
+        proposed_default_reason=f"{value_phrase(failed, 'en', turn.pack)} did not state it"
         if failed
         else prospect.best.reason,
         # What the question rests on, so that it can be explained when the row has long gone on.
@@ -384,44 +396,44 @@ def _asked(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[st
     )
     fields = {
         "status": "ambiguous",
-        "options": options_of(values, one.parsed.language, failure.kind, turn.pack),
+        "options": clarification_options(values, one.parsed.language, failure.kind, turn.pack),
         "clarification": asking.model_dump(mode="json"),
         "arm_reason": f"{failure.kind} of {failure.target_field}: {why}",
     }
-    return made_of(turn.request, fields, turn.system, Seen({}, False, False, checks=one.domain))
+    return fields_response(turn.request, fields, turn.system, ResponseRecord({}, False, False, checks=one.domain))
 
 
 def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:
     failure, language = one.failure, one.parsed.language
     if failure.kind == documents.KIND:
-        return documents.asked(failure.target_field, tuple(values), values[0], language)
+        return documents.field_question(failure.target_field, tuple(values), values[0], language)
     about: dict[str, Any] = {"failed": failed, "language": language, "doctype": one.pinned.doctype}
     return wording(failure, values[0], **about, pack=one.pack)
 
 
-def finished(one: Vague, reading: Reading, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+def finish_request(one: Vague, reading: Reading, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
     """Response to a request that is filled in: what was read, or what the pipeline says to the narrower question."""
     if reading.found is not None:
         system, fields = one.turn.system, {"warnings": [*warnings], **more}
-        return answer_of(one.request, reading, _why(reading, one.pack), one.domain, system, fields)
+        return reading_response(one.request, reading, _why(reading, one.pack), one.domain, system, fields)
     narrowed = one.turn.answer(text=reading.question, documents=reading.documents or one.request.documents)
-    return _with(narrowed, more, warnings)
+    return _extend_response(narrowed, more, warnings)
 
 
-def _with(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
+def _extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
     """The response with further fields, and warnings after its own."""
     return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.seen)
 
 
 def _why(reading: Reading, pack: Pack) -> str:
-    return f"{reading.field} was read, no arm retrieved: {shown(reading.value, 'en', pack)}"
+    return f"{reading.field} was read, no arm retrieved: {value_phrase(reading.value, 'en', pack)}"
 
 
-def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, is_default: bool) -> str:
+def _question_reason(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, is_default: bool) -> str:
     rule = clarifier.learner
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     if tried:
-        return f"{' and '.join(shown(value, 'en', clarifier.pack) for value in tried)} did not state it"
+        return f"{' and '.join(value_phrase(value, 'en', clarifier.pack) for value in tried)} did not state it"
     if not is_default:
         return "no default was learned for it yet"
     if verdict == "ask":
@@ -432,8 +444,8 @@ def _why_asked(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[
     return f"confidence {decimals(sure, least)} is not above apply_above {decimals(least, sure)}, {schedule}"
 
 
-def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explained:
-    """How a request came to its answer, rebuilt from the audit log alone; see `raglab.audit.explanation.explain`.
+def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
+    """How a request came to its answer, rebuilt from the audit log alone; see `audit.explanation.explain_request`.
 
     Args:
       log: an audit log, its file or URL, or the folder of an index. lab: whose log it is, where no log is given.
@@ -446,14 +458,14 @@ def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: L
     from raglab.live.settings import open_audit
 
     if lab is not None and log is None:
-        return explained(request_id, _log_of(lab))
+        return explained(request_id, _audit_log(lab))
     if log is None or lab is not None:
         msg = f"explain needs a log or a lab, got {'neither' if log is None else 'both'}; pass lab=, or log=."
         raise ValueError(msg)
     return explained(request_id, open_audit(log) if isinstance(log, str | Path) else log)
 
 
-def _log_of(system: Lab) -> AuditLog:
+def _audit_log(system: Lab) -> AuditLog:
     if system.audit is None:
         msg = "this needs the audit log, which is switched off; open the lab with audit=True."
         raise ValueError(msg)
@@ -479,7 +491,7 @@ class Open(NamedTuple):
     again: bool
 
 
-def replied(request_id: str, answer: str, system: Lab, *, question: str | None, now: datetime) -> Response:
+def answer_reply(request_id: str, answer: str, system: Lab, *, question: str | None, now: datetime) -> Response:
     """Response to a request with the user's reply; see `raglab.live.ask.reply`.
 
     The request keeps its id: the log has the reply, the signals and a second decision under it. What is learned comes
@@ -494,20 +506,20 @@ def replied(request_id: str, answer: str, system: Lab, *, question: str | None, 
         raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
     # A default that silence settled in the meantime takes no correction any more.
     log.settle(now=now)
-    one = _open(request_id, log, system, question, now)
+    one = _open_request(request_id, log, system, question, now)
     # A bandit gave the request its reward when a default answered it; the corrected answer is another round.
     answered_as = f"{request_id}~reply" if one.again else request_id
     turn = Turn(request=one.request, system=system, log=log, clarifier=clarifier, answered_as=answered_as)
-    response = _chosen(one, answer, turn) if one.kind == KIND else _answered(one, answer, turn)
+    response = _choose_option(one, answer, turn) if one.kind == KIND else _answer_reply(one, answer, turn)
     log.replied(request_id, answer, now=now)
     log.decided(request_id, response, response.seen.checks, response.seen.ms, now=now)
     return response
 
 
-def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
+def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | None, now: datetime) -> Open:
     pending, filled = log.pending(request_id), log.application(request_id)
     with log.log.reading() as entries:
-        asked = request_of(entries, request_id)
+        asked = request_row(entries, request_id)
         had = entries.one(REPLIES, request_id=request_id)
         silent = entries.one(SETTLEMENTS, request_id=request_id)
     if had is not None:
@@ -526,7 +538,7 @@ def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now
             raise ValueError(msg)
     remedy = "open that pack, or ask the question again"
     check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
-    text = _text(asked, question)
+    text = _question_text(asked, question)
     request = Request(
         id=request_id, text=text, documents=tuple(asked["documents"]), selected=None, session=asked["session"], now=now
     )
@@ -540,9 +552,9 @@ def _open(request_id: str, log: AuditLog, system: Lab, question: str | None, now
     return Open(request, *about, filled.value, (filled.value,), (), again=True)
 
 
-def _text(asked: Mapping[str, Any], question: str | None) -> str:
+def _question_text(asked: Mapping[str, Any], question: str | None) -> str:
     """Text of the question: the log's, or the caller's where the log keeps none."""
-    given = None if question is None else normalised(question)
+    given = None if question is None else normalise_question(question)
     if asked["question"] is None and given is None:
         msg = "the audit log keeps no text of questions; give the question again, with question=."
         raise ValueError(msg)
@@ -553,7 +565,7 @@ def _text(asked: Mapping[str, Any], question: str | None) -> str:
     return str(asked["question"] if given is None else given)
 
 
-def _answered(one: Open, answer: str, turn: Turn) -> Response:
+def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
     """Learn what the reply means, then answer the request filled in by it."""
     request, clarifier = one.request, turn.clarifier
     reading = clarifier.read(request)
@@ -578,23 +590,23 @@ def _answered(one: Open, answer: str, turn: Turn) -> Response:
         question_to_user=alike[0].question_to_user if alike else "",
         reason="the user was asked",
     )
-    meaning = meant(_numbered(answer, one), offered, one.proposed, one.kind, turn.pack)
+    meaning = interpret_reply(_numbered_value(answer, one), offered, one.proposed, one.kind, turn.pack)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
     _learn(one, meaning, turn.log)
     waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))
     if meaning.value is not None and not meaning.learned:
         return _in_words(waiting, meaning.value)
-    return _completed(waiting, one, meaning.value)
+    return _complete_request(waiting, one, meaning.value)
 
 
-def _numbered(answer: str, one: Open) -> str:
+def _numbered_value(answer: str, one: Open) -> str:
     """The value of an option that is named by its number; where pages are meant a number is a page."""
     number = answer.strip()
     named = not one.again and one.kind != PAGE_SCOPE and number.isascii() and number.isdecimal()
     return one.candidates[int(number) - 1] if named and 0 < int(number) <= len(one.candidates) else answer
 
 
-def _learn(one: Open, meaning: Meant, log: AuditLog) -> None:
+def _learn(one: Open, meaning: ReplyMeaning, log: AuditLog) -> None:
     """Signals of a reply (rule S5.4)."""
     about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
     value = meaning.value if meaning.learned or meaning.value is None else OTHER
@@ -604,34 +616,34 @@ def _learn(one: Open, meaning: Meant, log: AuditLog) -> None:
         log.signal(one.request.id, one.key, one.proposed, "explicit_no", value, **about)
 
 
-def _completed(waiting: Vague, one: Open, value: str | None) -> Response:
+def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
     """Answer under the user's value; where that finds nothing, what is left is tried, and named."""
     turn, name, paged = waiting.turn, waiting.failure.target_field, one.kind == PAGE_SCOPE
     refused = () if value is not None or one.proposed is None else (one.proposed,)
     left = [other for other in waiting.failure.candidates if other not in {value, *refused, *one.tried}]
     # A bare no settles the field only where one value is left; pages may be read through one after the other.
     if value is None and not paged and len(left) != 1:
-        warning = f"nothing was filled in for {name}: {shown(one.proposed or '', 'en', turn.pack)} was declined"
-        return _with(turn.answer(), {}, [warning])
+        warning = f"nothing was filled in for {name}: {value_phrase(one.proposed or '', 'en', turn.pack)} was declined"
+        return _extend_response(turn.answer(), {}, [warning])
     # After the user's own page only the wide scopes are worth reading; without one, all that was not declined.
     order = left if value is None else [value, *(_scopes(left) if paged else ())]
     tried: list[str] = []
     for at in order:
         reading = waiting.read(at)
         if not reading.failed:
-            warnings = [told_tried(name, tried, turn.pack, one.kind)] if tried else []
+            warnings = [vain_warning(name, tried, turn.pack, one.kind)] if tried else []
             if refused:
-                declined, taken = (shown(value, "en", turn.pack) for value in (refused[0], at))
+                declined, taken = (value_phrase(value, "en", turn.pack) for value in (refused[0], at))
                 warnings = [f"{declined} was declined, {taken} taken", *warnings]
-            return finished(waiting, reading, {}, warnings)
+            return finish_request(waiting, reading, {}, warnings)
         tried.append(at)
         # Only the user's own value is counted against: the others were never said to be right.
         if at == value:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
             turn.log.signal(waiting.request.id, one.key, at, "failure", **about)
     if not paged:
-        return _with(turn.answer(), {}, [told_tried(name, tried, turn.pack, one.kind)])
-    return _not_on_any_page(waiting, told_tried(name, [*one.tried, *tried], turn.pack))
+        return _extend_response(turn.answer(), {}, [vain_warning(name, tried, turn.pack, one.kind)])
+    return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack))
 
 
 def _not_on_any_page(waiting: Vague, reason: str) -> Response:
@@ -644,7 +656,7 @@ def _not_on_any_page(waiting: Vague, reason: str) -> Response:
         "arm_reason": "the field was read for, no arm retrieved",
     }
     checks = (*waiting.domain, field_check(reason, found=False))
-    return made_of(waiting.request, fields, system, Seen({}, False, False, checks=checks))
+    return fields_response(waiting.request, fields, system, ResponseRecord({}, False, False, checks=checks))
 
 
 def _scopes(left: Sequence[str]) -> list[str]:
@@ -654,19 +666,19 @@ def _scopes(left: Sequence[str]) -> list[str]:
 def _in_words(waiting: Vague, words: str) -> Response:
     """Answer to the question with the user's own words behind it."""
     response = waiting.turn.answer(text=f"{waiting.request.text} ({words})")
-    return _with(response, {}, [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"])
+    return _extend_response(response, {}, [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"])
 
 
-def _chosen(one: Open, answer: str, turn: Turn) -> Response:
+def _choose_option(one: Open, answer: str, turn: Turn) -> Response:
     """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
     options = turn.answer()
-    values = {value_of(option): option["id"] for option in options["options"]}
+    values = {option_value(option): option["id"] for option in options["options"]}
     named = {str(number): value for value, number in values.items()}
     bare = answer.strip()
     meaning = (
-        Meant(named[bare], learned=True)
+        ReplyMeaning(named[bare], learned=True)
         if bare in named
-        else meant(answer, list(values), one.proposed, one.kind, turn.pack)
+        else interpret_reply(answer, list(values), one.proposed, one.kind, turn.pack)
     )
     if meaning.value is not None and meaning.value not in values:
         msg = f"a reply must be yes, no, or an option from 1 to {len(values)}, got {answer!r:.80}; say which."

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from raglab.answering.contents import scope
-from raglab.answering.fields import Extracted, extract
-from raglab.answering.question_gaps import Applied, applied
+from raglab.answering.fields import Extraction, extract
+from raglab.answering.question_gaps import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
-from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, shown, within
-from raglab.live.response import Response, Seen, checked
+from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
+from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
-from raglab.policy import thresholds
-from raglab.replay import decide_on, tables_of
+from raglab.policy import policy_thresholds
+from raglab.replay import decide_on_tables, measured_tables
 from raglab.text import pieces
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
@@ -54,7 +54,7 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
         return None
     names = tuple(stated)
     reason = f"{len(stated)} documents state it, and not alike"
-    said = asked(wanted, names, names[0], parsed.language)
+    said = field_question(wanted, names, names[0], parsed.language)
     return Failure(kind=KIND, target_field=f"{wanted}:{KIND}", candidates=names, question_to_user=said, reason=reason)
 
 
@@ -64,7 +64,7 @@ def _is_about(chunks: list[Chunk], entity: str) -> bool:
     return any(entity.casefold() in name.casefold() for name in told)
 
 
-def asked(field: str, names: tuple[str, ...], proposed: str, language: Literal["en", "fr"]) -> str:
+def field_question(field: str, names: tuple[str, ...], proposed: str, language: Literal["en", "fr"]) -> str:
     """The question put to the user."""
     every, what = ", ".join(names), field.removesuffix(f":{KIND}").replace("_", " ")
     if language == "fr":
@@ -90,7 +90,7 @@ class Reading(NamedTuple):
     documents: tuple[str, ...]
     field: str | None
     chunks: tuple[Chunk, ...]
-    found: Extracted | None
+    found: Extraction | None
 
     @property
     def failed(self) -> bool:
@@ -108,7 +108,7 @@ class _Page:
 
     name = "extractor"
 
-    def __init__(self, found: Extracted) -> None:
+    def __init__(self, found: Extraction) -> None:
         self.found = found
 
     def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
@@ -119,7 +119,7 @@ class _Page:
         return Generation(f"{value}: {row}" if several else row, self.found.confidence, (0,))
 
 
-def read(
+def read_value(
     failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], pack: Pack
 ) -> Reading:
     """What a value of a failure leads to; the extractor reads where it has a rule and documents are named.
@@ -128,22 +128,24 @@ def read(
     field that the extractor cannot tell is left to retrieval.
     """
     if failure.kind == PAGE_SCOPE and failure.target_field in pack.readings and chunks:
-        scoped = _scoped(chunks, value, failure.target_field, text, pack)
-        return _read(value, text, failure.target_field, scoped, pack)
+        scoped = _chunks_in_scope(chunks, value, failure.target_field, text, pack)
+        return _read_in_scope(value, text, failure.target_field, scoped, pack)
     if failure.kind == KIND:
-        narrowed = Applied(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
+        narrowed = NarrowedRequest(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
     else:
-        narrowed = applied(failure, value, text, parsed, chunks, pack=pack)
+        narrowed = narrow_request(failure, value, text, parsed, chunks, pack=pack)
     plain = Reading(
         value=value, question=narrowed.question, documents=narrowed.documents, field=None, chunks=(), found=None
     )
     if narrowed.field is None or narrowed.field not in pack.readings or not chunks:
         return plain
-    reading = _read(value, narrowed.question, narrowed.field, within(chunks, narrowed.documents), pack)
+    reading = _read_in_scope(
+        value, narrowed.question, narrowed.field, chunks_of_documents(chunks, narrowed.documents), pack
+    )
     return plain if reading.failed else reading
 
 
-def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
+def _read_in_scope(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
     pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
     return Reading(
         value=value,
@@ -155,7 +157,9 @@ def _read(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pac
     )
 
 
-def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float, pack: Pack) -> Reading | None:
+def read_complete(
+    text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float, pack: Pack
+) -> Reading | None:
     """What the extractor reads where nothing was left out; None without a rule, or where it reads nothing.
 
     A question that checks, compares or asks why is none that a field answers.
@@ -167,7 +171,7 @@ def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least
         return None
     stated = parsed.said("page_scope", least) or "document"
     known = stated in {"toc", "document"} or stated.isdecimal()
-    scoped = _scoped(chunks, stated, wanted, text, pack) if known else tuple(chunks)
+    scoped = _chunks_in_scope(chunks, stated, wanted, text, pack) if known else tuple(chunks)
     found = extract(wanted, scoped, about=text, pack=pack)
     return (
         None
@@ -176,7 +180,7 @@ def read_known(text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least
     )
 
 
-def _scoped(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:
+def _chunks_in_scope(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:
     """Chunks within a page scope, document by document."""
     files: dict[str, list[Chunk]] = {}
     for chunk in chunks:
@@ -200,11 +204,13 @@ def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
         pattern_hits=seen,
         meta={"fingerprint": system.fingerprint},
     )
-    said = decide_on(tables_of(trace, system.policy), trace, system.policy, thresholds([system.policy]))
+    said = decide_on_tables(
+        measured_tables(trace, system.policy), trace, system.policy, policy_thresholds([system.policy])
+    )
     return tuple(check for check in said.explain(case.id) if check.gate == "domain")
 
 
-def answer_of(
+def reading_response(
     request: Request,
     reading: Reading,
     why: str,
@@ -227,10 +233,10 @@ def answer_of(
         raise ValueError(msg)
     start = perf_counter()
     chunk = reading.chunks[found.chunk]
-    made = checked(request.text, [chunk], _Page(found), system.scorer)
+    made = check_answer(request.text, [chunk], _Page(found), system.scorer)
     told = (made.confidence, made.support, made.claim, made.refused)
-    where = f"{reading.field} was found in {shown(reading.value, 'en', system.pack)}, on page {found.page}"
-    checks = (*domain, field_check(where, found=True), *answer_checks(*told, thresholds([system.policy])))
+    where = f"{reading.field} was found in {value_phrase(reading.value, 'en', system.pack)}, on page {found.page}"
+    checks = (*domain, field_check(where, found=True), *answer_checks(*told, policy_thresholds([system.policy])))
     failed = next((check for check in checks if not check.passes), None)
     fields = {
         "answer": made.text if failed is None else system.policy.refusal_message,
@@ -240,11 +246,11 @@ def answer_of(
         "confidence": 100.0 * made.confidence,
     }
     ms = {"support": 1e3 * (perf_counter() - start)}
-    return made_of(
+    return fields_response(
         request,
         fields | {"route": ROUTE, "arm_reason": why} | dict(more),
         system,
-        Seen(ms, False, False, checks=checks),
+        ResponseRecord(ms, False, False, checks=checks),
     )
 
 
@@ -261,7 +267,7 @@ def field_check(text: str, *, found: bool) -> Check:
     )
 
 
-def made_of(request: Request, fields: Mapping[str, Any], system: Lab, seen: Seen) -> Response:
+def fields_response(request: Request, fields: Mapping[str, Any], system: Lab, seen: ResponseRecord) -> Response:
     """Response that no arm retrieved for; what is not stated is none."""
     none: dict[str, Any] = {
         "answer": None,

@@ -10,10 +10,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 from raglab.answering.contents import page_kind
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import BY_RULES, Read, Vocabulary, plain
+from raglab.answering.question_vocabulary import BY_RULES, QuestionReading, Vocabulary, plain_terms
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
-from raglab.live.trace_building import scopes_of
+from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
 from raglab.text import decimals
 from raglab.values import Chunk
@@ -50,11 +50,11 @@ class Parser(Protocol):
     def name(self) -> str:
         """Identifier for the log."""
 
-    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> Read:
+    def parse(self, question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = ()) -> QuestionReading:
         """The question's slots."""
 
 
-class Pinned(NamedTuple):
+class PinnedDocuments(NamedTuple):
     """Documents that a request names: their chunks, their kind, and the conditions that they are under."""
 
     chunks: tuple[Chunk, ...]
@@ -78,15 +78,15 @@ class Clarifier:
     parser: Parser | None = None
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
 
-    def read(self, request: Request) -> Read | None:
+    def read(self, request: Request) -> QuestionReading | None:
         """Question as typed slots (rule S5.1), and what read it."""
         if self.vocabulary is None:
             return None
         if self.parser is None:
-            return Read(parse(request.text, self.vocabulary, documents=request.documents), BY_RULES)
+            return QuestionReading(parse(request.text, self.vocabulary, documents=request.documents), BY_RULES)
         return self.parser.parse(request.text, self.vocabulary, documents=request.documents)
 
-    def pinned(self, documents: Sequence[str]) -> Pinned:
+    def pinned(self, documents: Sequence[str]) -> PinnedDocuments:
         """Documents that a request names, `file` or `file#page`.
 
         A condition on which they differ says nothing of them and is left out.
@@ -94,7 +94,7 @@ class Clarifier:
         Raises:
           ValueError: a name of which the corpus has no document.
         """
-        places = scopes_of(self.chunks, [documents])[0]
+        places = question_scopes(self.chunks, [documents])[0]
         chunks = () if places is None else tuple(self.chunks[int(place)] for place in places)
         files = list(dict.fromkeys(chunk.file_name for chunk in chunks))
         columns = {
@@ -104,7 +104,7 @@ class Clarifier:
         }
         conditions = {name: next(iter(one)) for name in COLUMNS if len(one := columns[name]) == 1 and "" not in one}
         doctypes = {chunk.tags.get("doc_type", "") for chunk in chunks} - {""}
-        return Pinned(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
+        return PinnedDocuments(chunks, doctypes.pop() if len(doctypes) == 1 else ANY, conditions)
 
     def _kind(self, name: str) -> str:
         """The learned column `page_1_kind` of a document; '' where it has no page 1."""
@@ -114,7 +114,7 @@ class Clarifier:
         return self._kinds[name]
 
 
-def within(chunks: Iterable[Chunk], documents: Sequence[str]) -> tuple[Chunk, ...]:
+def chunks_of_documents(chunks: Iterable[Chunk], documents: Sequence[str]) -> tuple[Chunk, ...]:
     """Chunks of documents, `file` or `file#page`, in their order; all where none is named."""
     named = set(documents)
     found = (one for one in chunks if not named or one.file_name in named or f"{one.file_name}#{one.page}" in named)
@@ -126,7 +126,7 @@ def is_default(row: ClarificationDefault, value: str, learner: Learner) -> bool:
     return row.candidate_votes.get(value, 0.0) > 0.0 and suggest(row, list(row.candidate_votes), learner).value == value
 
 
-def worth_of(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
+def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
     """What a question is worth.
 
     Args:
@@ -137,7 +137,7 @@ def worth_of(row: ClarificationDefault, outcomes: Mapping[str, str | None], clar
     return worth_asking(shares(row, list(outcomes), clarifier.learner), outcomes=told, **costs)
 
 
-def time_of(now: datetime | None) -> datetime:
+def moment_or_now(now: datetime | None) -> datetime:
     """The moment, or the clock's; without a zone it is UTC.
 
     Raises:
@@ -146,7 +146,7 @@ def time_of(now: datetime | None) -> datetime:
     return datetime.now(UTC) if now is None else instant(now)
 
 
-def text_of(question: Any) -> str:  # noqa: ANN401 - what a caller may pass
+def question_text(question: Any) -> str:  # noqa: ANN401 - what a caller may pass
     """A question, which must be text.
 
     Raises:
@@ -204,14 +204,16 @@ _OTHER = {"en": "something else", "fr": "autre chose"}
 _OTHER_PAGE = {"en": "another page, by its number", "fr": "une autre page, par son numéro"}
 
 
-class Meant(NamedTuple):
+class ReplyMeaning(NamedTuple):
     """What a reply means: the value, None for a no that names none; and whether it can be learned as a candidate."""
 
     value: str | None
     learned: bool
 
 
-def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str, pack: Pack = GENERIC) -> Meant:
+def interpret_reply(
+    reply: str, candidates: Sequence[str], proposed: str | None, kind: str, pack: Pack = GENERIC
+) -> ReplyMeaning:
     """What a reply means, given what was offered.
 
     Args:
@@ -222,38 +224,43 @@ def meant(reply: str, candidates: Sequence[str], proposed: str | None, kind: str
       ValueError: an empty reply or one that is too long, a yes where nothing was proposed, `other` without saying what.
 
     Example:
-      >>> meant("Oui", ("1", "toc"), "1", "page_scope")
-      Meant(value='1', learned=True)
+      >>> interpret_reply("Oui", ("1", "toc"), "1", "page_scope")
+      ReplyMeaning(value='1', learned=True)
     """
-    said = _THANKS.sub("", plain(" ".join(reply.split())).strip(" .!"))
+    said = _THANKS.sub("", plain_terms(" ".join(reply.split())).strip(" .!"))
     if not said or len(reply) > LONGEST:
         msg = f"a reply must have 1 to {LONGEST} characters, got {len(reply)}; say yes, no or one of the values."
         raise ValueError(msg)
     if said in NO:
-        return Meant(None, learned=True)
+        return ReplyMeaning(None, learned=True)
     if said in YES:
         if proposed is None:
             msg = f"yes must agree to something proposed, got {reply!r}; name one of {', '.join(candidates)}."
             raise ValueError(msg)
-        return Meant(proposed, learned=True)
-    bare = _bare(_TRY.sub("", _LEADING.sub("", said)))
-    value = next((one for one in candidates if bare in _names(one, pack)), None) or _scope(bare, kind)
+        return ReplyMeaning(proposed, learned=True)
+    bare = _without_article(_TRY.sub("", _LEADING.sub("", said)))
+    value = next((one for one in candidates if bare in _value_names(one, pack)), None) or _scope(bare, kind)
     if value is not None:
-        return Meant(value, learned=True)
-    if kind == PAGE_SCOPE or bare in _names(OTHER, pack):
+        return ReplyMeaning(value, learned=True)
+    if kind == PAGE_SCOPE or bare in _value_names(OTHER, pack):
         what = "a page's number" if kind == PAGE_SCOPE else "what is meant, in words,"
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
         raise ValueError(msg)
-    return Meant(" ".join(reply.split()), learned=False)
+    return ReplyMeaning(" ".join(reply.split()), learned=False)
 
 
-def _names(value: str, pack: Pack) -> set[str]:
+def _value_names(value: str, pack: Pack) -> set[str]:
     """Texts that name a value, in plain letters, without an article."""
-    texts = (value, value.replace("_", " "), value.removesuffix(".md"), *(shown(value, one, pack) for one in LANGUAGES))
-    return {_bare(plain(text)) for text in texts}
+    texts = (
+        value,
+        value.replace("_", " "),
+        value.removesuffix(".md"),
+        *(value_phrase(value, one, pack) for one in LANGUAGES),
+    )
+    return {_without_article(plain_terms(text)) for text in texts}
 
 
-def _bare(said: str) -> str:
+def _without_article(said: str) -> str:
     return _ARTICLE.sub("", said)
 
 
@@ -265,7 +272,7 @@ def _scope(bare: str, kind: str) -> str | None:
     return page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
 
 
-def shown(value: str, language: Literal["en", "fr"], pack: Pack, kind: str = "") -> str:
+def value_phrase(value: str, language: Literal["en", "fr"], pack: Pack, kind: str = "") -> str:
     """A value in words of a pack."""
     if value == OTHER:
         return (_OTHER_PAGE if kind == PAGE_SCOPE else _OTHER)[language]
@@ -276,15 +283,15 @@ def shown(value: str, language: Literal["en", "fr"], pack: Pack, kind: str = "")
     return f"page {value}" if value.isdecimal() and len(value) < YEAR else value.replace("_", " ")
 
 
-def options_of(
+def clarification_options(
     candidates: Sequence[str], language: Literal["en", "fr"], kind: str, pack: Pack = GENERIC
 ) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: the candidate values, and `other` (rule S0.2)."""
     values = [*(one for one in candidates if one != OTHER), OTHER]
-    return [{"id": n, "value": one, "text": shown(one, language, pack, kind)} for n, one in enumerate(values, 1)]
+    return [{"id": n, "value": one, "text": value_phrase(one, language, pack, kind)} for n, one in enumerate(values, 1)]
 
 
-def default_of(row: ClarificationDefault, value: str, verdict: str) -> dict[str, Any]:
+def applied_default(row: ClarificationDefault, value: str, verdict: str) -> dict[str, Any]:
     """The response's `default_applied`."""
     return {
         "field": row.target_field,
@@ -296,23 +303,23 @@ def default_of(row: ClarificationDefault, value: str, verdict: str) -> dict[str,
     }
 
 
-def told_default(row: ClarificationDefault, value: str, pack: Pack) -> str:
+def default_warning(row: ClarificationDefault, value: str, pack: Pack) -> str:
     """A default that was applied, as a warning says it."""
     under = ", ".join(f"{name} {one}" for name, one in row.sub_conditions.items())
     where = f"{row.doctype}{f' with {under}' if under else ''}"
-    learned = f"confidence {decimals(row.confidence)} of {counted(row.sample_size, 'earlier request')}"
+    learned = f"confidence {decimals(row.confidence)} of {count_phrase(row.sample_size, 'earlier request')}"
     return (
-        f"{row.target_field}: {shown(value, 'en', pack)} by the learned default for {where} ({learned}); "
+        f"{row.target_field}: {value_phrase(value, 'en', pack)} by the learned default for {where} ({learned}); "
         "reply to correct it"
     )
 
 
-def told_tried(field: str, tried: Sequence[str], pack: Pack, kind: str = PAGE_SCOPE) -> str:
+def vain_warning(field: str, tried: Sequence[str], pack: Pack, kind: str = PAGE_SCOPE) -> str:
     """What was read in vain, as a warning says it."""
-    values = " or ".join(shown(value, "en", pack) for value in dict.fromkeys(tried))
+    values = " or ".join(value_phrase(value, "en", pack) for value in dict.fromkeys(tried))
     return f"{field} was not found in {values}" if kind == PAGE_SCOPE else f"{field} could not be read as {values}"
 
 
-def counted(number: int, what: str) -> str:
+def count_phrase(number: int, what: str) -> str:
     """A number and its noun."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -11,22 +11,22 @@ from uuid import uuid4
 
 from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the schema of this one only
 
-from raglab.answering.compression import Compressed, Count, Meaning, compress, words_as_tokens
+from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
-from raglab.live.arms import arm_of
-from raglab.live.pipeline import case_trace, completed
-from raglab.live.response import Generator, Response, Seen
-from raglab.live.system import Lab, normalised
-from raglab.live.trace_building import scopes_of
+from raglab.live.arms import default_arm
+from raglab.live.pipeline import case_trace, complete_response
+from raglab.live.response import Generator, Response, ResponseRecord
+from raglab.live.system import Lab, normalise_question
+from raglab.live.trace_building import question_scopes
 from raglab.replay import decide
-from raglab.retrieval.strategies import Found, walk
+from raglab.retrieval.strategies import DepthHits, walk
 from raglab.values import Case, Chunk, Generation, Status
 
 NODES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
 
 
-class Asked(TypedDict, total=False):
+class GraphInput(TypedDict, total=False):
     """What a graph is asked; as `ask` is. Only the question is required."""
 
     question: str
@@ -35,7 +35,7 @@ class Asked(TypedDict, total=False):
     request_id: str
 
 
-class State(Asked, total=False):
+class GraphState(GraphInput, total=False):
     """What the nodes hand on, all of it plain, so that any checkpointer stores it.
 
     arm: that retrieves, and why. depth: refinements so far. queries: what was searched, depth by depth. passages: the
@@ -73,7 +73,7 @@ class _Nodes:
     """The nodes over a system; each takes the state and gives what it changes."""
 
     lab: Lab
-    compressed: Callable[[str, Sequence[Chunk]], Compressed]
+    compressed: Callable[[str, Sequence[Chunk]], Compression]
 
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the arm before any refinement."""
@@ -81,22 +81,22 @@ class _Nodes:
         if not isinstance(question, str):
             msg = f"question must be a text, got {type(question).__name__}; pass a str."
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-        arm, reason = arm_of(normalised(question), self.lab)
+        arm, reason = default_arm(normalise_question(question), self.lab)
         further = self._walk(state, arm)
         found = list(islice(further, 1))
-        return {"arm": arm, "arm_reason": reason, "further": further} | _searched(found)
+        return {"arm": arm, "arm_reason": reason, "further": further} | _search_update(found)
 
     def compressor(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Gates on the hits so far say which are chosen; of those, what is left within the budget."""
         said = self._decided(state, self._found(state))
-        passages = _chosen(said) if said.status[0] == Status.ok else []
-        left = self.compressed(normalised(state["question"]), passages)
+        passages = _chosen_chunks(said) if said.status[0] == Status.ok else []
+        left = self.compressed(normalise_question(state["question"]), passages)
         return {"decision": said, "passages": [one._asdict() for one in left.passages], "tokens": left.tokens}
 
     def critic(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Whether the loop goes on past this depth (rule S2.9)."""
         said = self._said(state)
-        on = bool(chain.goes_on(said.tables.evidence, said.limits).any())
+        on = bool(chain.needs_refinement(said.tables.evidence, said.limits).any())
         return {"next": "refine_retrieve" if on else "synthesizer"}
 
     def refine_retrieve(self, state: Mapping[str, Any]) -> dict[str, Any]:
@@ -104,36 +104,36 @@ class _Nodes:
         found, further = self._found(state), state.get("further")
         if further is None:  # a checkpoint holds no walk
             further = islice(self._walk(state, state["arm"]), len(found), None)
-        return {"further": further} | _searched([*found, *islice(further, 1)])
+        return {"further": further} | _search_update([*found, *islice(further, 1)])
 
     def synthesizer(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Answer from what the compressor left, judged against the chosen hits as they are; else refuse or ask back."""
         said, selected = self._said(state), state.get("selected_option")
-        text = normalised(state["question"])
+        text = normalise_question(state["question"])
         given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
         left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
-        fields, _ = completed(said, text, selected, self._reading(left), Seen({}, False, False))
+        fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord({}, False, False))
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}
-        return {"response": dict(Response(fields | identity, Seen({}, False, False)))}
+        return {"response": dict(Response(fields | identity, ResponseRecord({}, False, False)))}
 
-    def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[Found]:
+    def _walk(self, state: Mapping[str, Any], arm: str) -> Iterator[DepthHits]:
         ready = self.lab.retriever
-        scope = scopes_of(ready.chunks[: ready.indexes.n_chunks], [state.get("documents") or ()])[0]
-        return walk(ready.strategies[arm], ready.question(normalised(state["question"])), scope)
+        scope = question_scopes(ready.chunks[: ready.indexes.n_chunks], [state.get("documents") or ()])[0]
+        return walk(ready.strategies[arm], ready.question(normalise_question(state["question"])), scope)
 
-    def _found(self, state: Mapping[str, Any]) -> list[Found]:
+    def _found(self, state: Mapping[str, Any]) -> list[DepthHits]:
         """Hits of every depth so far; retrieved again where a checkpoint holds none."""
-        known: list[Found] | None = state.get("found")
+        known: list[DepthHits] | None = state.get("found")
         return list(islice(self._walk(state, state["arm"]), state["depth"] + 1)) if known is None else known
 
     def _said(self, state: Mapping[str, Any]) -> Decisions:
         known: Decisions | None = state.get("decision")
         return self._decided(state, self._found(state)) if known is None else known
 
-    def _decided(self, state: Mapping[str, Any], found: Sequence[Found]) -> Decisions:
+    def _decided(self, state: Mapping[str, Any], found: Sequence[DepthHits]) -> Decisions:
         named = tuple(state.get("documents") or ())
-        case = Case("question", normalised(state["question"]), "ok", selected_sources=named)
+        case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named)
         return decide(case_trace(case, state["arm"], found, self.lab), self.lab.policy)
 
     def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
@@ -143,11 +143,11 @@ class _Nodes:
         return self.compressed(question, passages).passages
 
 
-def _searched(found: list[Found]) -> dict[str, Any]:
+def _search_update(found: list[DepthHits]) -> dict[str, Any]:
     return {"found": found, "depth": len(found) - 1, "queries": [one.query for one in found]}
 
 
-def _chosen(said: Decisions) -> list[Chunk]:
+def _chosen_chunks(said: Decisions) -> list[Chunk]:
     return [said.trace.chunks[number] for number in said.in_slot(0)]
 
 
@@ -166,8 +166,8 @@ def build_graph(
     generator alone: it loses no chosen hit, since all of them are sources, and support is judged against their whole
     texts. Caches are neither read nor written.
 
-    What comes out is `State` with `found`, the hits depth by depth, and `decision`, what the policy says of them. These
-    two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and a selected
+    What comes out is `GraphState` with `found`, the hits depth by depth, and `decision`, what the policy says of them.
+    These two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and a selected
     option hold until others are stated.
 
     Args:
@@ -189,8 +189,8 @@ def build_graph(
         msg = 'build_graph needs langgraph, which is not installed; pip install "raglab[langgraph]".'
         raise ImportError(msg) from error
 
-    class Shown(State, total=False):
-        """State with what no checkpoint holds: the hits of every depth (`Found`), what the policy says of them."""
+    class Shown(GraphState, total=False):
+        """State with what no checkpoint holds: the hits of every depth (`DepthHits`), what the policy says of them."""
 
         found: Annotated[Any, UntrackedValue]
         decision: Annotated[Any, UntrackedValue]
@@ -200,7 +200,7 @@ def build_graph(
 
         further: Annotated[Any, UntrackedValue]
 
-    def compressed(question: str, passages: Sequence[Chunk]) -> Compressed:
+    def compressed(question: str, passages: Sequence[Chunk]) -> Compression:
         every = range(len(passages))
         more: dict[str, Any] = {"count": count, "meaning": meaning, "pack": system.pack}
         return compress(question, passages, budget=budget, keep=every, **more)
@@ -208,7 +208,7 @@ def build_graph(
     compress("", (), budget=budget)  # a budget that is none stops here
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
     nodes = _Nodes(system, compressed)
-    graph = StateGraph(Running, input_schema=Asked, output_schema=Shown)
+    graph = StateGraph(Running, input_schema=GraphInput, output_schema=Shown)
     for name in NODES:
         graph.add_node(name, getattr(nodes, name))
     for before, after in (

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import won
-from raglab.canonical import canonical_json, digest, stamp
+from raglab.bandit.learner import is_success
+from raglab.canonical import canonical_json, digest, utc_text
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Entries
 from raglab.store.files import write_text
@@ -31,8 +31,8 @@ from raglab.store.log_tables import (
     THUMBS,
     Event,
     check_id,
-    choice_of,
     events,
+    request_choice,
     rounds,
 )
 
@@ -84,7 +84,7 @@ class Setup(NamedTuple):
         return digest(canonical_json(self.body, ensure_ascii=True), 16)
 
 
-class Folded(NamedTuple):
+class OnlineState(NamedTuple):
     """A learner's state and, for people, how many rewards of each arm have come, and their sum, [A]."""
 
     state: State
@@ -97,7 +97,7 @@ def p95_name(arm: str) -> str:
     return f"p95_{arm}"
 
 
-def context_of(features: Features, setup: Setup) -> NDArray[np.float64] | None:
+def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
     The intercept 1; each of `FEATURES`, near [0, 1]; for each arm its recent P95 over the budget. An arm that never
@@ -117,62 +117,62 @@ def context_of(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     return np.array([1.0, *known, *recent])
 
 
-def fresh(setup: Setup) -> Folded:
+def initial_state(setup: Setup) -> OnlineState:
     """State before the first event."""
     n_arms = len(setup.arms)
     width = 1 + len(FEATURES) + n_arms if setup.bandit.linear else 0
     none = np.zeros(n_arms)
-    return Folded(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
+    return OnlineState(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
 
 
-def folded(before: Folded, events: Iterable[Event], setup: Setup) -> Folded:
+def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
     """State after some events, in order."""
     for event in events:
-        before = applied(before, event, setup)
+        before = apply_event(before, event, setup)
     return before
 
 
-def applied(before: Folded, event: Event, setup: Setup) -> Folded:
+def apply_event(before: OnlineState, event: Event, setup: Setup) -> OnlineState:
     """State after one event: a choice counts the round, a reward its arm, a thumb what the reward becomes by it."""
     if event.arm not in setup.arms:
         return before
-    arm, known = setup.arms.index(event.arm), context_of(event.features, setup)
+    arm, known = setup.arms.index(event.arm), linear_context(event.features, setup)
     if event.kind == "choice":
-        return before._replace(state=counted(before.state, arm, setup.bandit, known))
+        return before._replace(state=count_round(before.state, arm, setup.bandit, known))
     if event.components is None or (event.kind == "thumb" and not np.any(np.greater(setup.weights.thumbs, 0.0))):
         return before
-    new = scored(event.components, event.thumb, setup.weights)
+    new = reward_with_thumb(event.components, event.thumb, setup.weights)
     about: dict[str, Any] = {"context": known, "age": event.age}
     if event.kind == "reward":
         state = bandits.update(before.state, arm, new, setup.bandit, **about)
-        return Folded(state, _added(before.n, arm, 1.0), _added(before.total, arm, new))
-    old = scored(event.components, event.before, setup.weights)
+        return OnlineState(state, _add_at_arm(before.n, arm, 1.0), _add_at_arm(before.total, arm, new))
+    old = reward_with_thumb(event.components, event.before, setup.weights)
     state = bandits.revise(before.state, arm, old, new, setup.bandit, **about)
-    return before._replace(state=state, total=_added(before.total, arm, new - old))
+    return before._replace(state=state, total=_add_at_arm(before.total, arm, new - old))
 
 
-def counted(state: State, arm: int, bandit: Bandit, context: NDArray[np.float64] | None) -> State:
+def count_round(state: State, arm: int, bandit: Bandit, context: NDArray[np.float64] | None) -> State:
     """State after a round whose arm is known: `choose` where there is no other."""
     only = np.arange(state.pulls.shape[-1]) == arm
     return bandits.choose(state, bandit, np.random.default_rng(0), mask=only, context=context)[0]
 
 
-def scored(components: Features, thumb: int | None, weights: RewardWeights) -> float:
+def reward_with_thumb(components: Features, thumb: int | None, weights: RewardWeights) -> float:
     """Reward of raw components with a thumb, in [0, 1]."""
     row = {name: np.nan if value is None else value for name, value in components.items()}
     return float(reward(row | {"thumbs": np.nan if thumb is None else float(thumb)}, weights))
 
 
-def packed(now: Folded, setup: Setup) -> dict[str, str]:
+def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
     """State and sums as a snapshot keeps them."""
     sums = json.dumps({"n": now.n.tolist(), "total": now.total.tolist()})
     return {"state": bandits.dumps(now.state, setup.bandit), "sums": sums}
 
 
-def unpacked(row: Mapping[str, str]) -> Folded:
+def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
     """State and sums of a snapshot."""
     sums = json.loads(row["sums"])
-    return Folded(bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"]))
+    return OnlineState(bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"]))
 
 
 def p95(ms: Sequence[float]) -> float:
@@ -180,11 +180,11 @@ def p95(ms: Sequence[float]) -> float:
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
 
 
-def _added(sums: NDArray[np.float64], arm: int, value: float) -> NDArray[np.float64]:
+def _add_at_arm(sums: NDArray[np.float64], arm: int, value: float) -> NDArray[np.float64]:
     return sums + value * (np.arange(len(sums)) == arm)
 
 
-def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> str:
+def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, str]) -> str:
     """Why an arm was selected, in words: `selected iterative: high complexity, reward 0.71 over 214 pulls`."""
     from raglab.text import decimals  # here: it reads the languages, which a writer of the log need not load
 
@@ -196,7 +196,7 @@ def reason(name: str, arm: int, now: Folded, why: str | Mapping[str, str]) -> st
     return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
 
 
-def number(name: str, value: object) -> float | None:
+def check_number(name: str, value: object) -> float | None:
     """A finite number, or None for one that is missing."""
     if value is None:
         return None
@@ -208,7 +208,7 @@ def number(name: str, value: object) -> float | None:
 
 def milliseconds(value: float) -> float:
     """A time, finite and at least 0."""
-    spent = number("ms", value)
+    spent = check_number("ms", value)
     if spent is None or spent < 0.0:
         msg = f"ms must be at least 0, got {value}; it is what the answer took."
         raise ValueError(msg)
@@ -220,7 +220,7 @@ def question_digest(question: str) -> str:
     return digest(question, 16) if question else ""
 
 
-def mask_of(mask: object, n_arms: int) -> NDArray[np.bool_]:
+def arm_mask(mask: object, n_arms: int) -> NDArray[np.bool_]:
     """Mask as bool [A].
 
     Raises:
@@ -233,13 +233,13 @@ def mask_of(mask: object, n_arms: int) -> NDArray[np.bool_]:
     return offered
 
 
-def raw_of(components: Features) -> dict[str, float | None]:
+def raw_components(components: Features) -> dict[str, float | None]:
     """Reward components as the log keeps them: none of `reward.COMPONENTS` missing.
 
     Raises:
       ValueError: a component is NaN or infinite, or a thumb is among them.
     """
-    raw = {name: number(name, value) for name, value in components.items()}
+    raw = {name: check_number(name, value) for name, value in components.items()}
     for name in COMPONENTS:
         if raw.get(name, 0.0) is None:
             msg = f"{name} must be a number, got NaN; where it cannot be measured, leave the choice without reward."
@@ -253,7 +253,7 @@ def raw_of(components: Features) -> dict[str, float | None]:
 RECENT, HORIZON = 100, 2000  # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
 
 
-class Chosen(NamedTuple):
+class ArmChoice(NamedTuple):
     """An arm, why it answers, and how probable it was to be chosen; None where no bandit chose it."""
 
     arm: str
@@ -307,8 +307,8 @@ class Online:
         self.budget_ms, self.seed = float(budget_ms), int(seed)
         self.log = Database(log, CHOICE_TABLES, create=create)
         self._clock, self._ready = clock, False
-        fresh(self.setup)  # settings out of range stop here
-        scored(dict.fromkeys(COMPONENTS, 0.0), None, weights)
+        initial_state(self.setup)  # settings out of range stop here
+        reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -325,7 +325,7 @@ class Online:
         policy_id: str = "",
         fingerprint: str = "",
         question: str = "",
-    ) -> Chosen:
+    ) -> ArmChoice:
         """Choose the arm of a request and log the choice with the probability of every arm.
 
         Args:
@@ -337,8 +337,8 @@ class Online:
           ValueError: the id is no text or has had a choice, a feature is no number, no arm is available.
         """
         check_id(request_id)
-        offered = mask_of(mask, len(self.arms))
-        known = {name: number(name, value) for name, value in features.items()}
+        offered = arm_mask(mask, len(self.arms))
+        known = {name: check_number(name, value) for name, value in features.items()}
         # The state is folded from the log outside the transaction, so that nobody waits while it is caught up.
         self._caught_up()
         with self.log.writing() as log:
@@ -353,7 +353,9 @@ class Online:
             known |= {name: None if np.isnan(ratio) else ratio for name, ratio in ratios.items()}
             # What an arm took of late is known before retrieval, so it may choose; and a slow one is left out.
             left = bandits.guarded(offered, recent, self.budget_ms)
-            share = bandits.propensities(now.state, self.setup.bandit, mask=left, context=context_of(known, self.setup))
+            share = bandits.propensities(
+                now.state, self.setup.bandit, mask=left, context=linear_context(known, self.setup)
+            )
             # The draw hangs on seed and state alone: whoever replays the log draws the same arm.
             uniform = np.random.default_rng(np.random.SeedSequence([self.seed, last + 1])).random()
             arm = int(bandits.sample(share, uniform))
@@ -372,12 +374,12 @@ class Online:
                 "propensities": share.tolist(),
                 "features": known,
                 "state_seq": last,
-                "state_hash": digest(packed(now, self.setup)["state"], 16),
+                "state_hash": digest(pack_snapshot(now, self.setup)["state"], 16),
                 "seed": self.seed,
             }
             log.add(CHOICES, row)
             self._kept(log, now, last)
-        return Chosen(self.arms[arm], reason(self.arms[arm], arm, now, why), float(share[arm]))
+        return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why), float(share[arm]))
 
     def update(
         self,
@@ -397,13 +399,13 @@ class Online:
         Raises:
           ValueError: a request without a choice, or with its reward; a component that is missing or out of range.
         """
-        raw = raw_of(components)
-        told = {name: number(name, value) for name, value in (measured or {}).items()}
-        scored(raw, None, self.setup.weights)
+        raw = raw_components(components)
+        told = {name: check_number(name, value) for name, value in (measured or {}).items()}
+        reward_with_thumb(raw, None, self.setup.weights)
         spent = float(raw["latency_ratio"] or 0.0) * self.budget_ms if ms is None else milliseconds(ms)
         self._caught_up()
         with self.log.writing() as log:
-            choice = choice_of(log, request_id)
+            choice = request_choice(log, request_id)
             if log.one(REWARDS, request_id=request_id) is not None:
                 msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
                 raise ValueError(msg)
@@ -411,7 +413,7 @@ class Online:
             now, last = self._now(log)
             thumb = log.one(THUMBS, request_id=request_id)
             up = None if thumb is None else int(thumb["up"])
-            value = scored(raw, up, self.setup.weights)
+            value = reward_with_thumb(raw, up, self.setup.weights)
             row = {
                 "at": self._at(),
                 "request_id": request_id,
@@ -435,7 +437,7 @@ class Online:
             raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
         self._caught_up()
         with self.log.writing() as log:
-            choice = choice_of(log, request_id)
+            choice = request_choice(log, request_id)
             self._noted(log)
             now, last = self._now(log)
             known = log.one(THUMBS, request_id=request_id)
@@ -451,7 +453,7 @@ class Online:
     def rebuild(self) -> State:
         """State after the last event, from the log alone: to the byte what `state` has from the snapshot."""
         with self.log.reading() as log:
-            return folded(fresh(self.setup), events(log), self.setup).state
+            return replay_events(initial_state(self.setup), events(log), self.setup).state
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
         """Arm that last answered a question, None where none did."""
@@ -463,7 +465,7 @@ class Online:
     def frame(self) -> pd.DataFrame:
         """The log, a row a choice, as `off_policy.estimate` takes it; see `_frames.frame`."""
         with self.log.reading() as log:
-            return frame(log, self.setup)
+            return choice_frame(log, self.setup)
 
     def arms_frame(self) -> pd.DataFrame:
         """Metrics of each arm (rule S4.6); see `_frames.arms_frame`."""
@@ -474,19 +476,19 @@ class Online:
         self.log.close()
 
     def _at(self) -> str:
-        return stamp(self._clock())
+        return utc_text(self._clock())
 
     def _noted(self, log: Entries) -> None:
         """Note the setup in the log where it is new."""
         if log.one(SETUPS, digest=self.setup.digest) is None:
             log.add(SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body})
 
-    def _now(self, log: Entries) -> tuple[Folded, int]:
+    def _now(self, log: Entries) -> tuple[OnlineState, int]:
         """State after the last event, from the snapshot and what came since; and the number of that event."""
         kept = log.one(SNAPSHOTS, setup=self.setup.digest)
-        before, after = (fresh(self.setup), 0) if kept is None else (unpacked(kept), int(kept["seq"]))
+        before, after = (initial_state(self.setup), 0) if kept is None else (unpack_snapshot(kept), int(kept["seq"]))
         last = log.last
-        return before if after == last else folded(before, events(log, after), self.setup), last
+        return before if after == last else replay_events(before, events(log, after), self.setup), last
 
     def _caught_up(self) -> None:
         """Fold what came so far before the first turn, beside other writers: a new setup over a long log stops none."""
@@ -497,19 +499,19 @@ class Online:
         with self.log.writing() as log:
             kept = log.one(SNAPSHOTS, setup=self.setup.digest)
             if last > (0 if kept is None else int(kept["seq"])):
-                log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **packed(now, self.setup)})
+                log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": last, **pack_snapshot(now, self.setup)})
         self._ready = True
 
-    def _kept(self, log: Entries, now: Folded, after: int) -> None:
+    def _kept(self, log: Entries, now: OnlineState, after: int) -> None:
         """Keep a snapshot of the state after the last event; `now` is the state after event `after`."""
-        row = packed(folded(now, events(log, after), self.setup), self.setup)
+        row = pack_snapshot(replay_events(now, events(log, after), self.setup), self.setup)
         log.keep(SNAPSHOTS, {"setup": self.setup.digest, "seq": log.last, **row})
 
 
 ARM_COLUMNS = ("arm", "pulls", "rewards", "wins", "win_rate", "mean_reward", "mean_ms", "p95_ms")
 
 
-def frame(log: Entries, setup: Setup) -> pd.DataFrame:
+def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
     """Choices in order, those of the setup's arms, rewards scored by its weights.
 
     Returns: `seq`, `request_id`, `at`, `policy_id`, `question`, `arm`, `action` (place of the arm), `reward` (NaN where
@@ -574,7 +576,7 @@ def arms_frame(choices: pd.DataFrame, setup: Setup) -> pd.DataFrame:
         of = choices[choices["arm"] == arm]
         came = of["reward"].dropna().to_numpy(np.float64)
         ms = of["ms"].dropna().to_numpy(np.float64)
-        wins = int(won(came, setup.bandit).sum())
+        wins = int(is_success(came, setup.bandit).sum())
         n, none = len(came), float("nan")
         means = (wins / n, float(came.mean()), float(ms.mean())) if n else (none, none, none)
         rows.append((arm, len(of), n, wins, *means, p95(ms.tolist())))

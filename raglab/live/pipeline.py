@@ -15,24 +15,24 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.audit.log import read, written
+from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
-from raglab.decision.measurement import with_answers
-from raglab.decision.recorded_answers import AnswerKey, calibrated
-from raglab.live.arms import chosen, learned, measures
+from raglab.decision.measurement import add_answers
+from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
+from raglab.live.arms import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
-from raglab.live.response import PREVIEW, Checked, Response, Seen, answers_of, checked
-from raglab.live.system import Key, Lab, packed, unpacked
-from raglab.live.trace_building import only_hit, scopes_of
+from raglab.live.response import PREVIEW, CheckedAnswer, Response, ResponseRecord, answer_sets, check_answer
+from raglab.live.system import Key, Lab, pack_depths, unpack_depths
+from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
-from raglab.policy import Thresholds, thresholds
-from raglab.replay import decide_on, tables_of
-from raglab.retrieval.strategies import Found, walk
+from raglab.policy import Thresholds, policy_thresholds
+from raglab.replay import decide_on_tables, measured_tables
+from raglab.retrieval.strategies import DepthHits, walk
 from raglab.values import Case, Hits, Status, TraceData
 
 
-def answered(request: Request, system: Lab) -> Response:
+def answer_request(request: Request, system: Lab) -> Response:
     """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
     start = perf_counter()
     keys = {
@@ -46,36 +46,36 @@ def answered(request: Request, system: Lab) -> Response:
         for arm in system.retriever.strategies
     }
     made_by = (system.generator.name, system.scorer.name, request.selected)
-    choice = chosen(request.text, keys, made_by, request.id, system)
+    choice = select_arm(request.text, keys, made_by, request.id, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], system.caches
     digest = key.digest("answer", *made_by)
     kept = None if caches is None else caches.answers.get(digest)
     if kept is not None:
-        fields, account = kept, _account_of(kept)
+        fields, account = kept, _cached_record(kept)
     else:
-        fields, account = _fresh(request, key, system)
+        fields, account = _generate_answer(request, key, system)
         fields |= {"policy_id": system.policy.policy_id}
         if caches is not None:
-            caches.answers.set(digest, fields | _kept_with(account))
+            caches.answers.set(digest, fields | _cached_with(account))
     # What belongs to this request alone is added after the cache: id, arm and why, its time and its chance.
     identity = {"request_id": request.id, "arm": choice.arm, "arm_reason": choice.reason}
     ms = {**account.ms, "total": 1e3 * (perf_counter() - start)}
     response = Response({**fields, **identity}, account._replace(ms=ms, propensity=choice.propensity))
     if choice.propensity is not None:
-        learned(response, system)
+        record_outcome(response, system)
     return response
 
 
-def _kept_with(account: Seen) -> dict[str, Any]:
+def _cached_with(account: ResponseRecord) -> dict[str, Any]:
     """What the cache keeps of the way to an answer, as JSON values: what the bandit and the log ask for again."""
-    return {"measures": account.measures, "offered": account.offered, "checks": [*map(written, account.checks)]}
+    return {"measures": account.measures, "offered": account.offered, "checks": [*map(check_to_json, account.checks)]}
 
 
-def _account_of(kept: Mapping[str, Any]) -> Seen:
+def _cached_record(kept: Mapping[str, Any]) -> ResponseRecord:
     """What the cache holds of the way to an answer; it took no time."""
-    checks = tuple(map(read, kept.get("checks", ())))
-    return Seen(
+    checks = tuple(map(check_from_json, kept.get("checks", ())))
+    return ResponseRecord(
         ms={},
         answer_cache_hit=True,
         strategy_cache_hit=False,
@@ -86,9 +86,9 @@ def _account_of(kept: Mapping[str, Any]) -> Seen:
     )
 
 
-def _fresh(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], Seen]:
+def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], ResponseRecord]:
     """Fields of an answer that no cache holds, and how it came about."""
-    retrieval = _retrieved(request, key, system)
+    retrieval = _retrieve_depths(request, key, system)
     decisions = retrieval.decisions
     ms: dict[str, float] = {}
     for depth in retrieval.depths:
@@ -96,7 +96,7 @@ def _fresh(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], See
             ms[stage] = ms.get(stage, 0.0) + spent
     # Components of the reward are measured on the hits, whether gates answer or refuse (rule S4.3).
     row = measures(decisions.trace, decisions, key.arm)[0].tolist()
-    account = Seen(
+    account = ResponseRecord(
         ms,
         answer_cache_hit=False,
         strategy_cache_hit=retrieval.cached,
@@ -104,7 +104,7 @@ def _fresh(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], See
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
     )
-    return completed(decisions, request.text, request.selected, system, account)
+    return complete_response(decisions, request.text, request.selected, system, account)
 
 
 def _present(value: float) -> float | None:
@@ -133,59 +133,61 @@ class Retrieval(NamedTuple):
     """
 
     decisions: Decisions
-    depths: list[Found]
+    depths: list[DepthHits]
     cached: bool
 
 
-def _retrieved(request: Request, key: Key, system: Lab) -> Retrieval:
+def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
     kept = None if caches is None else caches.strategies.get(digest)
-    stored = [] if kept is None else unpacked(kept["depths"])
+    stored = [] if kept is None else unpack_depths(kept["depths"])
     corpus = system.retriever.chunks[: system.retriever.indexes.n_chunks]  # without the rows of tables
-    scope = scopes_of(corpus, [request.documents])[0]  # names a document that is not there, cached or not
+    scope = question_scopes(corpus, [request.documents])[0]  # names a document that is not there, cached or not
     case = Case("question", request.text, "ok", selected_sources=request.documents)
-    limits = thresholds([system.policy])
-    depths: list[Found] = []
+    limits = policy_thresholds([system.policy])
+    depths: list[DepthHits] = []
     for depth in _depths(request.text, key.arm, stored, scope, system):
         depths.append(depth)
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
-        decisions, goes_on = _decided(case, key.arm, depths, limits, system)
+        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system)
         if not goes_on:
             break
     cached = 0 < len(depths) <= len(stored)
     if caches is not None and not cached:
-        caches.strategies.set(digest, {"arm": key.arm, "depths": packed(depths)})
+        caches.strategies.set(digest, {"arm": key.arm, "depths": pack_depths(depths)})
     return Retrieval(decisions, depths, cached)
 
 
 def _depths(
-    text: str, arm: str, stored: Sequence[Found], scope: NDArray[np.int64] | None, system: Lab
-) -> Iterator[Found]:
+    text: str, arm: str, stored: Sequence[DepthHits], scope: NDArray[np.int64] | None, system: Lab
+) -> Iterator[DepthHits]:
     """Depths that the cache holds, then those beyond it; no model runs before one is asked for."""
     yield from stored
     walked = walk(system.retriever.strategies[arm], system.retriever.question(text), scope)
     yield from islice(walked, len(stored), None)
 
 
-def _decided(case: Case, arm: str, depths: Sequence[Found], limits: Thresholds, system: Lab) -> tuple[Decisions, bool]:
+def _decide_depths(
+    case: Case, arm: str, depths: Sequence[DepthHits], limits: Thresholds, system: Lab
+) -> tuple[Decisions, bool]:
     """What the gates say of the depths so far, and whether the loop goes on (rule S2.9); the last depth's ms grow."""
     start = perf_counter()
     trace = case_trace(case, arm, depths, system)
-    measured = tables_of(trace, system.policy)
+    measured = measured_tables(trace, system.policy)
     depths[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
     start = perf_counter()
-    decisions = decide_on(measured, trace, system.policy, limits)
-    goes_on = decisions.status[0] == Status.refuse and bool(chain.goes_on(measured.evidence, limits).any())
+    decisions = decide_on_tables(measured, trace, system.policy, limits)
+    goes_on = decisions.status[0] == Status.refuse and bool(chain.needs_refinement(measured.evidence, limits).any())
     depths[-1].ms["gates"] = 1e3 * (perf_counter() - start)
     return decisions, goes_on
 
 
-def case_trace(case: Case, arm: str, depths: Sequence[Found], system: Lab) -> TraceData:
+def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -> TraceData:
     """Trace of one question, of the depths that were retrieved."""
     hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in depths), strict=True))
     places = np.unique(hits.chunk[hits.chunk >= 0])
-    chunks, hits, vectors = only_hit(system.retriever.chunks, system.retriever.indexes.vectors, hits)
+    chunks, hits, vectors = restrict_to_hits(system.retriever.chunks, system.retriever.indexes.vectors, hits)
     entities = tuple(system.entities[int(place)] for place in places)
     hits_of = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
     return TraceData(
@@ -199,9 +201,9 @@ def case_trace(case: Case, arm: str, depths: Sequence[Found], system: Lab) -> Tr
     )
 
 
-def completed(
-    decisions: Decisions, text: str, selected: int | None, system: Lab, account: Seen
-) -> tuple[dict[str, Any], Seen]:
+def complete_response(
+    decisions: Decisions, text: str, selected: int | None, system: Lab, account: ResponseRecord
+) -> tuple[dict[str, Any], ResponseRecord]:
     """What follows on retrieval: the choice among options, generation, and the gates on the answer.
 
     Args:
@@ -211,32 +213,32 @@ def completed(
     Returns: the response's fields but for arm, policy and request; and how they came about.
     """
     if selected is not None:
-        return _selected(decisions, selected, text, system, account)
+        return _selected_option(decisions, selected, text, system, account)
     case_id = decisions.trace.cases[0].id
     if decisions.status[0] != Status.ok:
-        return _fields(decisions, system, None), account._replace(checks=tuple(decisions.explain(case_id)))
+        return _response_fields(decisions, system, None), account._replace(checks=tuple(decisions.explain(case_id)))
     ms = dict(account.ms)
     chunks = decisions.in_slot(0)
     passages = [decisions.trace.chunks[number] for number in chunks]
-    answer = checked(text, passages, system.generator, system.scorer, ms=ms)
+    answer = check_answer(text, passages, system.generator, system.scorer, ms=ms)
     # The answer becomes the recorded one of its set of hits, so that its gates are the replay's and not a second copy.
     start = perf_counter()
     key = AnswerKey(case=0, arm=0, depth=int(decisions.outcome.depth[0]), chunks=chunks)
-    answers = answers_of([key], [answer], system.generator.name, system.scorer.name)
+    answers = answer_sets([key], [answer], system.generator.name, system.scorer.name)
     trace = replace(decisions.trace, answers=answers)
-    measured = with_answers(decisions.tables, trace, system.policy.structure)
-    final = decide_on(measured, trace, system.policy, decisions.limits)
+    measured = add_answers(decisions.tables, trace, system.policy.structure)
+    final = decide_on_tables(measured, trace, system.policy, decisions.limits)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
-    return _fields(final, system, answer), account._replace(ms=ms, checks=tuple(final.explain(case_id)))
+    return _response_fields(final, system, answer), account._replace(ms=ms, checks=tuple(final.explain(case_id)))
 
 
-def _fields(decisions: Decisions, system: Lab, generated: Checked | None) -> dict[str, Any]:
+def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer | None) -> dict[str, Any]:
     status = Status(int(decisions.status[0]))
     refused = status == Status.refuse
     answer = system.policy.refusal_message if refused else generated.text if generated is not None else None
     return {
         "answer": answer,
-        "sources": [] if status != Status.ok else _sources(decisions, decisions.in_slot(0), generated),
+        "sources": [] if status != Status.ok else _answer_sources(decisions, decisions.in_slot(0), generated),
         "status": status.name,
         "refused": refused,
         "refusal_reason": decisions.reason(0) if refused else None,
@@ -249,7 +251,7 @@ def _fields(decisions: Decisions, system: Lab, generated: Checked | None) -> dic
     }
 
 
-def _sources(decisions: Decisions, chunks: Sequence[int], generated: Checked | None) -> list[str]:
+def _answer_sources(decisions: Decisions, chunks: Sequence[int], generated: CheckedAnswer | None) -> list[str]:
     """Where the answer comes from: what it cites, first, then what else it was given."""
     first = [] if generated is None else [chunks[place] for place in generated.cited]
     return list(dict.fromkeys(decisions.trace.chunks[number].shown for number in (*first, *chunks)))
@@ -267,13 +269,18 @@ def _options(decisions: Decisions) -> list[dict[str, Any]]:
     ]
 
 
-def _selected(
-    decisions: Decisions, selected: int, text: str, system: Lab, account: Seen
-) -> tuple[dict[str, Any], Seen]:
+def _selected_option(
+    decisions: Decisions, selected: int, text: str, system: Lab, account: ResponseRecord
+) -> tuple[dict[str, Any], ResponseRecord]:
     """The user's choice among the options completes the question (rule S3.7)."""
     account = account._replace(offered=tuple(_options(decisions)))
     # Refused until everything holds: an unknown option and an answer that a gate stops leave the same fields.
-    fields = _fields(decisions, system, None) | {"options": [], "status": "refuse", "refused": True, "sources": []}
+    fields = _response_fields(decisions, system, None) | {
+        "options": [],
+        "status": "refuse",
+        "refused": True,
+        "sources": [],
+    }
     fields["answer"] = system.policy.refusal_message
     try:
         option = decisions.select(decisions.trace.cases[0].id, selected)
@@ -281,13 +288,13 @@ def _selected(
         return fields | {"refusal_reason": str(error.args[0])}, account
     # The hits of an option are no slot of the chain, so the gates on the answer are asked by themselves.
     passages = [decisions.trace.chunks[number] for number in option.chunks]
-    answer = checked(text, passages, system.generator, system.scorer)
-    confidence = float(calibrated(np.array(answer.confidence), system.policy.structure.calibration))
-    limits = thresholds([system.policy])
+    answer = check_answer(text, passages, system.generator, system.scorer)
+    confidence = float(calibrate_confidence(np.array(answer.confidence), system.policy.structure.calibration))
+    limits = policy_thresholds([system.policy])
     checks = tuple(answer_checks(confidence, answer.support, answer.claim, answer.refused, limits))
     failed = next((check for check in checks if not check.passes), None)
     if failed is not None:
         return fields | {"refusal_reason": failed.text}, account._replace(checks=checks)
-    sources = _sources(decisions, option.chunks, answer)
+    sources = _answer_sources(decisions, option.chunks, answer)
     ok = {"status": "ok", "refused": False, "refusal_reason": None, "answer": answer.text, "sources": sources}
     return fields | ok, account._replace(checks=checks)

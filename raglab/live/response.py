@@ -22,7 +22,7 @@ from raglab.decision.decisions import Check
 from raglab.decision.measurement import OPTION_SLOTS
 from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.policy import PolicyData
-from raglab.replay import decide, tables_of
+from raglab.replay import decide, measured_tables
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
 from raglab.text import decimals
@@ -48,7 +48,7 @@ KEYS = (
 PREVIEW = 160  # characters of an option's anchor
 
 
-class Seen(NamedTuple):
+class ResponseRecord(NamedTuple):
     """What happened on the way to a response, for people and learners; no part of it.
 
     ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
@@ -78,7 +78,7 @@ class Response(Mapping[str, Any]):
 
     __slots__ = ("_fields", "seen")
 
-    def __init__(self, fields: Mapping[str, Any], seen: Seen) -> None:
+    def __init__(self, fields: Mapping[str, Any], seen: ResponseRecord) -> None:
         self._fields = {key: fields[key] for key in KEYS}
         self.seen = seen
 
@@ -97,9 +97,9 @@ class Response(Mapping[str, Any]):
     def _repr_html_(self) -> str:
         """Table for a notebook; whatever came from documents or models is escaped."""
         shown = {key: value for key, value in self._fields.items() if value not in (None, [], False)}
-        told = {**shown, **_asked_shown(shown)}
+        told = {**shown, **_question_columns(shown)}
         rows = "".join(
-            f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{_cell(value)}</td></tr>"
+            f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{_escape_cell(value)}</td></tr>"
             for key, value in told.items()
         )
         return f"<table>{rows}</table>"
@@ -109,7 +109,7 @@ class Response(Mapping[str, Any]):
         return json.dumps(self._fields, ensure_ascii=False)
 
 
-def _asked_shown(fields: Mapping[str, Any]) -> dict[str, Any]:
+def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What is asked and what was filled in, in words; the options of a question stand under it."""
     told: dict[str, Any] = {}
     if asked := fields.get("clarification"):
@@ -122,7 +122,7 @@ def _asked_shown(fields: Mapping[str, Any]) -> dict[str, Any]:
     return told
 
 
-def _cell(value: object) -> str:
+def _escape_cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return html.escape(text).replace("\n", "<br>")
 
@@ -149,7 +149,7 @@ class SupportScorer(Protocol):
         """Least support of a claim of the answer by the passages, and that claim."""
 
 
-class Checked(NamedTuple):
+class CheckedAnswer(NamedTuple):
     """An answer as it leaves the system, with what its gates read; see `Answers`. cited: positions of passages."""
 
     text: str
@@ -160,14 +160,14 @@ class Checked(NamedTuple):
     refused: str
 
 
-def checked(
+def check_answer(
     question: str,
     passages: Sequence[Chunk],
     generator: Generator,
     scorer: SupportScorer,
     *,
     ms: dict[str, float] | None = None,
-) -> Checked:
+) -> CheckedAnswer:
     """Answer a question from passages: generation, hygiene, support.
 
     Args:
@@ -185,7 +185,7 @@ def checked(
     text = "" if refused else cleaned.text
     if ms is not None:
         ms |= {"generate": 1e3 * (between - start), "support": 1e3 * (perf_counter() - between)}
-    return Checked(
+    return CheckedAnswer(
         text=text,
         confidence=float(said.confidence),
         support=float(support.score),
@@ -219,15 +219,15 @@ def record_answers(
       ValueError: an arm that the trace lacks.
     """
     named = trace.arms if arms is None else tuple(arms)
-    sets_of = _chosen if decided_only else _every
+    sets_of = _policy_sets if decided_only else _every
     keys = [key for arm in named for key in sets_of(trace, policy, arm)]
     # By question and hits alone: arms and depths that choose alike share an answer.
-    known: dict[tuple[int, tuple[int, ...]], Checked] = {}
+    known: dict[tuple[int, tuple[int, ...]], CheckedAnswer] = {}
     for key in tqdm(keys, desc="answer", unit="set", disable=not progress):
         if (key.case, key.chunks) not in known:
             passages = [trace.chunks[number] for number in key.chunks]
-            known[key.case, key.chunks] = checked(trace.cases[key.case].query, passages, generator, scorer)
-    answers = answers_of(keys, [known[key.case, key.chunks] for key in keys], generator.name, scorer.name)
+            known[key.case, key.chunks] = check_answer(trace.cases[key.case].query, passages, generator, scorer)
+    answers = answer_sets(keys, [known[key.case, key.chunks] for key in keys], generator.name, scorer.name)
     # Another generator, or another structure, answers otherwise: the trace with its answers is another trace.
     meta = dict(trace.meta)
     if "fingerprint" in meta:
@@ -250,7 +250,7 @@ def record_answers(
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
-    chosen = tables_of(trace, policy, arm).chosen
+    chosen = measured_tables(trace, policy, arm).chosen
     at, places = trace.arm(arm), chosen.places
     n_cases = len(trace)
     keep = np.ones(places.shape[:2], dtype=bool)
@@ -261,7 +261,7 @@ def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Answer
     return list(dict.fromkeys(AnswerKey(batch % n_cases, at, batch // n_cases, chunks) for batch, _, chunks in rows))
 
 
-def _chosen(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
+def _policy_sets(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits that a policy answers from."""
     decisions = decide(trace, policy, arm)
     ready = [*range(FIRST_OK, len(STAGE)), *(STAGE[name] for name in ON_ANSWER)]
@@ -270,7 +270,7 @@ def _chosen(trace: values.TraceData, policy: PolicyData, arm: str) -> list[Answe
     return [AnswerKey(row, at, int(depth[row]), decisions.in_slot(row)) for row in rows]
 
 
-def answers_of(keys: Sequence[AnswerKey], answers: Sequence[Checked], generator: str, scorer: str) -> Answers:
+def answer_sets(keys: Sequence[AnswerKey], answers: Sequence[CheckedAnswer], generator: str, scorer: str) -> Answers:
     """Checked answers of sets of hits, as a trace holds them."""
     width = max((len(key.chunks) for key in keys), default=0)
     padded = np.full((len(keys), width), -1, dtype=np.int32)

@@ -62,8 +62,8 @@ from raglab.default_learner import Learner
 from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live.online_bandit import Online
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
-from raglab.store.database import Database, shown_url
-from raglab.store.files import Where, input_error, parsed, read_text, shown
+from raglab.store.database import Database, masked_url
+from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES
 
 PREFIX = "RAGLAB_BANDIT_"
@@ -78,7 +78,7 @@ Positive = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
 Share = Annotated[float, Field(ge=0.0, le=1.0, allow_inf_nan=False)]
 
 
-class Stated(BaseSettings):
+class EnvironmentSettings(BaseSettings):
     """What the environment says; a variable is the field's name with the prefix of the settings before it.
 
     A field that is a `SecretStr` is the place of a log, and never shown whole: it may hold a password.
@@ -98,7 +98,7 @@ class Stated(BaseSettings):
         Raises:
           InputError: an unknown or wrong variable; names it, its value unless it may be secret, the rule.
         """
-        stated = _stated(env_file, str(cls.model_config["env_prefix"]))
+        stated = _stated_variables(env_file, str(cls.model_config["env_prefix"]))
         names = {cls.variable(name) for name in cls.model_fields}
         for name in sorted(stated):
             if name not in names:
@@ -110,7 +110,7 @@ class Stated(BaseSettings):
             first = error.errors(include_url=False)[0]
             prefix = str(cls.model_config["env_prefix"])
             name = cls.variable(str(first["loc"][0])) if first["loc"] else f"{prefix}*"  # of several variables together
-            came = None if name == cls.variable("log") or not first["loc"] else shown(stated.get(name))
+            came = None if name == cls.variable("log") or not first["loc"] else shown_value(stated.get(name))
             rule = first["msg"].replace("Input should be", "it must be").removeprefix("Value error, ")
             raise input_error(Where(name), rule, "correct or unset it", came) from None
 
@@ -123,24 +123,24 @@ class Stated(BaseSettings):
     def __repr__(self) -> str:
         """Fields, a log without its secrets."""
         rows = {name: getattr(self, name) for name in type(self).model_fields}
-        rows |= {name: shown_url(row.get_secret_value()) for name, row in rows.items() if isinstance(row, SecretStr)}
+        rows |= {name: masked_url(row.get_secret_value()) for name, row in rows.items() if isinstance(row, SecretStr)}
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in rows.items())})"
 
     __str__ = __repr__
 
 
-def prefixed(prefix: str) -> SettingsConfigDict:
+def settings_config(prefix: str) -> SettingsConfigDict:
     """Configuration of settings whose variables begin so."""
     return SettingsConfigDict(env_prefix=prefix)
 
 
-class BanditSettings(Stated):
+class BanditSettings(EnvironmentSettings):
     """What the environment says of the bandit; a variable is the field's name with RAGLAB_BANDIT_ before it.
 
-    enabled: None leaves it to the policy. log: never shown, it may hold a password. prior: see `prior_of`.
+    enabled: None leaves it to the policy. log: never shown, it may hold a password. prior: see `load_prior`.
     """
 
-    model_config = prefixed(PREFIX)
+    model_config = settings_config(PREFIX)
 
     enabled: bool | None = None
     policy: str = LEARNER.policy
@@ -177,7 +177,7 @@ class BanditSettings(Stated):
         """
         if self.policy not in LEARNERS:
             rule = f"it must be one of {', '.join(LEARNERS)}"
-            raise input_error(Where(self.variable("policy")), rule, "correct or unset it", shown(self.policy))
+            raise input_error(Where(self.variable("policy")), rule, "correct or unset it", shown_value(self.policy))
         if self.floor * len(arms) > 1.0:
             rule = f"it must be at most 1 over the number of arms, {len(arms)}"
             raise input_error(Where(self.variable("floor")), rule, "lower it", f"{self.floor:g}")
@@ -188,7 +188,7 @@ class BanditSettings(Stated):
             prior_strength=self.prior_strength,
             threshold=self.threshold,
             floor=self.floor,
-            history=None if self.prior is None else prior_of(self.prior, arms),
+            history=None if self.prior is None else load_prior(self.prior, arms),
         )
 
     def online(self, folder: str | Path, arms: Sequence[str]) -> Online:
@@ -243,7 +243,7 @@ def open_online(place: str | Path) -> Online:
     )
 
 
-def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
+def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
     """Pseudo-counts of a file for some arms, each [A]; an arm that the file does not name starts without any.
 
     The file is JSON: `{"hybrid": {"n": 40, "total": 26, "square": 18}, …}`, what `bandit.warm_start` gives, by arm.
@@ -252,17 +252,17 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
       InputError: the file cannot be read, or is of another form.
     """
     where = Where(str(path))
-    rows = parsed(read_text(Path(path), _MAX_BYTES), where)
+    rows = parse_json(read_text(Path(path), _MAX_BYTES), where)
     rule = "a prior must name for each arm n, total and square, at least 0, with square <= total <= n"
     if not isinstance(rows, dict):
-        raise input_error(where, rule, _FORM, shown(rows))
+        raise input_error(where, rule, _FORM, shown_value(rows))
     for arm, row in rows.items():
         if arm not in {*LIVE_ARMS, *arms}:
             raise input_error(
-                where, f"a prior must name arms of {', '.join(LIVE_ARMS)}", "correct the name", shown(arm)
+                where, f"a prior must name arms of {', '.join(LIVE_ARMS)}", "correct the name", shown_value(arm)
             )
-        if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_counts, row.values())):
-            raise input_error(Where(str(path), None, arm), rule, _FORM, shown(row))
+        if not isinstance(row, dict) or set(row) != set(Stats._fields) or not all(map(_is_count, row.values())):
+            raise input_error(Where(str(path), None, arm), rule, _FORM, shown_value(row))
         if row["square"] > row["total"] * _ROUNDED or row["total"] > row["n"] * _ROUNDED:
             told = ", ".join(f"{name} {row[name]:g}" for name in Stats._fields)
             raise input_error(Where(str(path), None, arm), rule, "rewards are in [0, 1]", told)
@@ -270,7 +270,7 @@ def prior_of(path: str | Path, arms: Sequence[str]) -> Stats:
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
 
 
-def _stated(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
+def _stated_variables(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
     """Variables with a prefix, of the file and the environment, as they were stated."""
     from dotenv import dotenv_values
 
@@ -279,21 +279,21 @@ def _stated(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
     return {name.upper(): str(value) for name, value in both.items() if name.upper().startswith(prefix) and value}
 
 
-def _counts(value: object) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
 
 
 AUDIT_LOG = "audit.sqlite"
 
 
-class ClarifySettings(Stated):
+class ClarifySettings(EnvironmentSettings):
     """What the environment says of clarifications; a variable is the field's name with RAGLAB_CLARIFY_ before it.
 
     enabled: None leaves it to the caller. question_cost, error_cost: in one unit. options: whether choices between
     the resolver's options are learned from too. max_documents: between which a user is asked to choose at most.
     """
 
-    model_config = prefixed("RAGLAB_CLARIFY_")
+    model_config = settings_config("RAGLAB_CLARIFY_")
 
     enabled: bool | None = None
     rule: Literal["vote_share", "posterior"] = "vote_share"
@@ -323,14 +323,14 @@ class ClarifySettings(Stated):
         return Learner(**named)
 
 
-class AuditSettings(Stated):
+class AuditSettings(EnvironmentSettings):
     """What the environment says of the audit log; a variable is the field's name with RAGLAB_AUDIT_ before it.
 
     log: never shown, it may hold a password. query, keep_days: see `AuditLog`. silence_hours, near_same: see
     `SilenceRule`.
     """
 
-    model_config = prefixed("RAGLAB_AUDIT_")
+    model_config = settings_config("RAGLAB_AUDIT_")
 
     enabled: bool = True
     log: SecretStr | None = None

@@ -12,18 +12,18 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 import numpy as np
 
 from raglab.answering.extractive import Extractive
-from raglab.answering.question_vocabulary import Vocabulary, vocabulary_of
+from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
 from raglab.canonical import digest
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.response import Generator, SupportScorer, TableFirst
-from raglab.live.trace_building import Retriever, Settings, fingerprint_of, retriever, settings_of
+from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, index_fingerprint, retriever
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
-from raglab.retrieval.strategies import Found, Rewriter, walk
+from raglab.retrieval.strategies import DepthHits, Rewriter, walk
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.loaders import Policy, hash_corpus, load_corpus, load_pack, save_corpus
 from raglab.text import composed, word_set
@@ -53,13 +53,13 @@ class Key(NamedTuple):
         return digest(text)
 
 
-def normalised(question: str) -> str:
+def normalise_question(question: str) -> str:
     """A question without what tells no two apart: form of its characters and runs of blanks.
 
     Case stays: the encoder and the patterns may read it.
 
     Example:
-      >>> normalised("  What is   the excess? ")
+      >>> normalise_question("  What is   the excess? ")
       'What is the excess?'
     """
     return " ".join(composed(question).split())
@@ -91,7 +91,7 @@ class Caches:
         self.strategies.close()
 
 
-def packed(found: Sequence[Found]) -> list[dict[str, Any]]:
+def pack_depths(found: Sequence[DepthHits]) -> list[dict[str, Any]]:
     """Depths of a retrieval as JSON holds them; floats keep every bit, NaN is null."""
 
     def plain(name: str, field: Any) -> Any:  # noqa: ANN401 - an array or a list
@@ -104,7 +104,7 @@ def packed(found: Sequence[Found]) -> list[dict[str, Any]]:
     ]
 
 
-def unpacked(rows: Sequence[Mapping[str, Any]]) -> list[Found]:
+def unpack_depths(rows: Sequence[Mapping[str, Any]]) -> list[DepthHits]:
     """Depths of a retrieval from JSON; they took no time."""
 
     def field(name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
@@ -116,7 +116,8 @@ def unpacked(rows: Sequence[Mapping[str, Any]]) -> list[Found]:
         return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
 
     return [
-        Found(row["query"], Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields}), {}) for row in rows
+        DepthHits(row["query"], Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields}), {})
+        for row in rows
     ]
 
 
@@ -194,7 +195,7 @@ class Lab:
         # A wrong variable or a wrong index stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
         corpus, wanted = _index_at(place)
-        fingerprint = fingerprint_of(hash_corpus(corpus), wanted.parameters(rewriter))
+        fingerprint = index_fingerprint(hash_corpus(corpus), wanted.parameters(rewriter))
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
@@ -207,7 +208,7 @@ class Lab:
         kept = Caches(place / CACHE) if cache else None
         named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
         judge = scorer or WordSupport()
-        _read(ready.chunks, base, judge)
+        _read_passages(ready.chunks, base, judge)
         # A row of a table answers for itself; what is no row goes to the generator.
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
@@ -258,7 +259,7 @@ class Lab:
         return dataclasses.replace(self, policy=policy, entities=named)
 
 
-def _index_at(place: Path) -> tuple[Corpus, Settings]:
+def _index_at(place: Path) -> tuple[Corpus, RetrievalSettings]:
     """Corpus and settings of the index in a folder.
 
     Raises:
@@ -269,7 +270,7 @@ def _index_at(place: Path) -> tuple[Corpus, Settings]:
         raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
     head = read_json(place / INDEX, _MAX_BYTES)
     corpus = load_corpus(place / CORPUS)
-    wanted = settings_of(head["settings"])
+    wanted = check_settings(head["settings"])
     if head.get("schema_version") != SCHEMA_VERSION or head.get("corpus_hash") != hash_corpus(corpus):
         came = f"version {head.get('schema_version')} of corpus {str(head.get('corpus_hash'))[:12]}"
         rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
@@ -283,11 +284,11 @@ def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache, pa
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         return embed(ready.encoder, list(texts), None).vectors
 
-    known = vocabulary_of(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors, pack=pack)
+    known = build_vocabulary(chunks, lambda texts: embed(ready.encoder, list(texts), stored).vectors, pack=pack)
     return known._replace(encode=encode)
 
 
-def _read(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
+def _read_passages(chunks: Sequence[Chunk], generator: Generator, scorer: SupportScorer) -> None:
     """Read a corpus of ordinary size once, so that no question waits for a passage to be cut into words."""
     if len(chunks) > READ_AT_ONCE or not (isinstance(generator, Extractive) and isinstance(scorer, WordSupport)):
         return
@@ -313,7 +314,7 @@ def build_index(
       folder: made where it is not there; an index of the same corpus and settings is left as it is.
       arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
         for, and no other; any where it names none.
-      settings: further fields of `Settings`.
+      settings: further fields of `RetrievalSettings`.
 
     Returns: the fingerprint.
 
@@ -324,13 +325,13 @@ def build_index(
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    wanted = settings_of({"arms": tuple(arms), **settings})
+    wanted = check_settings({"arms": tuple(arms), **settings})
     place.mkdir(parents=True, exist_ok=True)
     save_corpus(corpus, place / CORPUS)
     stored = load_corpus(place / CORPUS)
     behind = default_cache() if cache == "default" else cache
     retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
-    fingerprint = fingerprint_of(hash_corpus(stored), wanted.parameters(None))
+    fingerprint = index_fingerprint(hash_corpus(stored), wanted.parameters(None))
     head = {
         "schema_version": SCHEMA_VERSION,
         "fingerprint": fingerprint,

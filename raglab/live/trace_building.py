@@ -27,7 +27,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
-from raglab.retrieval.strategies import STAGES, Found, Rewriter, Sizes, Strategy, depths, rm3
+from raglab.retrieval.strategies import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.tables import table_index
 from raglab.store.loaders import hash_cases, hash_corpus, load_pack
 from raglab.store.traces import Trace, TraceError
@@ -37,7 +37,7 @@ LATE_INTERACTION = "late-interaction"
 UNREADABLE = (OSError, EOFError, KeyError, ValueError, BadZipFile)  # what a missing or damaged part raises
 
 
-class Settings(NamedTuple):
+class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
     arms: names of strategies. encoder, reranker: name or path; None is the bundled model, and late interaction
@@ -100,17 +100,17 @@ class Retriever:
         return embed_queries([text], self.encoder, tokens=self.needs_tokens)
 
 
-def settings_of(given: Mapping[str, Any]) -> Settings:
+def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
     """Settings, checked.
 
     Raises:
       ValueError: an unknown setting or arm, an arm named twice, or sizes that do not fit.
     """
-    unknown = sorted(set(given) - set(Settings._fields))
+    unknown = sorted(set(given) - set(RetrievalSettings._fields))
     if unknown:
-        msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(Settings._fields)}."
+        msg = f"build_trace has no setting {unknown[0]!r}; it takes {', '.join(RetrievalSettings._fields)}."
         raise ValueError(msg)
-    wanted = Settings(**given)
+    wanted = RetrievalSettings(**given)
     arms: Any = wanted.arms
     wanted = wanted._replace(arms=(arms,) if isinstance(arms, str) else tuple(arms))
     if len(set(wanted.arms)) < len(wanted.arms):
@@ -132,7 +132,7 @@ def settings_of(given: Mapping[str, Any]) -> Settings:
 
 def retriever(
     corpus: Corpus,
-    wanted: Settings,
+    wanted: RetrievalSettings,
     cache: EmbeddingCache | None,
     *,
     rewriter: Rewriter | None = None,
@@ -180,12 +180,12 @@ def retriever(
     )
 
 
-def universe(corpus: Corpus, wanted: Settings) -> tuple[Chunk, ...]:
+def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
     """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
     return (*corpus.chunks, *table_index(corpus.chunks).rows) if wanted.needs("tables") else tuple(corpus.chunks)
 
 
-def scopes_of(
+def question_scopes(
     chunks: Sequence[Chunk], named: Sequence[Sequence[str]], whose: Sequence[str] = ()
 ) -> list[NDArray[np.int64] | None]:
     """Positions that each question may find: all (None), or those of the documents that the user named.
@@ -258,7 +258,7 @@ def build_trace(
       progress: whether bars count batches and texts.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
-      settings: fields of `Settings`.
+      settings: fields of `RetrievalSettings`.
 
     Raises:
       ValueError: an unknown setting or arm, batch_size below 1, no cases, no chunks, or a case that names a document
@@ -266,11 +266,11 @@ def build_trace(
 
     Source: rules S0.6, S1.1 to S1.4, S2.9, S3.6.
     """
-    wanted = settings_of(settings)
+    wanted = check_settings(settings)
     _check(corpus, cases, batch_size)
     # A document that is not there stops the build before anything is encoded.
     names = [f"case {case.id!r}" for case in cases]
-    allowed = scopes_of(corpus.chunks, [case.selected_sources for case in cases], names)
+    allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
     meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
     pack = GENERIC if policy is None else load_pack(policy.pack)
     if pack.stored is not None:
@@ -286,7 +286,7 @@ def build_trace(
     def made_ready() -> Retriever:
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
         ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress, pack=pack)
-        _keep_vectors(parts, ready.indexes.vectors)
+        _write_vectors(parts, ready.indexes.vectors)
         return ready
 
     def one_batch(rows: slice) -> Batch:
@@ -295,11 +295,11 @@ def build_trace(
     # One case after the other within a batch, so that its size changes no bit of what is measured.
     starts = tqdm(range(0, len(cases), batch_size), desc="retrieve", unit="batch", disable=not progress)
     slices = (slice(start, min(start + batch_size, len(cases))) for start in starts)
-    whole = _joined([_resumed(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
-    vectors = _kept_vectors(parts)
+    whole = _join_batches([_resume_batch(parts, rows, functools.partial(one_batch, rows)) for rows in slices])
+    vectors = _read_vectors(parts)
     vectors = made_ready().indexes.vectors if vectors is None else vectors
     patterns = (policy or policies.PolicyData.from_mapping()).pattern_lists
-    trace = _trace(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
+    trace = _trace_of_hits(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -319,7 +319,7 @@ def _check(corpus: Corpus, cases: Sequence[Case], batch_size: int) -> None:
 
 
 def _batch(
-    ready: Retriever, wanted: Settings, texts: Sequence[str], scopes: Sequence[NDArray[np.int64] | None]
+    ready: Retriever, wanted: RetrievalSettings, texts: Sequence[str], scopes: Sequence[NDArray[np.int64] | None]
 ) -> Batch:
     """Every arm and depth of some questions, one question after the other."""
     rows = []
@@ -334,15 +334,15 @@ def _batch(
         )
     )
     queries = np.array([[[found.query for found in walked] for walked in arms] for arms in rows])
-    ms = np.array([[[_spent(found) for found in walked] for walked in arms] for arms in rows])
+    ms = np.array([[[_stage_ms(found) for found in walked] for walked in arms] for arms in rows])
     return Batch(hits, queries, ms)
 
 
-def _spent(found: Found) -> list[float]:
+def _stage_ms(found: DepthHits) -> list[float]:
     return [found.ms.get(stage, np.nan) for stage in STAGES]
 
 
-def _joined(batches: Sequence[Batch]) -> Batch:
+def _join_batches(batches: Sequence[Batch]) -> Batch:
     hits = Hits._make(np.concatenate(fields) for fields in zip(*(batch.hits for batch in batches), strict=True))
     queries = [batch.queries for batch in batches]
     return Batch(hits, np.concatenate(queries), np.concatenate([batch.ms for batch in batches]))
@@ -356,7 +356,7 @@ def _meta(corpus: Corpus, cases: Sequence[Case], parameters: Mapping[str, Any], 
         "parameters": parameters,
     }
     return {
-        "fingerprint": _hashed(made_of),
+        "fingerprint": _hash_parts(made_of),
         "corpus": corpus.name,
         "n_chunks": len(corpus.chunks),
         "n_documents": len({chunk.source for chunk in corpus.chunks}),
@@ -365,12 +365,12 @@ def _meta(corpus: Corpus, cases: Sequence[Case], parameters: Mapping[str, Any], 
     }
 
 
-def fingerprint_of(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
+def index_fingerprint(corpus_hash: str, parameters: Mapping[str, Any]) -> str:
     """Fingerprint of an index: of corpus, models and parameters, whatever is asked."""
-    return _hashed({"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters})
+    return _hash_parts({"schema_version": SCHEMA_VERSION, "corpus_hash": corpus_hash, "parameters": parameters})
 
 
-def _hashed(made_of: Mapping[str, Any]) -> str:
+def _hash_parts(made_of: Mapping[str, Any]) -> str:
     return digest(canonical_json(made_of, ensure_ascii=True), 16)
 
 
@@ -387,7 +387,7 @@ def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
     return known if there else None
 
 
-def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
+def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:
     """Batch from an earlier run, else made now and kept; made again where the file is damaged."""
     if parts is None:
         return make()
@@ -402,7 +402,7 @@ def _resumed(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batc
 VECTORS = "vectors.part"
 
 
-def _keep_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
+def _write_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
     """Keep the embeddings of all chunks, [N, dim], beside the batches.
 
     The trace takes those of its hits once all batches are there. A run that was stopped between its last batch and the
@@ -412,7 +412,7 @@ def _keep_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
         _keep(parts / VECTORS, lambda file: np.savez(file, vectors=vectors))
 
 
-def _kept_vectors(parts: Path | None) -> NDArray[np.float32] | None:
+def _read_vectors(parts: Path | None) -> NDArray[np.float32] | None:
     """Embeddings that were kept, None where there are none or the file is damaged."""
     if parts is not None:
         with suppress(*UNREADABLE), np.load(parts / VECTORS, allow_pickle=False) as stored:
@@ -429,17 +429,17 @@ def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
     partial_path.replace(path)
 
 
-def _trace(
+def _trace_of_hits(
     chunks: Sequence[Chunk],
     vectors: NDArray[np.float32],
     cases: Sequence[Case],
-    wanted: Settings,
+    wanted: RetrievalSettings,
     whole: Batch,
     patterns: Patterns,
     meta: Mapping[str, Any],
 ) -> Trace:
     """Trace over the chunks that were hit, renumbered in corpus order; ties keep their order (rule S0.4)."""
-    kept, hits, vectors = only_hit(chunks, vectors, whole.hits)
+    kept, hits, vectors = restrict_to_hits(chunks, vectors, whole.hits)
     hits_of = pattern_hits(cases, kept, patterns)
     queries: Any = whole.queries.tolist()
     searched = tuple(tuple(tuple(walked) for walked in arms) for arms in queries)
@@ -456,7 +456,7 @@ def _trace(
     )
 
 
-def only_hit(
+def restrict_to_hits(
     chunks: Sequence[Chunk], vectors: NDArray[np.float32], hits: Hits
 ) -> tuple[tuple[Chunk, ...], Hits, NDArray[np.float32]]:
     """Chunks that were hit, in their order; the hits with the chunks' new numbers; the chunks' embeddings, [C, dim]."""

@@ -17,9 +17,7 @@ from raglab.metrics.intervals import (
     Interval,
     clopper_pearson,
 )
-from raglab.metrics.selective import (
-    levels,
-)
+from raglab.metrics.selective import confidence_levels
 from raglab.values import Floats, Ints, Status
 
 SHAPE = (len(Status), len(Status))
@@ -77,7 +75,7 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    table = _table("counts", counts)
+    table = _rate_columns("counts", counts)
     return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
@@ -98,7 +96,7 @@ def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -
       >>> round(float(expected_cost(counts, cost)), 3), round(float(expected_cost(counts, cost, wrong=2)), 3)
       (0.12, 0.32)
     """
-    table, price = _table("counts", counts), _table("cost", cost)
+    table, price = _rate_columns("counts", counts), _rate_columns("cost", cost)
     if price.ndim != 2 or not np.isfinite(price).all():
         msg = f"cost must be a [3, 3] matrix of finite numbers, got {price.tolist()}; rows are labels."
         raise ValueError(msg)
@@ -113,7 +111,7 @@ def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -
         return paid / table.sum(axis=(-2, -1))
 
 
-def _table(name: str, found: ArrayLike) -> NDArray[Any]:
+def _rate_columns(name: str, found: ArrayLike) -> NDArray[Any]:
     table = np.asarray(found)
     if table.shape[-2:] != SHAPE:
         msg = f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see outcome_table."
@@ -160,7 +158,7 @@ def cost_curve(correct: ArrayLike, confidence: ArrayLike, ratios: ArrayLike) -> 
     if ratio.ndim != 1 or not ((ratio > 0.0) & (ratio < 1.0)).all():
         msg = f"ratios must be in (0, 1), [N], got {ratio.tolist()}; 0.2 weighs 5 false refusals as 1 wrong answer."
         raise ValueError(msg)
-    at, size, wrong = levels(correct, confidence)
+    at, size, wrong = confidence_levels(correct, confidence)
     total = int(size.sum())
     answered = np.append(0, size[:-1].cumsum())
     errors = np.append(0, wrong[:-1].cumsum())

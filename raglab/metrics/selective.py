@@ -27,7 +27,7 @@ class ConfidenceLevels(NamedTuple):
     wrong: NDArray[np.int64]
 
 
-def judged(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+def check_confidence(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Whether each case is wrong, and how confident it is, [Q] each.
 
     Raises:
@@ -50,9 +50,9 @@ def judged(correct: ArrayLike, confidence: ArrayLike) -> tuple[NDArray[np.bool_]
     return right == 0, score + 0.0  # -0.0 and 0.0 are one level, written 0.0
 
 
-def levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLevels:
-    """Cases and wrong cases of each level of the confidence; see `judged` for what is refused."""
-    wrong, score = judged(correct, confidence)
+def confidence_levels(correct: ArrayLike, confidence: ArrayLike) -> ConfidenceLevels:
+    """Cases and wrong cases of each level of the confidence; see `check_confidence` for what is refused."""
+    wrong, score = check_confidence(correct, confidence)
     known = ~np.isnan(score)
     at, size = np.unique(score[known], return_counts=True)
     up_to = np.searchsorted(np.sort(score[known & wrong]), at, side="right")
@@ -83,7 +83,7 @@ def risk_coverage(correct: ArrayLike, confidence: ArrayLike) -> Curve:
       >>> curve.x, curve.y
       (array([0.33333333, 1.        ]), array([0.        , 0.33333333]))
     """
-    at, size, wrong = levels(correct, confidence)
+    at, size, wrong = confidence_levels(correct, confidence)
     n, k = size[:-1].cumsum(), wrong[:-1].cumsum()
     return Curve(n / size.sum(), k / n, n, k, at[:-1])
 
@@ -123,7 +123,7 @@ def aurc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> aurc([True, False], [0.9, 0.2]), aurc([True, False], [0.5, 0.5])
       (0.25, 0.5)
     """
-    _, size, wrong = levels(correct, confidence)
+    _, size, wrong = confidence_levels(correct, confidence)
     return float(mean_risk(size, wrong))
 
 
@@ -138,7 +138,7 @@ def eaurc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> eaurc([True, False], [0.9, 0.2]), eaurc([True, False], [0.2, 0.9])
       (0.0, 0.5)
     """
-    _, size, wrong = levels(correct, confidence)
+    _, size, wrong = confidence_levels(correct, confidence)
     n, lost = size.sum(), wrong.sum()
     best = mean_risk(np.array([n - lost, lost]), np.array([0, lost]))
     return max(0.0, float(mean_risk(size, wrong) - best))
@@ -156,7 +156,7 @@ def augrc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> augrc([True, False], [0.9, 0.2]), augrc([True, False], [0.2, 0.9])
       (0.125, 0.375)
     """
-    _, size, wrong = levels(correct, confidence)
+    _, size, wrong = confidence_levels(correct, confidence)
     return int((size * (2 * wrong.cumsum() - wrong)).sum()) / (2 * int(size.sum()) ** 2)
 
 
@@ -169,7 +169,7 @@ def auroc(correct: ArrayLike, confidence: ArrayLike) -> float:
       >>> auroc([True, True, False], [0.9, 0.4, 0.4])
       0.75
     """
-    _, size, wrong = levels(correct, confidence)
+    _, size, wrong = confidence_levels(correct, confidence)
     right, lost = size - wrong, int(wrong.sum())
     pairs = int(right.sum()) * lost
     return int((right * (2 * (lost - wrong.cumsum()) + wrong)).sum()) / (2 * pairs) if pairs else nan
@@ -246,7 +246,7 @@ def auroc_interval(correct: ArrayLike, confidence: ArrayLike, level: float = 0.9
 
     tail = (1.0 - check_level(level)) / 2.0
     area = auroc(correct, confidence)
-    _, size, wrong = levels(correct, confidence)
+    _, size, wrong = confidence_levels(correct, confidence)
     right = size - wrong
     n_right, n_wrong = int(right.sum()), int(wrong.sum())
     fewer = min(n_right, n_wrong)
@@ -295,7 +295,7 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
     """
     if not simultaneous:
         return clopper_pearson(curve.k, curve.n, level)
-    chosen = _spread(curve.n)
+    chosen = _curve_places(curve.n)
     low, high = clopper_pearson(
         curve.k[chosen], curve.n[chosen], 1.0 - (1.0 - check_level(level)) / max(1, len(chosen))
     )
@@ -315,7 +315,7 @@ def risk_band(curve: Curve, level: float = 0.95, *, simultaneous: bool = False) 
     return Interval(lower, upper)
 
 
-def _spread(n: NDArray[np.int64]) -> NDArray[np.int64]:
+def _curve_places(n: NDArray[np.int64]) -> NDArray[np.int64]:
     """Places of at most `STEPS` steps, the last among them: all, or those at even distance in the root of `n`."""
     if len(n) <= STEPS:
         return np.arange(len(n))
@@ -374,30 +374,30 @@ def aurc_difference(
         msg = f"correct must be [Q] or [2, Q], got shape {truth.shape}; give a row for both signals, or one for each."
         raise ValueError(msg)
     # a case is a cell of (rank in first, rank in second): resampling counts of cells keeps the pairs
-    one, other = _ranked(truth[0], first), _ranked(truth[1], second)
+    one, other = _rank_codes(truth[0], first), _rank_codes(truth[1], second)
     base = int(other.max()) + 1
     cells, count = np.unique(one * base + other, return_counts=True)
     sides = np.divmod(cells, base)
-    value = _aurc_of(count, sides[0]) - _aurc_of(count, sides[1])
+    value = _cell_aurc(count, sides[0]) - _cell_aurc(count, sides[1])
     # so many resamples at a time, that their counts fit into memory
     block = max(1, CELLS // len(cells))
     drawn = []
     for done in range(0, resamples, block):
         counts = rng.multinomial(len(one), count / len(one), size=min(block, resamples - done))
-        drawn.append(_aurc_of(counts, sides[0]) - _aurc_of(counts, sides[1]))
+        drawn.append(_cell_aurc(counts, sides[0]) - _cell_aurc(counts, sides[1]))
     seen = np.concatenate(drawn)
     low, high = percentile_interval(seen, level)
     return Difference(float(value), float(low), float(high), float(((seen < 0) + (seen == 0) / 2).mean()))
 
 
-def _ranked(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:
+def _rank_codes(correct: ArrayLike, confidence: ArrayLike) -> NDArray[np.int64]:
     """Twice the rank of each case's level, the highest 0 and NaN last, plus one where the case is wrong, [Q]."""
-    wrong, score = judged(correct, confidence)
+    wrong, score = check_confidence(correct, confidence)
     return 2 * np.unique(-score, return_inverse=True)[1] + wrong
 
 
-def _aurc_of(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
-    """AURC of cases in cells as `_ranked` names them, [...].
+def _cell_aurc(counts: NDArray[np.int64], cells: NDArray[np.int64]) -> NDArray[np.float64]:
+    """AURC of cases in cells as `_rank_codes` names them, [...].
 
     Args:
       counts: [..., C]. cells: [C], in any order.

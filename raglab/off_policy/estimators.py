@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from raglab.off_policy.logs import Floats, Log, Rows
+from raglab.off_policy.logs import EvaluationRows, Floats, Log
 
 ESTIMATORS = ("replay", "ips", "clipped_ips", "snips", "dm", "dr", "switch_dr")
 NORMALISED = ("replay", "snips")  # divided by the sum of their weights
@@ -18,7 +18,7 @@ MODELLED = ("dm", "dr", "switch_dr")  # read a reward model
 WEIGHTED = ("ips", "clipped_ips", "snips", "dr", "switch_dr")  # say nothing of what a deterministic log leaves out
 
 
-class Settings(NamedTuple):
+class EstimatorSettings(NamedTuple):
     """Arguments of single estimators.
 
     clip: largest weight of clipped_ips. switch: largest weight that switch_dr uses.
@@ -42,7 +42,7 @@ class Fit(NamedTuple):
     used: Floats | None
 
 
-def used_weight(rows: Rows, name: str, settings: Settings) -> Floats | None:
+def estimator_weight(rows: EvaluationRows, name: str, settings: EstimatorSettings) -> Floats | None:
     """Weight that an estimator gives to the reward of each round, [T]; None where it reads the model alone."""
     weight = rows.weight
     if name == "dm":
@@ -64,7 +64,7 @@ def midpoint(reward: Floats) -> float:
     return float(reward.min()) / 2.0 + float(reward.max()) / 2.0
 
 
-def fit(rows: Rows, name: str, settings: Settings) -> Fit:
+def fit_estimator(rows: EvaluationRows, name: str, settings: EstimatorSettings) -> Fit:
     """Value and influence function of one estimator.
 
     - replay, snips: sum(u r) / sum(u), with u = 1 for an accepted round, u = weight.
@@ -72,7 +72,7 @@ def fit(rows: Rows, name: str, settings: Settings) -> Fit:
     - dm, dr, switch_dr: mean(expected + u (r − predicted)), with u = 0, weight, weight where it is at most switch.
       Where the model was fitted to this log, its arms' means vary with the log, and the influence says so.
     """
-    used = used_weight(rows, name, settings)
+    used = estimator_weight(rows, name, settings)
     if used is not None and name in NORMALISED:
         return _ratio(rows, used)
     if used is None:
@@ -86,11 +86,11 @@ def fit(rows: Rows, name: str, settings: Settings) -> Fit:
     value = float(score.mean())
     score -= value
     if name in MODELLED and rows.fitted:
-        score += _fitting(rows, used)
+        score += _fitted_means(rows, used)
     return Fit(value, score, used)
 
 
-def _ratio(rows: Rows, used: Floats) -> Fit:
+def _ratio(rows: EvaluationRows, used: Floats) -> Fit:
     """Mean reward under the weights; its influence is u (r − value) / mean(u)."""
     total = float(used.sum())
     if total <= 0.0:
@@ -104,7 +104,7 @@ def _ratio(rows: Rows, used: Floats) -> Fit:
     return Fit(middle + shift, off, used)
 
 
-def _fitting(rows: Rows, used: Floats | None) -> Floats:
+def _fitted_means(rows: EvaluationRows, used: Floats | None) -> Floats:
     """What a round adds through the arms' means that were fitted to it, [T].
 
     The value changes by mass(a) − mean(u, arm a) with the mean reward of arm a, and that changes by
@@ -126,7 +126,7 @@ def _fitting(rows: Rows, used: Floats | None) -> Floats:
 COUNTS_AT_ONCE = 2**22  # of the bootstrap
 
 
-def by_session(values: Floats, log: Log) -> Floats:
+def session_sums(values: Floats, log: Log) -> Floats:
     """Sums by session, [G]; the values themselves where there are none."""
     if log.session is None:
         return values
@@ -135,7 +135,7 @@ def by_session(values: Floats, log: Log) -> Floats:
 
 def standard_error(influence: Floats, log: Log) -> float:
     """Standard error of a value with this influence; rounds of one session count together. NaN of one session."""
-    sums = by_session(influence, log)
+    sums = session_sums(influence, log)
     if len(sums) < 2:
         return float("nan")
     return sqrt(float(np.einsum("i,i", sums, sums)) * len(sums) / (len(sums) - 1.0)) / len(influence)
@@ -147,8 +147,13 @@ def delta_interval(value: float, influence: Floats, log: Log, level: float) -> t
     return value - reach, value + reach
 
 
-def resampled(
-    rows: Rows, names: Sequence[str], settings: Settings, *, n_boot: int, seed: np.random.SeedSequence
+def bootstrap_values(
+    rows: EvaluationRows,
+    names: Sequence[str],
+    settings: EstimatorSettings,
+    *,
+    n_boot: int,
+    seed: np.random.SeedSequence,
 ) -> Floats:
     """Values of each estimator in resamples of the log, [E, B]: numerator and denominator are resampled together.
 
@@ -158,7 +163,7 @@ def resampled(
     Source: Chamandy et al. 2012 for the Poisson bootstrap.
     """
     table, rng = _poisson(), np.random.default_rng(seed)
-    used = [used_weight(rows, name, settings) for name in names]
+    used = [estimator_weight(rows, name, settings) for name in names]
     total: Floats | float = 0.0
     for part in _summands(rows, names, used, max(1, COUNTS_AT_ONCE // n_boot)):
         counts = table[rng.integers(0, 2**16, size=(n_boot, len(part)), dtype=np.uint16)]
@@ -166,7 +171,7 @@ def resampled(
     values, first = [], 0
     for name in names:
         last = first + _width(rows, name)
-        values.append(_value(np.asarray(total)[:, first:last], rows, name))
+        values.append(_resample_values(np.asarray(total)[:, first:last], rows, name))
         first = last
     return np.stack(values)
 
@@ -177,13 +182,13 @@ def _poisson() -> Floats:
     return np.repeat(np.arange(10.0), np.diff(edges, prepend=0, append=2**16))
 
 
-def _summands(rows: Rows, names: Sequence[str], used: list[Floats | None], size: int) -> Iterator[Floats]:
+def _summands(rows: EvaluationRows, names: Sequence[str], used: list[Floats | None], size: int) -> Iterator[Floats]:
     """What is resampled, chunk by chunk, [chunk, C]: the columns of each round, or their sums by session."""
     middle = midpoint(rows.log.reward)
     parts = (slice(start, start + size) for start in range(0, len(rows.weight), size))
     columns = (
         np.concatenate(
-            [_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
+            [_summed_columns(rows, name, weight, part, middle) for name, weight in zip(names, used, strict=True)], 1
         )
         for part in parts
     )
@@ -197,16 +202,16 @@ def _summands(rows: Rows, names: Sequence[str], used: list[Floats | None], size:
         yield sums[start : start + size]
 
 
-def _width(rows: Rows, name: str) -> int:
+def _width(rows: EvaluationRows, name: str) -> int:
     """How many columns an estimator sums."""
     return 3 * len(rows.mass) + 2 if _refits(rows, name) else 2
 
 
-def _refits(rows: Rows, name: str) -> bool:
+def _refits(rows: EvaluationRows, name: str) -> bool:
     return name in MODELLED and rows.fitted
 
 
-def _columns(rows: Rows, name: str, weight: Floats | None, part: slice, middle: float) -> Floats:
+def _summed_columns(rows: EvaluationRows, name: str, weight: Floats | None, part: slice, middle: float) -> Floats:
     """What is summed of each round, [chunk, C]."""
     reward = rows.log.reward[part]
     used = np.zeros(len(reward)) if weight is None else weight[part]
@@ -222,7 +227,7 @@ def _columns(rows: Rows, name: str, weight: Floats | None, part: slice, middle: 
     return np.column_stack([ones, used * off, arm, arm * off[:, None], rows.target[part] - arm * used[:, None]])
 
 
-def _value(sums: Floats, rows: Rows, name: str) -> Floats:
+def _resample_values(sums: Floats, rows: EvaluationRows, name: str) -> Floats:
     """Value of each resample from its sums, [B]; NaN where the denominator is 0."""
     middle = midpoint(rows.log.reward)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -291,7 +296,7 @@ class Overlap(NamedTuple):
     note: str
 
 
-class Judged(NamedTuple):
+class EstimateDiagnostics(NamedTuple):
     """Diagnostics of one estimate: ess in rounds, largest weight, status, and why."""
 
     ess: float
@@ -300,17 +305,17 @@ class Judged(NamedTuple):
     note: str
 
 
-def _above(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+def _above_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
     """A finding where a value is above a limit, with the number of limits it is above."""
     level = int(value > limits[0]) + int(value > limits[1])
     return [(level, text)] if level else []
 
 
-def _below(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
-    return _above(-value, (-limits[0], -limits[1]), text)
+def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+    return _above_limits(-value, (-limits[0], -limits[1]), text)
 
 
-def _verdict(found: list[Finding]) -> tuple[str, str]:
+def _worst_status(found: list[Finding]) -> tuple[str, str]:
     """The worst status, and all reasons."""
     return STATUSES[max((level for level, _ in found), default=0)], "; ".join(text for _, text in found)
 
@@ -321,7 +326,7 @@ def effective_size(weight: Floats) -> float:
     return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
 
 
-def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
+def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
     """Overlap of a log with a target, judged by the rules on ess, share, drift and unsupported arms."""
     # Weights alone tell how much of the log speaks of the target: no reward is looked at.
     weight, n = rows.weight, len(rows.weight)
@@ -332,14 +337,14 @@ def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
     # Weights of a log with right propensities average 1; only what chance does not explain counts as drift.
     drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
     gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
-    status, note = _verdict(
+    status, note = _worst_status(
         [
-            *_below(ess, rules.ess, f"effective sample size {ess:.1f}"),
-            *_above(share, rules.share, f"one round holds {share:.0%} of the weight"),
-            *_above(
+            *_below_limits(ess, rules.ess, f"effective sample size {ess:.1f}"),
+            *_above_limits(share, rules.share, f"one round holds {share:.0%} of the weight"),
+            *_above_limits(
                 drift, rules.drift, f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out"
             ),
-            *_above(
+            *_above_limits(
                 rows.unsupported,
                 rules.unsupported,
                 f"{rows.unsupported:.1%} of the target is on arms never logged ({gone})",
@@ -359,7 +364,9 @@ def overlap_of(rows: Rows, level: float, rules: Rules) -> Overlap:
     )
 
 
-def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap, rules: Rules) -> Judged:
+def diagnose_estimate(
+    rows: EvaluationRows, fitted: Fit, name: str, settings: EstimatorSettings, seen: Overlap, rules: Rules
+) -> EstimateDiagnostics:
     """Diagnostics of one estimate; never better than the overlap.
 
     - All: the status of the overlap, and one round's (session's) share of the variance.
@@ -374,32 +381,34 @@ def judged(rows: Rows, fitted: Fit, name: str, settings: Settings, seen: Overlap
     if fitted.used is not None:
         ess, largest = effective_size(fitted.used), float(fitted.used.max())
         if name == "replay":
-            found += _below(ess, rules.ess, f"{ess:.0f} rounds accepted")
+            found += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
         elif name in {"clipped_ips", "switch_dr"}:
-            found += _cut(rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules)
+            found += _clipping_findings(
+                rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules
+            )
     else:
-        found += _contradicted(rows, rules) + _unknown_to_its_interval(rows)
-    status, note = _verdict(found + _narrow(rows, fitted, name, rules))
-    return Judged(ess, largest, status, note)
+        found += _doubly_robust_findings(rows, rules) + _unseen_reward_findings(rows)
+    status, note = _worst_status(found + _variance_findings(rows, fitted, name, rules))
+    return EstimateDiagnostics(ess, largest, status, note)
 
 
-def _cut(rows: Rows, used: Floats, limit: float, rules: Rules) -> list[Finding]:
+def _clipping_findings(rows: EvaluationRows, used: Floats, limit: float, rules: Rules) -> list[Finding]:
     total = float(rows.weight.sum())
     cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
-    return _above(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
+    return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
 
 
-def _contradicted(rows: Rows, rules: Rules) -> list[Finding]:
+def _doubly_robust_findings(rows: EvaluationRows, rules: Rules) -> list[Finding]:
     """Whether what doubly robust estimation would add to the direct method is more than chance."""
     off = rows.weight * (rows.log.reward - rows.predicted)
     mean = float(off.mean())
     error = standard_error(off - mean, rows.log)
     apart = abs(mean) / error if error > 0.0 else 0.0
     text = f"the log contradicts the reward model by {mean:+.3g} ({apart:.1f} standard errors)"
-    return _above(apart, rules.model, text)
+    return _above_limits(apart, rules.model, text)
 
 
-def _unknown_to_its_interval(rows: Rows) -> list[Finding]:
+def _unseen_reward_findings(rows: EvaluationRows) -> list[Finding]:
     if not rows.fitted:
         return [(1, "the interval takes the reward model from outside for true")]
     arm, weight = rows.log.arm, rows.weight
@@ -409,16 +418,16 @@ def _unknown_to_its_interval(rows: Rows) -> list[Finding]:
     return [] if alike else [(1, "weights vary within an arm, and what moves them may move rewards: see dr")]
 
 
-def _narrow(rows: Rows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
+def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
     """Whether the variance, and so the interval, hangs on too little."""
     if isnan(fitted.value):
         return [(2, "no round of the log counts")]
-    sums = by_session(fitted.influence, rows.log)
+    sums = session_sums(fitted.influence, rows.log)
     total = float(np.einsum("i,i", sums, sums))
     if total > 0.0:
         lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
         what = "round" if rows.log.session is None else "session"
-        return _above(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
+        return _above_limits(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
     if name == "dm" and not rows.fitted:
         return []
     return [(1, "all rewards that count are the same: an interval without width is no certainty")]

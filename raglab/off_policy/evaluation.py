@@ -20,19 +20,19 @@ from raglab.off_policy.estimators import (
     ESTIMATORS,
     STATUSES,
     WEIGHTED,
+    EstimateDiagnostics,
+    EstimatorSettings,
     Fit,
-    Judged,
     Overlap,
     Rules,
-    Settings,
     bernstein,
+    bootstrap_values,
     delta_interval,
-    fit,
-    judged,
-    overlap_of,
-    resampled,
+    diagnose_estimate,
+    fit_estimator,
+    target_overlap,
 )
-from raglab.off_policy.logs import Rows, arms_of, read, target_array, weigh
+from raglab.off_policy.logs import EvaluationRows, read_log, target_arms, target_array, weigh
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,24 +40,26 @@ if TYPE_CHECKING:
 CERTAIN = 1.0 - 1e-9
 
 
-def rows_of(
+def weigh_targets(
     log: pd.DataFrame,
     targets: tuple[ArrayLike | pd.DataFrame, ...],
     arms: Sequence[Any] | None,
     session: str | ArrayLike | None,
     mask: ArrayLike | None,
-) -> tuple[Rows, ...]:
+) -> tuple[EvaluationRows, ...]:
     """Log read once, and weighed for each target."""
-    named = [arms_of(target, arms) for target in targets]
+    named = [target_arms(target, arms) for target in targets]
     arrays = [target_array(target, len(log)) for target in targets]
     if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:
         msg = "the two targets must have the same arms in the same order; give both as arrays or both as frames."
         raise ValueError(msg)
-    logged = read(log, arrays[0].shape[1], arms=named[0], session=session)
+    logged = read_log(log, arrays[0].shape[1], arms=named[0], session=session)
     return tuple(weigh(logged, array, mask) for array in arrays)
 
 
-def settings_of(rows: Rows, names: Sequence[str], clip: float | None, switch: float | None, seed: int) -> Settings:
+def estimator_settings(
+    rows: EvaluationRows, names: Sequence[str], clip: float | None, switch: float | None, seed: int
+) -> EstimatorSettings:
     """Arguments of single estimators, with the square root of T where a largest weight is not given."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
         msg = f"seed must be a whole number >= 0, got {seed!r}; the same seed gives the same bits."
@@ -67,7 +69,7 @@ def settings_of(rows: Rows, names: Sequence[str], clip: float | None, switch: fl
         if value is not None:
             check_weight(name, value)
     uniform = np.random.default_rng(streams(seed)[0]).random(len(rows.weight)) if "replay" in names else None
-    return Settings(root if clip is None else clip, root if switch is None else switch, uniform)
+    return EstimatorSettings(root if clip is None else clip, root if switch is None else switch, uniform)
 
 
 def streams(seed: int) -> list[np.random.SeedSequence]:
@@ -75,7 +77,7 @@ def streams(seed: int) -> list[np.random.SeedSequence]:
     return np.random.SeedSequence(seed).spawn(2)
 
 
-def check(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
+def check_arguments(names: Sequence[str], level: float, interval: str, n_boot: int) -> None:
     """Refuse arguments out of range."""
     unknown = names if isinstance(names, str) else [name for name in names if name not in ESTIMATORS]
     if unknown:
@@ -97,7 +99,7 @@ def check_weight(name: str, value: float) -> None:
         raise ValueError(msg)
 
 
-def refuse_deterministic(rows: Rows, names: Sequence[str]) -> None:
+def refuse_deterministic(rows: EvaluationRows, names: Sequence[str]) -> None:
     """Refuse weights on a log that chose one arm for certain, where the target does otherwise."""
     asked = [name for name in names if name in WEIGHTED]
     if not asked or rows.log.propensity.min() < CERTAIN or rows.weight.min() >= CERTAIN:
@@ -199,17 +201,17 @@ def estimate(
     """
     import pandas as pd
 
-    check(estimators, level, interval, n_boot)
+    check_arguments(estimators, level, interval, n_boot)
     rules = rules or Rules()
-    (rows,) = rows_of(log, (target,), arms, session, mask)
-    settings = settings_of(rows, estimators, clip, switch, seed)
+    (rows,) = weigh_targets(log, (target,), arms, session, mask)
+    settings = estimator_settings(rows, estimators, clip, switch, seed)
     refuse_deterministic(rows, estimators)
-    seen = overlap_of(rows, level, rules)
-    drawn = _drawn(rows, estimators, settings, interval, n_boot, seed)
+    seen = target_overlap(rows, level, rules)
+    drawn = _bootstrap_draws(rows, estimators, settings, interval, n_boot, seed)
     table, notes = [], {}
     for number, name in enumerate(estimators):
-        fitted = fit(rows, name, settings)
-        said = judged(rows, fitted, name, settings, seen, rules)
+        fitted = fit_estimator(rows, name, settings)
+        said = diagnose_estimate(rows, fitted, name, settings, seen, rules)
         if drawn is None:
             low, high = delta_interval(fitted.value, fitted.influence, rows.log, level)
         else:
@@ -259,19 +261,21 @@ def difference(
       >>> round(found.value, 3), found.low > 0, found.status
       (0.25, True, 'ok')
     """
-    check((estimator,), level, interval, n_boot)
+    check_arguments((estimator,), level, interval, n_boot)
     rules = rules or Rules()
-    pair = rows_of(log, (first, second), arms, session, mask)
-    settings = settings_of(pair[0], (estimator,), clip, switch, seed)
+    pair = weigh_targets(log, (first, second), arms, session, mask)
+    settings = estimator_settings(pair[0], (estimator,), clip, switch, seed)
     fits: list[Fit] = []
-    diagnostics: list[Judged] = []
+    diagnostics: list[EstimateDiagnostics] = []
     for rows in pair:
         refuse_deterministic(rows, (estimator,))
-        fits.append(fit(rows, estimator, settings))
-        diagnostics.append(judged(rows, fits[-1], estimator, settings, overlap_of(rows, level, rules), rules))
+        fits.append(fit_estimator(rows, estimator, settings))
+        diagnostics.append(
+            diagnose_estimate(rows, fits[-1], estimator, settings, target_overlap(rows, level, rules), rules)
+        )
     # Paired: the same rounds, resampled alike or subtracted one by one, so that what both do alike cancels.
     value = fits[0].value - fits[1].value
-    one, other = (_drawn(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair)
+    one, other = (_bootstrap_draws(rows, (estimator,), settings, interval, n_boot, seed) for rows in pair)
     if one is None or other is None:
         low, high = delta_interval(value, fits[0].influence - fits[1].influence, pair[0].log, level)
     else:
@@ -323,9 +327,9 @@ def overlap(
       >>> seen.ess, seen.max_weight, seen.mean_weight, seen.status
       (200.0, 2.0, 1.0, 'ok')
     """
-    check((), level, "delta", 1)
-    (rows,) = rows_of(log, (target,), arms, session, mask)
-    return overlap_of(rows, level, rules or Rules())
+    check_arguments((), level, "delta", 1)
+    (rows,) = weigh_targets(log, (target,), arms, session, mask)
+    return target_overlap(rows, level, rules or Rules())
 
 
 def lower_bound(
@@ -360,7 +364,7 @@ def lower_bound(
     if not 0.0 < delta < 1.0:
         msg = f"delta must be in (0, 1), got {delta:g}; 0.05 bounds at 95 % confidence."
         raise ValueError(msg)
-    (rows,) = rows_of(log, (target,), arms, None, mask)
+    (rows,) = weigh_targets(log, (target,), arms, None, mask)
     refuse_deterministic(rows, ("clipped_ips",))
     reward = rows.log.reward
     if not (reward.min() >= 0.0 and reward.max() <= 1.0):
@@ -372,13 +376,13 @@ def lower_bound(
     return max(bernstein(np.minimum(rows.weight, most), reward, most, delta / len(grid)) for most in grid)
 
 
-def _drawn(
-    rows: Rows, names: Sequence[str], settings: Settings, interval: str, n_boot: int, seed: int
+def _bootstrap_draws(
+    rows: EvaluationRows, names: Sequence[str], settings: EstimatorSettings, interval: str, n_boot: int, seed: int
 ) -> NDArray[np.float64] | None:
     """Values in the resamples, [E, B]; None where the interval is not by bootstrap."""
     if interval == "delta":
         return None
-    return resampled(rows, names, settings, n_boot=n_boot, seed=streams(seed)[1])
+    return bootstrap_values(rows, names, settings, n_boot=n_boot, seed=streams(seed)[1])
 
 
 def _warn(notes: dict[str, str]) -> None:

@@ -33,7 +33,7 @@ class Log(NamedTuple):
     sessions: int
 
 
-class Rows(NamedTuple):
+class EvaluationRows(NamedTuple):
     """What every estimator reads of a log and one target policy.
 
     weight: target probability of the logged arm over its propensity, [T]. predicted: the model's reward of the logged
@@ -56,7 +56,7 @@ class Rows(NamedTuple):
         return float(self.mass[self.pulls == 0].sum())
 
 
-def arms_of(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401 - array or frame
+def target_arms(target: Any, arms: Sequence[Any] | None) -> tuple[Any, ...] | None:  # noqa: ANN401 - array or frame
     """Arms as stated, as the columns of the target, or None: positions."""
     columns = getattr(target, "columns", None)
     if arms is not None and columns is not None and list(arms) != list(columns):
@@ -83,7 +83,7 @@ def target_array(target: Any, rounds: int) -> NDArray[Any]:  # noqa: ANN401 - ar
     return given
 
 
-def read(
+def read_log(
     log: pd.DataFrame,
     n_arms: int,
     *,
@@ -109,28 +109,30 @@ def read(
         msg = f"arms must name each of the {n_arms} columns of target once, got {list(arms)}."
         raise ValueError(msg)
     # One sum or extremum a column finds whether anything is wrong; only then is the first wrong row looked for.
-    reward = _numbers(log["reward"], "reward")
+    reward = _float_column(log["reward"], "reward")
     if not np.isfinite(reward.sum()):
-        _raise_first(~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward")
-    propensity = _numbers(log["propensity"], "propensity")
+        _raise_first_violation(
+            ~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward"
+        )
+    propensity = _float_column(log["propensity"], "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
         bad = ~((propensity > 0.0) & (propensity <= 1.0))
         remedy = "log the probability with which the logged arm was chosen, before the choice"
-        _raise_first(bad, propensity, "propensity must be in (0, 1]", remedy)
+        _raise_first_violation(bad, propensity, "propensity must be in (0, 1]", remedy)
     names = tuple(map(str, range(n_arms) if arms is None else arms))
     ids, count = _sessions(log, session)
     return Log(
-        arm=_arms(log["action"], n_arms, arms),
+        arm=_action_positions(log["action"], n_arms, arms),
         reward=reward,
         propensity=propensity,
-        model=_model(log, names),
+        model=_reward_columns(log, names),
         names=names,
         session=ids,
         sessions=count,
     )
 
 
-def _numbers(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
+def _float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
     """Column as float64, without a copy where it is that already."""
     try:
         return np.asarray(column.to_numpy(), dtype=np.float64)
@@ -139,14 +141,14 @@ def _numbers(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
         raise ValueError(msg) from None
 
 
-def _raise_first(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) -> None:  # noqa: ANN401 - any column
+def _raise_first_violation(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) -> None:  # noqa: ANN401 - any column
     if bad.any():
         row = int(bad.argmax())
         msg = f"{rule}, got {values[row]} in row {row} ({int(bad.sum())} such rows); {remedy}."
         raise ValueError(msg)
 
 
-def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
+def _action_positions(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.int64]:  # noqa: ANN401 - a series
     """Position of each logged arm, [T]: an action is a position, unless the arms have names and it is one of them."""
     given = (action.infer_objects() if action.dtype == object else action).to_numpy()
     whole = np.issubdtype(given.dtype, np.integer)
@@ -168,11 +170,11 @@ def _arms(action: Any, n_arms: int, arms: Sequence[Any] | None) -> NDArray[np.in
     if number.min() < 0 or number.max() >= n_arms:
         known = f"0..{n_arms - 1}" if arms is None else f"{list(arms)}"
         remedy = "give target a column for every arm that was logged"
-        _raise_first((number < 0) | (number >= n_arms), given, f"action must be one of {known}", remedy)
+        _raise_first_violation((number < 0) | (number >= n_arms), given, f"action must be one of {known}", remedy)
     return number
 
 
-def _model(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
+def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
     """Columns q_<arm> in the order of the arms, by name or by position; empty where the log has none."""
     wanted = [f"q_{name}" for name in names]
     if not any(name in log.columns for name in wanted):
@@ -182,7 +184,7 @@ def _model(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, ...]:
             return ()
         msg = f"a reward model must have a column for every arm, {wanted}; {missing} is missing; add it or drop all."
         raise ValueError(msg)
-    return tuple(_numbers(log[name], name) for name in wanted)
+    return tuple(_float_column(log[name], name) for name in wanted)
 
 
 def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArray[np.int64] | None, int]:
@@ -201,11 +203,11 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArr
     import pandas as pd
 
     ids, labels = pd.factorize(given)
-    _raise_first(ids < 0, given, "session must not be missing", "give a lone round a session of its own")
+    _raise_first_violation(ids < 0, given, "session must not be missing", "give a lone round a session of its own")
     return ids.astype(np.int64), len(labels)
 
 
-def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows:
+def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> EvaluationRows:
     """What the estimators read: weights, and the reward model where it is needed, chunk by chunk.
 
     Sums go by einsum, not by BLAS, so that their bits do not depend on its threads.
@@ -222,7 +224,7 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
     # without a model from outside the mean by arm stands in, and an arm never logged has the log's mean
     pulls = np.bincount(log.arm, minlength=size)
     available = None if mask is None else _available(mask, (n, size))
-    model = _Model(log, size, pulls)
+    model = _RewardModel(log, size, pulls)
     weight, expected, predicted = np.empty(n), np.empty(n), np.empty(n)
     mass, offset = np.zeros(size), np.arange(CHUNK, dtype=np.int64) * size
     # In chunks, because a target of many arms over many rounds would be copied whole to be made float64.
@@ -240,8 +242,10 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
     # The target may leave an arm alone that was not available; the log may not have chosen it.
     if available is not None:
         gone_rows = ~available[np.arange(n), log.arm]
-        _raise_first(gone_rows, log.arm, "action must be an arm that was available", "mend the mask, or the log")
-    return Rows(
+        _raise_first_violation(
+            gone_rows, log.arm, "action must be an arm that was available", "mend the mask, or the log"
+        )
+    return EvaluationRows(
         log=log,
         target=target,
         weight=weight,
@@ -253,7 +257,7 @@ def weigh(log: Log, target: NDArray[Any], mask: ArrayLike | None = None) -> Rows
     )
 
 
-class _Model:
+class _RewardModel:
     """Reward model of a log: its columns, or where it has none the mean reward by arm."""
 
     def __init__(self, log: Log, size: int, pulls: NDArray[np.int64]) -> None:

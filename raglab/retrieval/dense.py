@@ -56,7 +56,7 @@ class DenseIndex:
             if scope is not None:
                 within = np.unique(scope).astype(np.int64)[None, :]
                 found, _ = distances(queries[i : i + 1], self.vectors, within)
-                l2[i : i + 1], ids[i : i + 1] = _by_distance(found, within, k)
+                l2[i : i + 1], ids[i : i + 1] = _sort_by_distance(found, within, k)
         return l2, ids
 
     def _nearest(self, queries: Vectors, k: int) -> tuple[Values, Ids]:
@@ -68,7 +68,7 @@ class DenseIndex:
         while len(open_):
             _, candidates = self.index.search(np.ascontiguousarray(queries[open_]), width)
             found, _ = distances(queries[open_], self.vectors, candidates)
-            l2[open_], ids[open_] = _by_distance(found, candidates, k)
+            l2[open_], ids[open_] = _sort_by_distance(found, candidates, k)
             complete = (width == n) | (candidates[:, -1] < 0) | (found[:, -1] > l2[open_, -1] + TIE)
             open_, width = open_[~complete], min(n, 2 * width)
         return l2, ids
@@ -108,7 +108,7 @@ def dense_index(vectors: Vectors, kind: Kind = "flat") -> DenseIndex:
     else:
         msg = f"kind must be one of {', '.join(get_args(Kind))}, got {kind!r}; flat is exact and fine up to 100,000."
         raise ValueError(msg)
-    with _one_thread():  # several would cluster and link in the order in which they happen to finish
+    with _single_thread():  # several would cluster and link in the order in which they happen to finish
         index.train(rows)
         index.add(rows)
     return DenseIndex(rows, index)
@@ -134,10 +134,10 @@ def distances(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> t
     l2, cosine = np.empty(ids.shape), np.empty(ids.shape)
     for start in range(0, len(ids), BLOCK):
         at = slice(start, start + BLOCK)
-        hits, asked = _gathered(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
+        hits, asked = _gather_vectors(vectors, ids[at]), queries[at].astype(np.float64)[:, None, :]
         l2[at] = ((hits - asked) ** 2).sum(axis=-1)
         cosine[at] = (hits * asked).sum(axis=-1)
-    return _rounded(l2, ids), _rounded(cosine.clip(-1.0, 1.0), ids)
+    return _round_distances(l2, ids), _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
 def cosines(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> Values:
@@ -145,11 +145,11 @@ def cosines(queries: Vectors, vectors: Vectors, ids: NDArray[np.integer]) -> Val
     cosine = np.empty(ids.shape)
     for start in range(0, len(ids), BLOCK):
         at = slice(start, start + BLOCK)
-        cosine[at] = (_gathered(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]).sum(axis=-1)
-    return _rounded(cosine.clip(-1.0, 1.0), ids)
+        cosine[at] = (_gather_vectors(vectors, ids[at]) * queries[at].astype(np.float64)[:, None, :]).sum(axis=-1)
+    return _round_distances(cosine.clip(-1.0, 1.0), ids)
 
 
-def _gathered(vectors: Vectors, ids: NDArray[np.integer]) -> Values:
+def _gather_vectors(vectors: Vectors, ids: NDArray[np.integer]) -> Values:
     """Vectors of hits, float64 [Q, k, dim]; zeros where the id is -1."""
     if not len(vectors):
         return np.zeros((*ids.shape, vectors.shape[1]))
@@ -157,12 +157,12 @@ def _gathered(vectors: Vectors, ids: NDArray[np.integer]) -> Values:
     return hits
 
 
-def _rounded(values: Values, ids: NDArray[np.integer]) -> Values:
+def _round_distances(values: Values, ids: NDArray[np.integer]) -> Values:
     """Values rounded to float32 as float64; NaN where the id is -1."""
     return np.where(ids >= 0, values.astype(np.float32).astype(np.float64), np.nan)
 
 
-def _by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Values, Ids]:
+def _sort_by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Values, Ids]:
     """Sort hits by (l2, id), NaN last, and cut or pad them to k."""
     order = np.lexsort((ids, l2), axis=-1)[:, :k]
     pad = ((0, 0), (0, k - order.shape[1]))
@@ -172,7 +172,7 @@ def _by_distance(l2: Values, ids: NDArray[np.integer], k: int) -> tuple[Values, 
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
+def _single_thread() -> Iterator[None]:
     """Build on one thread, so that a graph's edges do not depend on the number of cores."""
     threads = faiss.omp_get_max_threads()
     faiss.omp_set_num_threads(1)
@@ -212,7 +212,7 @@ class TextEncoder(Protocol):
         """Sentence and token embeddings from one forward pass."""
 
 
-class Embedded(NamedTuple):
+class TextEmbeddings(NamedTuple):
     """Embeddings of N texts in their order.
 
     vectors: [N, dim], L2-normalised. tokens: one [n_tokens, dim] a text, or None where not asked for.
@@ -292,7 +292,7 @@ def embed(
     *,
     tokens: bool = False,
     progress: bool = False,
-) -> Embedded:
+) -> TextEmbeddings:
     """Embeddings of texts, from the cache where they are there.
 
     Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a time, so that a
@@ -306,24 +306,26 @@ def embed(
       progress: whether a bar counts the texts that are encoded.
     """
     distinct = list(dict.fromkeys(texts))
-    vectors = _cached(encoder.name, SENTENCE, distinct, cache)
-    by_token = _cached(encoder.name, TOKENS, distinct, cache) if tokens else {}
+    vectors = _read_cached(encoder.name, SENTENCE, distinct, cache)
+    by_token = _read_cached(encoder.name, TOKENS, distinct, cache) if tokens else {}
     missing = [text for text in distinct if text not in vectors or (tokens and text not in by_token)]
     missing.sort(key=lambda text: (len(text), text))  # alike in length, so that little of a batch is padding
     with tqdm(total=len(missing), desc="embed", unit="text", disable=not progress) as bar:
         for some in _chunks(missing, CHUNK):
-            new_vectors, new_tokens = _encoded(encoder, some, tokens=tokens)
+            new_vectors, new_tokens = _encode_texts(encoder, some, tokens=tokens)
             if cache is not None:
-                cache.put(_keyed(encoder.name, SENTENCE, new_vectors) | _keyed(encoder.name, TOKENS, new_tokens))
+                cache.put(
+                    _cache_keys(encoder.name, SENTENCE, new_vectors) | _cache_keys(encoder.name, TOKENS, new_tokens)
+                )
             # What the cache held before stays: a text encoded anew for its tokens keeps its vector to the last bit.
             for known, new in ((vectors, new_vectors), (by_token, new_tokens)):
                 known.update((text, array) for text, array in new.items() if text not in known)
             bar.update(len(some))
     stacked = np.concatenate([vectors[text] for text in texts]) if texts else np.empty((0, encoder.dim), np.float32)
-    return Embedded(stacked, [by_token[text] for text in texts] if tokens else None)
+    return TextEmbeddings(stacked, [by_token[text] for text in texts] if tokens else None)
 
 
-def _encoded(
+def _encode_texts(
     encoder: TextEncoder, texts: Sequence[str], *, tokens: bool
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, Tokens]]:
     """Sentence embeddings [1, dim] by text, and token embeddings by text where wanted."""
@@ -333,7 +335,7 @@ def _encoded(
     return dict(zip(texts, both.sentences[:, None, :], strict=True)), dict(zip(texts, both.tokens, strict=True))
 
 
-def _cached(name: str, kind: str, texts: Sequence[str], cache: EmbeddingCache | None) -> dict[str, NDArray[Any]]:
+def _read_cached(name: str, kind: str, texts: Sequence[str], cache: EmbeddingCache | None) -> dict[str, NDArray[Any]]:
     """Arrays by text, of those texts that are in the cache."""
     if cache is None:
         return {}
@@ -341,7 +343,7 @@ def _cached(name: str, kind: str, texts: Sequence[str], cache: EmbeddingCache | 
     return {text_of[key]: array for key, array in cache.get(list(text_of)).items()}
 
 
-def _keyed(name: str, kind: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _cache_keys(name: str, kind: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """Arrays by cache key instead of by text."""
     return {cache_key(name, kind, text): array for text, array in arrays.items()}
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from raglab.languages import LANGUAGES
-from raglab.retrieval.rank_fusion import best_first
+from raglab.retrieval.rank_fusion import rank_by_score
 from raglab.text import STOP_WORDS, composed, sentences
 from raglab.values import Chunk
 
@@ -50,7 +50,7 @@ class Spot(NamedTuple):
     number: int
 
 
-class _Placed(NamedTuple):
+class _SentenceWord(NamedTuple):
     """A word of a sentence: as written, folded, the text before it, whether a sentence or a cell begins with it."""
 
     written: str
@@ -63,18 +63,18 @@ class _Placed(NamedTuple):
         return self.written[0].isupper()
 
 
-class _Cased(NamedTuple):
+class _CaseCounts(NamedTuple):
     """How often a word stands in small letters, and with a capital where no sentence begins."""
 
     small: Counter[str]
     capital: Counter[str]
 
 
-def folded(text: str) -> list[str]:
+def plain_words(text: str) -> list[str]:
     """Words in their plainest form: NFC, case folded, thousands ungrouped, without the English genitive.
 
     Example:
-      >>> folded("Mrs Whitcombe's No. 7714-0263: £7,500")
+      >>> plain_words("Mrs Whitcombe's No. 7714-0263: £7,500")
       ['mrs', 'whitcombe', 'no', '7714', '0263', '7500']
     """
     plain = _GROUPED.sub("", composed(text).casefold())
@@ -122,9 +122,9 @@ def names_in(texts: Sequence[str]) -> list[list[str]]:
       >>> names_in(["The trustee is Crédit des Alpes.", "Mr Perrin pays Alpes."])
       [['crédit des alpes'], ['perrin', 'alpes']]
     """
-    placed = [[_placed(sentence) for sentence in sentences(text)] for text in texts]
-    cased = _cased(word for text in placed for sentence in text for word in sentence)
-    return [[name for sentence in text for name in _names(sentence, cased)] for text in placed]
+    placed = [[_sentence_positions(sentence) for sentence in sentences(text)] for text in texts]
+    cased = _count_cases(word for text in placed for sentence in text for word in sentence)
+    return [[name for sentence in text for name in _candidate_names(sentence, cased)] for text in placed]
 
 
 def lexicon(names: Iterable[str]) -> Lexicon:
@@ -133,11 +133,11 @@ def lexicon(names: Iterable[str]) -> Lexicon:
     return Lexicon(places, frozenset(key[:_HEAD] for key in places))
 
 
-def spotted(words: Sequence[str], known: Lexicon) -> list[Spot]:
+def spot_names(words: Sequence[str], known: Lexicon) -> list[Spot]:
     """Known names in folded words: at each word the longest first, and shorter ones inside it too.
 
     Example:
-      >>> spotted(["home", "plus", "excess"], lexicon(["homeplus", "excess"]))
+      >>> spot_names(["home", "plus", "excess"], lexicon(["homeplus", "excess"]))
       [Spot(at=0, length=2, number=0), Spot(at=2, length=1, number=1)]
     """
     spots = []
@@ -188,25 +188,25 @@ def _is_calendar(parts: Sequence[str]) -> bool:
     return bool(years) and all(len(part) <= 2 or part in years for part in parts)
 
 
-def _placed(sentence: str) -> list[_Placed]:
+def _sentence_positions(sentence: str) -> list[_SentenceWord]:
     text = composed(sentence)
-    words: list[_Placed] = []
+    words: list[_SentenceWord] = []
     end = 0
     for match in WORD.finditer(text):
         written, gap = match.group(), text[end : match.start()]
         opens = not words or (gap != " " and _OPENS.search(gap) is not None and not _is_abbreviated(words[-1], gap))
-        words.append(_Placed(written, written.casefold(), gap, opens))
+        words.append(_SentenceWord(written, written.casefold(), gap, opens))
         end = match.end()
     return words
 
 
-def _is_abbreviated(before: _Placed, gap: str) -> bool:
+def _is_abbreviated(before: _SentenceWord, gap: str) -> bool:
     """Whether the stop after a word is that of an initial or a title."""
     return gap == ". " and (len(before.written) == 1 or before.folded in TITLES)
 
 
-def _cased(words: Iterable[_Placed]) -> _Cased:
-    cased = _Cased(Counter(), Counter())
+def _count_cases(words: Iterable[_SentenceWord]) -> _CaseCounts:
+    cased = _CaseCounts(Counter(), Counter())
     for word in words:
         if not word.capital:
             cased.small[word.folded] += 1
@@ -215,17 +215,17 @@ def _cased(words: Iterable[_Placed]) -> _Cased:
     return cased
 
 
-def _names(words: Sequence[_Placed], cased: _Cased) -> Iterator[str]:
-    for run in _runs(words, cased):
+def _candidate_names(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[str]:
+    for run in _capitalised_runs(words, cased):
         sides = _sides(run)
         for name in (_without_prelude(one) for one in ([run, *sides] if len(sides) > 1 else [run])):
             if len(name) <= LONGEST and (len(name) > 1 or (name and _is_name(name[0], cased))):
                 yield " ".join(word.folded for word in name)
 
 
-def _sides(run: Sequence[_Placed]) -> list[list[_Placed]]:
+def _sides(run: Sequence[_SentenceWord]) -> list[list[_SentenceWord]]:
     """What an `and` joins: it may be two names as well as the words of one."""
-    sides: list[list[_Placed]] = [[]]
+    sides: list[list[_SentenceWord]] = [[]]
     for word in run:
         if word.folded in JOINING:
             sides.append([])
@@ -234,7 +234,7 @@ def _sides(run: Sequence[_Placed]) -> list[list[_Placed]]:
     return sides
 
 
-def _without_prelude(run: Sequence[_Placed]) -> Sequence[_Placed]:
+def _without_prelude(run: Sequence[_SentenceWord]) -> Sequence[_SentenceWord]:
     """A run without the articles, titles and initials that stand before a name."""
     for at, word in enumerate(run):
         if not (word.folded in TITLES or word.folded in STOP_WORDS or len(word.written) == 1):
@@ -242,20 +242,20 @@ def _without_prelude(run: Sequence[_Placed]) -> Sequence[_Placed]:
     return []
 
 
-def _is_name(word: _Placed, cased: _Cased) -> bool:
+def _is_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
     """Whether one word is a name by itself: with a capital more often than not."""
     return cased.capital[word.folded] > cased.small[word.folded]
 
 
-def _opens_name(word: _Placed, cased: _Cased) -> bool:
+def _opens_name(word: _SentenceWord, cased: _CaseCounts) -> bool:
     """Whether the first word of a sentence may belong to a name: one by itself, or never in small letters."""
     return word.folded not in STOP_WORDS and (_is_name(word, cased) or not cased.small[word.folded])
 
 
-def _runs(words: Sequence[_Placed], cased: _Cased) -> Iterator[list[_Placed]]:
+def _capitalised_runs(words: Sequence[_SentenceWord], cased: _CaseCounts) -> Iterator[list[_SentenceWord]]:
     """Capitalised words that follow one another, with particles between but not at the end."""
-    run: list[_Placed] = []
-    bridge: list[_Placed] = []
+    run: list[_SentenceWord] = []
+    bridge: list[_SentenceWord] = []
     for word in words:
         if run and (word.opens or _LINK.fullmatch(word.gap) is None):
             yield run
@@ -347,9 +347,9 @@ class EntityGraph:
             walk = self.walk if scope is None else _walk(self.mentions[:, within])
             restart = np.where(walk.open, self._restart(query), 0.0)
             if restart.any():
-                prior = np.zeros(n) if seeds is None else _spread(seeds[0][i], seeds[1][i], n)
-                met = _met(walk, restart, prior[within], self.damping)
-                found = best_first(np.where(met > 0.0, met, np.nan)[None], within[None], k)
+                prior = np.zeros(n) if seeds is None else _chunk_scores(seeds[0][i], seeds[1][i], n)
+                met = _walk_shares(walk, restart, prior[within], self.damping)
+                found = rank_by_score(np.where(met > 0.0, met, np.nan)[None], within[None], k)
                 scores[i], ids[i] = found[0][0], found[1][0]
         return scores, ids
 
@@ -366,8 +366,8 @@ class EntityGraph:
         shared among them, and to each by the share that it is of the name.
         """
         weights = np.zeros(len(self.entities))
-        words = folded(query)
-        named = longest(spotted(words, self.known))
+        words = plain_words(query)
+        named = longest(spot_names(words, self.known))
         covered = {spot.at + ahead for spot in named for ahead in range(spot.length)}
         for word in dict.fromkeys(word for at, word in enumerate(words) if at not in covered):
             among = self.by_word.get(beginning(word))
@@ -404,9 +404,9 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
         msg = f"damping in [0, 1) and common in (0, 1] must hold, got {damping} and {common}; both are shares."
         raise ValueError(msg)
     # First what is named anywhere, then how often each chunk names it: a name found once is known everywhere.
-    names = _names_of(chunks)
+    names = _entity_names(chunks)
     known = lexicon(names)
-    counted = [_counted(chunk, known) for chunk in chunks]
+    counted = [_mention_counts(chunk, known) for chunk in chunks]
     numbers = np.array([number for counts in counted for number in counts], np.int64)
     columns = np.repeat(np.arange(len(chunks)), [len(counts) for counts in counted])
     times = np.array([count for counts in counted for count in counts.values()], np.float64)
@@ -424,7 +424,7 @@ def entity_graph(chunks: Sequence[Chunk], *, damping: float = DAMPING, common: f
         n_words=np.array([len(_content(name)) for name in entities], np.int64),
         mentions=mentions,
         known=lexicon(entities),
-        by_word=_by_word(entities),
+        by_word=_entities_by_word(entities),
         walk=_walk(mentions),
         damping=damping,
     )
@@ -442,14 +442,14 @@ def _inverse(totals: Values) -> Values:
     return np.divide(1.0, totals, out=np.zeros(totals.shape), where=totals > 0.0)
 
 
-def _spread(scores: Values, ids: NDArray[np.integer], n: int) -> Values:
+def _chunk_scores(scores: Values, ids: NDArray[np.integer], n: int) -> Values:
     """Scores of hits at the places of their chunks, [N]."""
     prior = np.zeros(n)
     prior[ids[ids >= 0]] = scores[ids >= 0]
     return prior
 
 
-def _met(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
+def _walk_shares(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
     """Share of its time that the walk spends at each chunk, [N]: personalised PageRank by power iteration."""
     share = SEED_SHARE if prior.any() else 0.0
     to_entities = (1.0 - damping) * (1.0 - share) * restart / restart.sum()
@@ -460,34 +460,34 @@ def _met(walk: _Walk, restart: Values, prior: Values, damping: float) -> Values:
     return chunks.astype(np.float32).astype(np.float64)
 
 
-def _names_of(chunks: Sequence[Chunk]) -> list[str]:
+def _entity_names(chunks: Sequence[Chunk]) -> list[str]:
     """Every entity of the chunks, folded, as they first occur; spelt with blanks or without, it is one."""
     found: dict[str, str] = {}
     for chunk, named in zip(chunks, names_in([chunk.text for chunk in chunks]), strict=True):
-        for written in (*_stated(chunk), *named, *codes_in(chunk.text), *labels_in(chunk.text)):
-            words = _trimmed(folded(written))
+        for written in (*_metadata_entities(chunk), *named, *codes_in(chunk.text), *labels_in(chunk.text)):
+            words = _strip_function_words(plain_words(written))
             if len(words) <= LONGEST and sum(map(len, words)) > 1:
                 found.setdefault("".join(words), " ".join(words))
     return list(found.values())
 
 
-def _stated(chunk: Chunk) -> list[str]:
+def _metadata_entities(chunk: Chunk) -> list[str]:
     return [*chunk.entities, *(chunk.tags[key] for key in STATED_TAGS if chunk.tags.get(key))]
 
 
-def _trimmed(words: Sequence[str]) -> list[str]:
+def _strip_function_words(words: Sequence[str]) -> list[str]:
     """Words without function words at either end."""
     content = [at for at, word in enumerate(words) if word not in STOP_WORDS]
     return list(words[content[0] : content[-1] + 1]) if content else []
 
 
-def _counted(chunk: Chunk, known: Lexicon) -> dict[int, int]:
+def _mention_counts(chunk: Chunk, known: Lexicon) -> dict[int, int]:
     """How often a chunk names each entity; one that its metadata alone states counts as named once."""
     counts: dict[int, int] = {}
-    for spot in spotted(folded(chunk.text), known):
+    for spot in spot_names(plain_words(chunk.text), known):
         counts[spot.number] = counts.get(spot.number, 0) + 1
-    for name in _stated(chunk):
-        number = known.places.get("".join(_trimmed(folded(name))))
+    for name in _metadata_entities(chunk):
+        number = known.places.get("".join(_strip_function_words(plain_words(name))))
         if number is not None:
             counts.setdefault(number, 1)
     return counts
@@ -497,7 +497,7 @@ def _content(name: str) -> list[str]:
     return [word for word in name.split() if word not in STOP_WORDS]
 
 
-def _by_word(entities: Sequence[str]) -> dict[str, Ids]:
+def _entities_by_word(entities: Sequence[str]) -> dict[str, Ids]:
     found: dict[str, list[int]] = {}
     for number, name in enumerate(entities):
         for word in dict.fromkeys(beginning(word) for word in _content(name)):

@@ -14,7 +14,7 @@ from raglab.numerals import (
     BLANKS,
     WrittenDate,
     any_of,
-    before_bound,
+    bound_opening,
     currencies,
     date_at,
     dates_in,
@@ -70,7 +70,7 @@ class Quantity(NamedTuple):
         return self.low == self.high and isfinite(self.low)
 
 
-class Found(NamedTuple):
+class QuantitySpan(NamedTuple):
     """A quantity inside a longer text, and where it stands."""
 
     quantity: Quantity
@@ -100,17 +100,17 @@ _AMOUNT = re.compile(
     rf"(?:{_BLANK}?(?P<unit>%|(?:{any_of(UNIT_OF)})(?!\w)))?",
     re.IGNORECASE,
 )
-_BELOW, _ABOVE = before_bound(_WORDS.below, "<=?|≤"), before_bound(_WORDS.above, ">=?|≥")
+_BELOW, _ABOVE = bound_opening(_WORDS.below, "<=?|≤"), bound_opening(_WORDS.above, ">=?|≥")
 _BETWEEN = re.compile(rf"{expression(_WORDS.between)}\s+", re.IGNORECASE)
 _JOINT = re.compile(rf"\s*(?:{'|'.join(_WORDS.joints)}|-|–|—)\s*", re.IGNORECASE)
 _YEAR = re.compile(r"(?<![\d/])(?:19|20)\d{2}(?!\d)")
 
 
-def quantity_of(cell: str) -> Quantity:
+def cell_quantity(cell: str) -> Quantity:
     """What a cell states; kind `text` where it is no quantity, or more than one.
 
     Example:
-      >>> quantity_of("1 200,50 € par objet")
+      >>> cell_quantity("1 200,50 € par objet")
       Quantity(kind='money', low=1200.5, high=1200.5, unit='EUR', note='par objet')
     """
     text = " ".join(cell[: LONGEST + 1].replace("*", "").replace("`", "").split())
@@ -123,7 +123,7 @@ def quantity_of(cell: str) -> Quantity:
     return (_band(text) if len(text) <= LONGEST else None) or Quantity("text")
 
 
-def quantities_in(text: str) -> list[Found]:
+def quantities_in(text: str) -> list[QuantitySpan]:
     """Dates, money, shares and numbers in a text, in order.
 
     Example:
@@ -133,22 +133,22 @@ def quantities_in(text: str) -> list[Found]:
     return sorted(_all_in(text[:LONGEST]), key=lambda found: found.start)
 
 
-def period_of(head: str) -> Quantity | None:
+def head_period(head: str) -> Quantity | None:
     """Days that the head of a column speaks of: until or from a date, or a calendar year; None where it names none.
 
     A business year (`2024/25`) is known by its first year.
 
     Example:
-      >>> period_of("Montant 2024") == period_of("2024/25 (GBP)")
+      >>> head_period("Montant 2024") == head_period("2024/25 (GBP)")
       True
     """
     for date in dates_in(head[:LONGEST]):
-        days = _days_of(date)
+        days = _date_days(date)
         before = head[: date.start]
-        if days is not None and _ends(_BELOW, before):
+        if days is not None and _ends_with(_BELOW, before):
             return days._replace(low=-inf)
         if days is not None:
-            return days._replace(high=inf) if _ends(_ABOVE, before) else days
+            return days._replace(high=inf) if _ends_with(_ABOVE, before) else days
     year = _YEAR.search(head[:LONGEST])
     return None if year is None else _days(int(year[0]), None, None)
 
@@ -180,44 +180,44 @@ def rewritten(value: float, like: str, unit: str) -> str:
     return f"{'-' if value < 0 else ''}{before}{number}{after}{'' if own or not unit else f' {unit}'}".strip()
 
 
-def _all_in(text: str) -> Iterator[Found]:
+def _all_in(text: str) -> Iterator[QuantitySpan]:
     rest = text
     for date in dates_in(text):
-        days = _days_of(date)
+        days = _date_days(date)
         if days is not None:
-            yield Found(days, date.start, date.end)
+            yield QuantitySpan(days, date.start, date.end)
             rest = rest[: date.start] + "\0" * (date.end - date.start) + rest[date.end :]
     for match in _AMOUNT.finditer(rest):
-        amount = _amount(match)
+        amount = _match_amount(match)
         if amount is not None and not rest[match.end() : match.end() + 1].isalnum():
-            yield Found(amount, *match.span())
+            yield QuantitySpan(amount, *match.span())
 
 
 def _band(text: str) -> Quantity | None:
     """One quantity or a band of them at the start of a cell, and its note."""
     for prefix, below in ((_BELOW, True), (_ABOVE, False)):
         opened = prefix.match(text)
-        found = _at(text, opened.end()) if opened else None
+        found = _quantity_at(text, opened.end()) if opened else None
         if found is not None and not _JOINT.match(text, found.end):
             bounded = found.quantity
             bounded = bounded._replace(low=-inf) if below else bounded._replace(high=inf)
-            return _noted(bounded, text[found.end :])
+            return _quantity_with_note(bounded, text[found.end :])
     opened = _BETWEEN.match(text)
-    first = _at(text, opened.end() if opened else 0)
+    first = _quantity_at(text, opened.end() if opened else 0)
     if first is None:
         return None
     joint = _JOINT.match(text, first.end)
-    second = _at(text, joint.end()) if joint else None
+    second = _quantity_at(text, joint.end()) if joint else None
     if second is None:
-        return None if opened else _noted(first.quantity, text[first.end :])
+        return None if opened else _quantity_with_note(first.quantity, text[first.end :])
     low, high = first.quantity, second.quantity
     if not low.low < high.high or (low.unit and high.unit and low.unit != high.unit):
         return None
     whole = high if high.unit else low
-    return _noted(whole._replace(low=low.low, high=high.high), text[second.end :])
+    return _quantity_with_note(whole._replace(low=low.low, high=high.high), text[second.end :])
 
 
-def _noted(quantity: Quantity, rest: str) -> Quantity | None:
+def _quantity_with_note(quantity: Quantity, rest: str) -> Quantity | None:
     """Quantity with the rest of its cell as a note; None where the rest states another or the cell only begins so."""
     note = rest.strip(" ,;:().")
     counts = quantity.unit or len(note.split()) <= _WORDS_OF_A_COUNT
@@ -226,18 +226,18 @@ def _noted(quantity: Quantity, rest: str) -> Quantity | None:
     return quantity._replace(note=note)
 
 
-def _at(text: str, start: int) -> Found | None:
+def _quantity_at(text: str, start: int) -> QuantitySpan | None:
     """The date or amount that begins at a place."""
     date = date_at(text, start)
-    days = _days_of(date) if date else None
+    days = _date_days(date) if date else None
     if date and days:
-        return Found(days, date.start, date.end)
+        return QuantitySpan(days, date.start, date.end)
     match = _AMOUNT.match(text, start)
-    amount = _amount(match) if match else None
-    return Found(amount, match.start(), match.end()) if match and amount else None
+    amount = _match_amount(match) if match else None
+    return QuantitySpan(amount, match.start(), match.end()) if match and amount else None
 
 
-def _amount(match: re.Match[str]) -> Quantity | None:
+def _match_amount(match: re.Match[str]) -> Quantity | None:
     """The money, share or number of a match; None for what is no number, such as the number of a policy."""
     currency = match["before"] or match["after"]
     digits = plain_number(match["number"], money=bool(currency), scaled=bool(match["scale"]))
@@ -253,7 +253,7 @@ def _amount(match: re.Match[str]) -> Quantity | None:
     return Quantity("percent" if unit == "%" else "number", value, value, unit)
 
 
-def _days_of(date: WrittenDate) -> Quantity | None:
+def _date_days(date: WrittenDate) -> Quantity | None:
     return _days(date.year, date.month, date.day or None)
 
 
@@ -266,6 +266,6 @@ def _days(year: int, month: int | None, day: int | None) -> Quantity | None:
     return Quantity("date", float(first.toordinal()), float(last.toordinal()), "date")
 
 
-def _ends(pattern: re.Pattern[str], text: str) -> bool:
+def _ends_with(pattern: re.Pattern[str], text: str) -> bool:
     """Whether a text ends with what a pattern matches."""
     return any(match.end() == len(text) for match in pattern.finditer(text))

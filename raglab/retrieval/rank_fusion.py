@@ -39,14 +39,14 @@ def reciprocal_rank_fusion(ranked: Sequence[NDArray[np.integer]], n: int, k: int
     weights = np.where(ids >= 0, weights, 0.0)
     order = np.lexsort((-weights, ids), axis=-1)
     ids, weights = np.take_along_axis(ids, order, -1), np.take_along_axis(weights, order, -1)
-    total, first = _summed_runs(ids, weights, len(ranked))
-    top = _summed_runs(np.zeros((1, len(ranked)), np.int64), np.full((1, len(ranked)), 1.0 / (k + 1)), len(ranked))[0]
+    total, first = _sum_runs(ids, weights, len(ranked))
+    top = _sum_runs(np.zeros((1, len(ranked)), np.int64), np.full((1, len(ranked)), 1.0 / (k + 1)), len(ranked))[0]
     score = (total / top[0, 0]).astype(np.float32).astype(np.float64)
     score = np.where(first & (ids >= 0), score, np.nan)
-    return best_first(score, ids, n)
+    return rank_by_score(score, ids, n)
 
 
-def best_first(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Values, Ids]:
+def rank_by_score(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Values, Ids]:
     """Sort rows by score descending, ties by id, NaN last; cut or pad to n, with -1 where the score is NaN."""
     order = np.lexsort((ids, -score), axis=-1)[:, :n]
     pad = ((0, 0), (0, n - order.shape[1]))
@@ -55,7 +55,7 @@ def best_first(score: Values, ids: NDArray[np.integer], n: int) -> tuple[Values,
     return best, np.where(np.isnan(best), -1, kept)
 
 
-def _summed_runs(ids: Ids, weights: Values, longest: int) -> tuple[Values, NDArray[np.bool_]]:
+def _sum_runs(ids: Ids, weights: Values, longest: int) -> tuple[Values, NDArray[np.bool_]]:
     """Sum the weights of each run of equal ids at its first place; and where those places are.
 
     Weights come in descending order inside a run, so a sum does not depend on which list gave which weight.

@@ -25,7 +25,7 @@ HALF_TO_SINGLE_MASK = np.int32(-0x70002000)
 HALF_TO_SINGLE_SCALE = np.float32(2.0**112)
 
 
-class Reranked(NamedTuple):
+class RerankScores(NamedTuple):
     """Scores of the candidates, [Q, R], rounded to float32; NaN where the id is -1.
 
     raw: as the model gives them. s_rerank: in [0, 1].
@@ -42,7 +42,7 @@ class Reranker(Protocol):
     def name(self) -> str:
         """Stable identifier; belongs into fingerprints."""
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> Reranked:
+    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
         """Scores of each query's candidates.
 
         Args:
@@ -66,18 +66,18 @@ class MaxSim:
     doc_tokens: Mapping[str, Tokens] = field(repr=False)
     name: str = "maxsim"
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> Reranked:
+    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
         """Scores of each query's candidates, raw and clipped to [0, 1]."""
         raw = np.full(candidates.shape, np.nan)
         with _threads().limit(limits=1, user_api="blas"):
             for start in range(0, len(candidates), BLOCK):
                 block = candidates[start : start + BLOCK]
-                queries = [_widened(self.query_tokens[text]).T for text in query_texts[start : start + BLOCK]]
-                for position, rows, columns in _by_document(block):
-                    document = _widened(self.doc_tokens[doc_texts[position]])
+                queries = [_widen_float16(self.query_tokens[text]).T for text in query_texts[start : start + BLOCK]]
+                for position, rows, columns in _documents_among(block):
+                    document = _widen_float16(self.doc_tokens[doc_texts[position]])
                     raw[start + rows, columns] = [_best_cosine(queries[row], document) for row in rows]
-        rounded = _rounded(raw)
-        return Reranked(rounded, rounded.clip(0.0, 1.0))
+        rounded = _round_scores(raw)
+        return RerankScores(rounded, rounded.clip(0.0, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +94,14 @@ class CrossEncoderReranker:
         """The model's name."""
         return self.model.name
 
-    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> Reranked:
+    def scores(self, query_texts: Sequence[str], doc_texts: Sequence[str], candidates: IdArray) -> RerankScores:
         """Scores of each query's candidates, raw logits and their sigmoid."""
         raw = np.full(candidates.shape, np.nan)
         rows, columns = np.nonzero(candidates >= 0)
         positions = candidates[rows, columns].tolist()
         pairs = [(query_texts[i], doc_texts[p]) for i, p in zip(rows.tolist(), positions, strict=True)]
-        raw[rows, columns] = _rounded(self.model.logits(pairs))
-        return Reranked(raw, _rounded(0.5 * (1.0 + np.tanh(0.5 * raw))))
+        raw[rows, columns] = _round_scores(self.model.logits(pairs))
+        return RerankScores(raw, _round_scores(0.5 * (1.0 + np.tanh(0.5 * raw))))
 
 
 @cache
@@ -110,7 +110,7 @@ def _threads() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def _by_document(candidates: IdArray) -> Iterator[tuple[int, IdArray, IdArray]]:
+def _documents_among(candidates: IdArray) -> Iterator[tuple[int, IdArray, IdArray]]:
     """Each document among the candidates, with the rows and columns where it stands."""
     rows, columns = np.nonzero(candidates >= 0)
     positions = candidates[rows, columns]
@@ -127,7 +127,7 @@ def _best_cosine(query: NDArray[np.float32], document: NDArray[np.float32]) -> f
     return float((document @ query).max(axis=0).mean())
 
 
-def _widened(half: Tokens) -> NDArray[np.float32]:
+def _widen_float16(half: Tokens) -> NDArray[np.float32]:
     """Convert finite float16 to float32 exactly, five times faster than `astype` where numpy has no instruction for it.
 
     The exponent and mantissa bits move into place; the product with a power of two corrects the exponent's bias.
@@ -140,7 +140,7 @@ def _widened(half: Tokens) -> NDArray[np.float32]:
     return single
 
 
-def _rounded(values: Values) -> Values:
+def _round_scores(values: Values) -> Values:
     """Values rounded to float32, as float64."""
     return values.astype(np.float32).astype(np.float64)
 
@@ -150,7 +150,7 @@ ROW_SHARE = 0.2  # chosen on the bundled tune split, where 0.15 to 0.25 do alike
 Ids = NDArray[np.int64]
 
 
-class Ordered(NamedTuple):
+class RankedHits(NamedTuple):
     """Hits of an arm in fused order, [Q, K]; rank is their place in the arm's final order; the first were reranked."""
 
     chunk: Ids
@@ -174,9 +174,9 @@ def late_interaction(indexes: Indexes, queries: Queries) -> MaxSim:
     return MaxSim(dict(zip(queries.texts, queries.tokens, strict=True)), indexes.tokens)
 
 
-def reranked(
+def rerank_chunks(
     indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker | None, width: int
-) -> Ordered:
+) -> RankedHits:
     """Fused hits with the reranker's scores of the first `width`; those go first, by (s_rerank, s_hybrid, position)."""
     s_hybrid, chunk = fused
     s_rerank, s_raw = np.full(chunk.shape, np.nan), np.full(chunk.shape, np.nan)
@@ -186,10 +186,10 @@ def reranked(
         s_raw[:, :width], s_rerank[:, :width] = reranker.scores(queries.texts, indexes.texts, head)
         order = np.lexsort((head, -s_hybrid[:, :width], -s_rerank[:, :width]), axis=-1)
         np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
-    return Ordered(chunk, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
+    return RankedHits(chunk, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
 
 
-class Rows(NamedTuple):
+class BestTableRows(NamedTuple):
     """The best row of a table in each fused chunk: its place among `Indexes.texts` and its search score, [Q, K].
 
     -1 and 0 where a chunk has none.
@@ -199,9 +199,9 @@ class Rows(NamedTuple):
     share: Values
 
 
-def rows_reranked(
-    indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker, width: int, rows: Rows
-) -> Ordered:
+def rerank_with_rows(
+    indexes: Indexes, queries: Queries, fused: tuple[Values, Ids], reranker: Reranker, width: int, rows: BestTableRows
+) -> RankedHits:
     """Fused chunks reranked with their best rows; a row stands for its chunk where it is nearer to the question.
 
     s_rerank = (the better of chunk and row + ROW_SHARE · search score of the row) / (1 + ROW_SHARE), in [0, 1].
@@ -221,7 +221,7 @@ def rows_reranked(
     place = np.broadcast_to(np.arange(chunk.shape[1]), chunk.shape).copy()
     order = np.lexsort((head, -s_hybrid[:, :width], -mixed), axis=-1)
     np.put_along_axis(place, order, np.broadcast_to(np.arange(width), order.shape), axis=-1)
-    return Ordered(shown, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
+    return RankedHits(shown, np.where(chunk >= 0, place, -1), s_hybrid, s_rerank, s_raw, width)
 
 
 def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
@@ -236,7 +236,7 @@ def ranks_in(ids: Ids, head: Ids) -> NDArray[np.int64]:
     return np.array([place.get(number, -1) for number in head.tolist()], dtype=np.int64)
 
 
-def reordered(ordered: Ordered, other: NDArray[np.int64], *, weight: float = 1.0, k: int = 60) -> Ordered:
+def fuse_orders(ordered: RankedHits, other: NDArray[np.int64], *, weight: float = 1.0, k: int = 60) -> RankedHits:
     """Order of one question's reranked hits fused by reciprocal rank with another order of them; scores stay.
 
     Args:
@@ -251,7 +251,7 @@ def reordered(ordered: Ordered, other: NDArray[np.int64], *, weight: float = 1.0
     return ordered._replace(rank=np.where(ordered.chunk >= 0, rank, -1))
 
 
-def measured(indexes: Indexes, queries: Queries, ordered: Ordered) -> Hits:
+def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
     """Measure every hit against the original question and put the hits in the order of (l2, position), [Q, 1, 1, K].
 
     Source: rule S1.3.

@@ -16,19 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arms import ARMS
-from raglab.retrieval.entity_graph import beginning, codes_in, folded, lexicon, longest, names_in, spotted
+from raglab.retrieval.entity_graph import beginning, codes_in, lexicon, longest, names_in, plain_words, spot_names
 from raglab.retrieval.indexes import Indexes, Queries
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import (
-    Ordered,
+    BestTableRows,
+    RankedHits,
     Reranker,
-    Rows,
+    fuse_orders,
     late_interaction,
-    measured,
+    measure_hits,
     ranks_in,
-    reordered,
-    reranked,
-    rows_reranked,
+    rerank_chunks,
+    rerank_with_rows,
 )
 from raglab.text import STOP_WORDS
 from raglab.values import Hits
@@ -79,7 +79,7 @@ def reflect(question: str, passages: Sequence[str]) -> Reflection:
       >>> reflect("Which excess has Crédit des Alpes?", ["Excesses: none.", "The Alpes."])
       Reflection(covered=('excess',), missing=('crédit des alpes',), share=0.5)
     """
-    held = [(_beginnings(passage), f" {' '.join(folded(passage))} ") for passage in passages]
+    held = [(_beginnings(passage), f" {' '.join(plain_words(passage))} ") for passage in passages]
     units = _units(question)
     is_covered = [any(_holds(words, text, unit) for words, text in held) for unit in units]
     covered = tuple(unit for unit, found in zip(units, is_covered, strict=True) if found)
@@ -87,7 +87,7 @@ def reflect(question: str, passages: Sequence[str]) -> Reflection:
     return Reflection(covered, missing, len(covered) / len(units) if units else float("nan"))
 
 
-class _Read(NamedTuple):
+class _PassageWords(NamedTuple):
     """A passage, read: its words, and how often each of their beginnings occurs."""
 
     words: list[str]
@@ -122,7 +122,7 @@ class Rm3:
         Source: Lavrenko and Croft 2001, SIGIR (the model); Abdul-Jaleel et al. 2004, TREC (the question stays in it);
           Carpineto et al. 2001, ACM TOIS (the words that are chosen).
         """
-        believed = [_read(text) for text in self._believed(question, passages, step)]
+        believed = [_passage_words(text) for text in self._believed(question, passages, step)]
         return " ".join((question, *self._words(question, believed)[: self.terms * step]))
 
     def _believed(self, question: str, passages: Sequence[str], step: int) -> Sequence[str]:
@@ -136,7 +136,7 @@ class Rm3:
             return holding[: self.passages] or first
         return passages[: self.passages * (step - 1)]
 
-    def _words(self, question: str, passages: Sequence[_Read]) -> list[str]:
+    def _words(self, question: str, passages: Sequence[_PassageWords]) -> list[str]:
         """Words of the passages that the question does not have, by their part in the divergence from the corpus.
 
         A passage's chance of a word is smoothed with the corpus (Dirichlet), a word's in the model is the sum over the
@@ -148,7 +148,7 @@ class Rm3:
         for rate, one in zip(rates, passages, strict=True):
             for word, times in one.counts.items():
                 heard[word] = heard.get(word, 0.0) + rate * times
-        asked = {beginning(word) for word in folded(question)}
+        asked = {beginning(word) for word in plain_words(question)}
         spelt = _spelt(passages)
         parts: dict[str, float] = {}
         for word in sorted(spelt.keys() - asked):
@@ -157,7 +157,7 @@ class Rm3:
             parts[word] = chance * log(chance / common)
         return [spelt[word] for word in sorted(parts, key=lambda word: -parts[word])]
 
-    def _shares(self, asked: set[str], passages: Sequence[_Read]) -> list[float]:
+    def _shares(self, asked: set[str], passages: Sequence[_PassageWords]) -> list[float]:
         """How far each passage is believed: its likelihood of the question, per word, as a share; they sum to 1."""
         likelihoods = []
         for one in passages:
@@ -189,16 +189,16 @@ def rm3(texts: Sequence[str], *, passages: int = PASSAGES, terms: int = TERMS) -
     if passages < 1 or terms < 1:
         msg = f"passages and terms must be at least 1, got {passages} and {terms}; 5 and 10 suit most corpora."
         raise ValueError(msg)
-    counts = Counter(beginning(word) for text in texts for word in folded(text))
+    counts = Counter(beginning(word) for text in texts for word in plain_words(text))
     return Rm3(dict(counts), counts.total(), passages, terms)
 
 
-def _read(text: str) -> _Read:
-    words = folded(text)
-    return _Read(words, Counter(beginning(word) for word in words))
+def _passage_words(text: str) -> _PassageWords:
+    words = plain_words(text)
+    return _PassageWords(words, Counter(beginning(word) for word in words))
 
 
-def _spelt(passages: Sequence[_Read]) -> dict[str, str]:
+def _spelt(passages: Sequence[_PassageWords]) -> dict[str, str]:
     """Beginnings of the words that can be added, each with its most frequent spelling, the first of equals."""
     spellings: dict[str, Counter[str]] = {}
     for passage in passages:
@@ -210,9 +210,9 @@ def _spelt(passages: Sequence[_Read]) -> dict[str, str]:
 
 def _units(question: str) -> list[str]:
     """Names, codes and content words of a question, folded, in order, each once."""
-    words = folded(question)
-    known = lexicon("".join(folded(name)) for name in (*names_in([question])[0], *codes_in(question)))
-    spots = {spot.at: spot.length for spot in longest(spotted(words, known))}
+    words = plain_words(question)
+    known = lexicon("".join(plain_words(name)) for name in (*names_in([question])[0], *codes_in(question)))
+    spots = {spot.at: spot.length for spot in longest(spot_names(words, known))}
     units: list[str] = []
     at = 0
     while at < len(words):
@@ -232,7 +232,7 @@ def _holds(words: set[str], text: str, unit: str) -> bool:
 
 
 def _beginnings(text: str) -> set[str]:
-    return {beginning(word) for word in folded(text) if word not in STOP_WORDS}
+    return {beginning(word) for word in plain_words(text) if word not in STOP_WORDS}
 
 
 STAGES = ("embed", "rewrite", "keyword", "dense", "graph", "table", "fuse", "rerank", "measure")
@@ -251,7 +251,7 @@ class Sizes(NamedTuple):
     rrf_k: int = 60
 
 
-class Found(NamedTuple):
+class DepthHits(NamedTuple):
     """One depth of one arm: what was searched, its hits [1, 1, 1, K], milliseconds by stage."""
 
     query: str
@@ -274,7 +274,7 @@ class Strategy(NamedTuple):
     reranker: Reranker | None = None
 
 
-def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None) -> Iterator[Found]:
+def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | None = None) -> Iterator[DepthHits]:
     """Hits of one question at depth 0, 1, 2 …, each made when it is asked for; endless.
 
     Depth d searches for the question as it was rewritten from the hits of depth d − 1. Nothing here knows a threshold,
@@ -288,35 +288,37 @@ def walk(strategy: Strategy, question: Queries, scope: NDArray[np.integer] | Non
 
     Source: rules S1.2 to S1.4, S2.9, S4.1.
     """
-    check(strategy)
+    check_strategy(strategy)
     text, ms = question.texts[0], {} if question.ms is None else {"embed": question.ms[0]}
-    base = _lists(strategy, text, question.vectors, scope, ms)
-    own = _own(strategy, text, scope, ms)
+    base = _ranked_lists(strategy, text, question.vectors, scope, ms)
+    own = _arm_findings(strategy, text, scope, ms)
     first = [*base, *own.lists]
     step, lists = 0, first
     while True:
         if ARMS[strategy.arm].rewrites:  # within a depth, so that depth 0 already knows what the first hits say
             step += 1
-            best = _ordered(strategy, question, _fused(strategy, lists, ms), own, ms)
+            best = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
             again = _rewritten(strategy, question, best, step, ms)
             if again != text:
-                lists = [*lists, *_lists(strategy, again, _vector(strategy, again, ms), scope, ms)]
-        ordered = _ordered(strategy, question, _fused(strategy, lists, ms), own, ms)
-        with _timed(ms, "measure"):
-            hits = measured(strategy.indexes, question, ordered)
-        yield Found(text, hits, ms)
+                lists = [*lists, *_ranked_lists(strategy, again, _vector(strategy, again, ms), scope, ms)]
+        ordered = _order_hits(strategy, question, _fuse_lists(strategy, lists, ms), own, ms)
+        with _time_stage(ms, "measure"):
+            hits = measure_hits(strategy.indexes, question, ordered)
+        yield DepthHits(text, hits, ms)
         step, ms = step + 1, {}
         text = _rewritten(strategy, question, ordered, step, ms)
-        more = [] if text == question.texts[0] else _lists(strategy, text, _vector(strategy, text, ms), scope, ms)
+        more = (
+            [] if text == question.texts[0] else _ranked_lists(strategy, text, _vector(strategy, text, ms), scope, ms)
+        )
         lists = [*first, *more]
 
 
-def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[Found]:
+def depths(strategy: Strategy, question: Queries, n: int, scope: NDArray[np.integer] | None = None) -> list[DepthHits]:
     """The first n depths of a question."""
     return list(islice(walk(strategy, question, scope), n))
 
 
-def check(strategy: Strategy) -> None:
+def check_strategy(strategy: Strategy) -> None:
     """Stop at an arm that is not known, or that lacks what it works with."""
     arm, indexes = strategy.arm, strategy.indexes
     if arm not in ARMS:
@@ -329,7 +331,7 @@ def check(strategy: Strategy) -> None:
 
 
 @contextmanager
-def _timed(ms: Milliseconds, stage: str) -> Iterator[None]:
+def _time_stage(ms: Milliseconds, stage: str) -> Iterator[None]:
     start = perf_counter()
     try:
         yield
@@ -337,22 +339,22 @@ def _timed(ms: Milliseconds, stage: str) -> Iterator[None]:
         ms[stage] = ms.get(stage, 0.0) + 1e3 * (perf_counter() - start)
 
 
-def _lists(
+def _ranked_lists(
     strategy: Strategy, text: str, vector: NDArray[np.float32], scope: NDArray[np.integer] | None, ms: Milliseconds
 ) -> list[Ids]:
     """Ranked lists of an arm for one text, ids [1, k] each."""
     arm, indexes, k = ARMS[strategy.arm], strategy.indexes, strategy.sizes.fetch_k
     lists = []
     if arm.keyword:
-        with _timed(ms, "keyword"):
+        with _time_stage(ms, "keyword"):
             lists.append(indexes.bm25.search([text], k, [scope])[1])
     if arm.dense:
-        with _timed(ms, "dense"):
+        with _time_stage(ms, "dense"):
             lists.append(indexes.dense.search(vector, k, [scope])[1])
     return lists
 
 
-class _Own(NamedTuple):
+class _ArmFindings(NamedTuple):
     """What an arm finds beside the two lists by the question itself: further lists, rows by chunk, the walk's order."""
 
     lists: list[Ids]
@@ -360,29 +362,29 @@ class _Own(NamedTuple):
     walked: Ids | None = None
 
 
-def _own(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+def _arm_findings(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _ArmFindings:
     """What the arm's own search finds; nothing where it has none."""
     search = SEARCHES.get(strategy.arm)
-    return _Own([]) if search is None else search(strategy, text, scope, ms)
+    return _ArmFindings([]) if search is None else search(strategy, text, scope, ms)
 
 
-def _walked(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+def _search_graph(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _ArmFindings:
     """Chunks near the question's entities, by a walk that starts from the keywords' hits."""
     indexes, k = strategy.indexes, strategy.sizes.fetch_k
     if indexes.graph is None:
-        return _Own([])
-    with _timed(ms, "graph"):
+        return _ArmFindings([])
+    with _time_stage(ms, "graph"):
         seeds = indexes.bm25.search([text], k, [scope])
         walked = indexes.graph.search([text], k, [scope], seeds=seeds)[1]
-    return _Own([walked], walked=walked)
+    return _ArmFindings([walked], walked=walked)
 
 
-def _tabled(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _Own:
+def _search_tables(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _ArmFindings:
     """Rows of tables as the chunks that they stand in, each by its best row."""
     indexes, k = strategy.indexes, strategy.sizes.fetch_k
     if indexes.tables is None:
-        return _Own([])
-    with _timed(ms, "table"):
+        return _ArmFindings([])
+    with _time_stage(ms, "table"):
         scores, ids = indexes.tables.search([text], k, [scope])
         rows: dict[int, tuple[int, float]] = {}
         for row, score in zip(ids[0].tolist(), scores[0].tolist(), strict=True):
@@ -390,23 +392,23 @@ def _tabled(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms
                 rows.setdefault(int(indexes.tables.parents[row]), (row + indexes.n_chunks, score))
         parents = np.full((1, k), -1, np.int64)
         parents[0, : len(rows)] = list(rows)
-    return _Own([parents], rows=rows)
+    return _ArmFindings([parents], rows=rows)
 
 
-SEARCHES: dict[str, Callable[[Strategy, str, NDArray[np.integer] | None, Milliseconds], _Own]] = {
-    "graph": _walked,
-    "table": _tabled,
+SEARCHES: dict[str, Callable[[Strategy, str, NDArray[np.integer] | None, Milliseconds], _ArmFindings]] = {
+    "graph": _search_graph,
+    "table": _search_tables,
 }  # an arm's own search beside the lists of `raglab.arms.ARMS`, for the question as it was put
 
 
-def _fused(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
-    with _timed(ms, "fuse"):
+def _fuse_lists(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
+    with _time_stage(ms, "fuse"):
         return reciprocal_rank_fusion(lists, strategy.sizes.fetch_k, strategy.sizes.rrf_k)
 
 
-def _ordered(
-    strategy: Strategy, question: Queries, fused: tuple[NDArray[np.float64], Ids], own: _Own, ms: Milliseconds
-) -> Ordered:
+def _order_hits(
+    strategy: Strategy, question: Queries, fused: tuple[NDArray[np.float64], Ids], own: _ArmFindings, ms: Milliseconds
+) -> RankedHits:
     """Hits reranked by the original question, in the arm's final order.
 
     `iterative` fuses the fused order once and the reranked one twice, `graph` the walk's and the reranked one: what the
@@ -414,27 +416,27 @@ def _ordered(
     """
     indexes = strategy.indexes
     width = min(strategy.sizes.rerank_k, strategy.sizes.fetch_k) if ARMS[strategy.arm].reranked else 0
-    with _timed(ms, "rerank"):
+    with _time_stage(ms, "rerank"):
         reranker = strategy.reranker
         if width and reranker is None:
             reranker = late_interaction(indexes, question)
         if own.rows is not None and reranker is not None and width:
             pairs = [own.rows.get(place, (-1, 0.0)) for place in fused[1][0].tolist()]
-            found = Rows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
-            return rows_reranked(indexes, question, fused, reranker, width, found)
-        ordered = reranked(indexes, question, fused, reranker, width)
+            found = BestTableRows(*(np.array([[pair[at] for pair in pairs]]) for at in (0, 1)))
+            return rerank_with_rows(indexes, question, fused, reranker, width, found)
+        ordered = rerank_chunks(indexes, question, fused, reranker, width)
         if ARMS[strategy.arm].rewrites:
-            return reordered(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
+            return fuse_orders(ordered, np.arange(width), weight=2.0, k=strategy.sizes.rrf_k)
         if own.walked is not None:
-            return reordered(ordered, ranks_in(own.walked[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k)
+            return fuse_orders(ordered, ranks_in(own.walked[0], ordered.chunk[0, :width]), k=strategy.sizes.rrf_k)
         return ordered
 
 
-def _rewritten(strategy: Strategy, question: Queries, best: Ordered, step: int, ms: Milliseconds) -> str:
+def _rewritten(strategy: Strategy, question: Queries, best: RankedHits, step: int, ms: Milliseconds) -> str:
     """What to search after a try, from its best hits; the question itself where nothing rewrites it."""
     if strategy.rewriter is None:
         return question.texts[0]
-    with _timed(ms, "rewrite"):
+    with _time_stage(ms, "rewrite"):
         rank = np.where(best.rank[0] >= 0, best.rank[0], np.iinfo(np.int32).max)
         places = best.chunk[0, np.argsort(rank, kind="stable")[:FEEDBACK]]
         texts = [strategy.indexes.texts[place] for place in places if place >= 0]
@@ -445,5 +447,5 @@ def _vector(strategy: Strategy, text: str, ms: Milliseconds) -> NDArray[np.float
     if strategy.embed is None:
         msg = f"arm {strategy.arm} rewrites questions and needs an embedding for them, got none; pass embed."
         raise ValueError(msg)
-    with _timed(ms, "embed"):
+    with _time_stage(ms, "embed"):
         return strategy.embed(text)

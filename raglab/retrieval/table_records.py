@@ -19,18 +19,18 @@ from numpy.typing import NDArray
 
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of
-from raglab.packs import compiled
+from raglab.packs import compile_expression
 from raglab.retrieval.quantities import (
     CURRENCIES,
     CURRENCY_OF,
     UNIT_OF,
-    Found,
     Quantity,
-    period_of,
+    QuantitySpan,
+    cell_quantity,
+    head_period,
     quantities_in,
-    quantity_of,
 )
-from raglab.text import STOP_WORDS, unaccented, words
+from raglab.text import STOP_WORDS, split_words, unaccented
 from raglab.values import Chunk
 
 if TYPE_CHECKING:
@@ -52,14 +52,14 @@ _IN_BRACKETS = re.compile(r"\(([^()]{1,20})\)")
 _STATED = re.compile(rf"\b{expression(_WORDS.stated)}\s+({any_of(CURRENCY_OF)})", re.IGNORECASE)
 
 
-class Cell(NamedTuple):
+class TableCell(NamedTuple):
     """A cell as written, and what it states."""
 
     text: str
     quantity: Quantity
 
 
-class Table(NamedTuple):
+class MarkdownTable(NamedTuple):
     """A table in a chunk.
 
     name: heading path, its first part last, in brackets; else the line above, the title or the file. columns: heads, ''
@@ -69,30 +69,30 @@ class Table(NamedTuple):
 
     name: str
     columns: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
+    rows: tuple[tuple[TableCell, ...], ...]
     chunk: int
     label: int
 
 
-def tables_of(chunks: Sequence[Chunk]) -> tuple[Table, ...]:
+def markdown_tables(chunks: Sequence[Chunk]) -> tuple[MarkdownTable, ...]:
     r"""Tables of Markdown in the chunks' texts, in order; rows without any text are left out.
 
     A number without a unit has that of its head (`Excess (GBP)`), else of its row (`Ransom (GBP)`), else of the prose
     around it (`amounts are in GBP`). Cells beyond the heads are kept with the last one.
 
     Example:
-      >>> (table,) = tables_of([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
+      >>> (table,) = markdown_tables([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
       >>> table.name, table.columns, table.rows[0][1].quantity.low
       ('Excesses', ('Cause', 'Excess'), 250.0)
     """
     return tuple(table for position, chunk in enumerate(chunks) for table in _tables_in(chunk, position))
 
 
-def row_text(table: Table, row: int) -> str:
+def row_text(table: MarkdownTable, row: int) -> str:
     r"""A row as it can be read alone: the table's name, and each cell under its head, as written.
 
     Example:
-      >>> (table,) = tables_of([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
+      >>> (table,) = markdown_tables([Chunk("1", "Excesses\n| Cause | Excess |\n|---|---|\n| Storm | £250 |", "a.md")])
       >>> row_text(table, 0)
       'Excesses - Cause: Storm; Excess: £250'
     """
@@ -101,39 +101,39 @@ def row_text(table: Table, row: int) -> str:
     return f"{table.name} - {'; '.join(cells)}"
 
 
-def time_of(head: str) -> Quantity | None:
+def head_time(head: str) -> Quantity | None:
     """Days that a column's head speaks of; all before and all after any day for `Old` and `New`."""
     older, newer = (pattern.search(head[:NAME_LENGTH]) is not None for pattern in (_OLDER, _NEWER))
     beyond = inf if newer else -inf
-    return period_of(head) or (Quantity("date", beyond, beyond, "date") if older != newer else None)
+    return head_period(head) or (Quantity("date", beyond, beyond, "date") if older != newer else None)
 
 
-def _tables_in(chunk: Chunk, position: int) -> Iterator[Table]:
+def _tables_in(chunk: Chunk, position: int) -> Iterator[MarkdownTable]:
     if "|" not in chunk.text:
         return
     lines = chunk.text.splitlines()
     stated = _STATED.search(chunk.text)
     common = CURRENCY_OF[stated[1].casefold()] if stated else ""
-    for start, end in _blocks(lines):
-        grid = [_cells(line) for line in lines[start:end]]
+    for start, end in _table_blocks(lines):
+        grid = [_split_cells(line) for line in lines[start:end]]
         headed = len(grid) > 1 and _is_rule(grid[1])
         heads = grid[0] if headed else [""] * max(map(len, grid))
-        body = [_fitted(cells, len(heads)) for cells in (grid[2:] if headed else grid) if not _is_rule(cells)]
+        body = [_fit_width(cells, len(heads)) for cells in (grid[2:] if headed else grid) if not _is_rule(cells)]
         rows = [cells for cells in body if any(cell.strip(DASHES) for cell in cells)]
         if rows:
             units = [_unit_in(head) for head in heads]
-            typed = tuple(tuple(_typed(row, units, common)) for row in rows)
-            yield Table(_name(chunk, lines, start), tuple(heads), typed, position, _label(typed))
+            typed = tuple(tuple(_typed_cells(row, units, common)) for row in rows)
+            yield MarkdownTable(_table_name(chunk, lines, start), tuple(heads), typed, position, _label(typed))
 
 
-def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _table_blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Where the tables stand: runs of lines that begin with a pipe, or that follow a head and its rule."""
     code = False
     inside: list[bool] = []
     for number, line in enumerate(lines):
         bare = line.strip()
         code ^= bare.startswith(_FENCES)
-        ruled = any(_ruled(near) for near in lines[number : number + 2])
+        ruled = any(_is_rule_line(near) for near in lines[number : number + 2])
         going_on = bool(inside) and inside[-1]
         inside.append(not code and _PIPE.search(bare) is not None and (bare.startswith("|") or ruled or going_on))
     for is_table, run in groupby(range(len(lines)), key=lambda number: inside[number]):
@@ -142,15 +142,15 @@ def _blocks(lines: Sequence[str]) -> Iterator[tuple[int, int]]:
             yield places[0], places[-1] + 1
 
 
-def _ruled(line: str) -> bool:
-    return "|" in line and _is_rule(_cells(line))
+def _is_rule_line(line: str) -> bool:
+    return "|" in line and _is_rule(_split_cells(line))
 
 
 def _is_rule(cells: Sequence[str]) -> bool:
     return bool(cells) and all(_RULE.fullmatch(cell) for cell in cells)
 
 
-def _cells(line: str) -> list[str]:
+def _split_cells(line: str) -> list[str]:
     bare = line.strip().removeprefix("|")
     parts = _PIPE.split(bare)
     if len(parts) > 1 and not parts[-1].strip():
@@ -158,18 +158,18 @@ def _cells(line: str) -> list[str]:
     return [" ".join(part.replace("\\|", "|").split()) for part in parts]
 
 
-def _fitted(cells: list[str], width: int) -> list[str]:
+def _fit_width(cells: list[str], width: int) -> list[str]:
     if len(cells) <= width:
         return [*cells, *[""] * (width - len(cells))]
     return [*cells[: width - 1], " | ".join(cells[width - 1 :])]
 
 
-def _typed(row: Sequence[str], units: Sequence[str], common: str) -> Iterator[Cell]:
+def _typed_cells(row: Sequence[str], units: Sequence[str], common: str) -> Iterator[TableCell]:
     own = next((unit for unit in map(_unit_in, row) if unit), "")
     for text, unit in zip(row, units, strict=True):
-        quantity = quantity_of(text)
+        quantity = cell_quantity(text)
         bare = quantity.kind == "number" and not quantity.unit and not quantity.note
-        yield Cell(text, _with_unit(quantity, unit or own or common) if bare else quantity)
+        yield TableCell(text, _with_unit(quantity, unit or own or common) if bare else quantity)
 
 
 def _with_unit(quantity: Quantity, unit: str) -> Quantity:
@@ -183,7 +183,7 @@ def _unit_in(text: str) -> str:
     return next((_UNITS[word] for word in (part.strip().casefold() for part in (*within, text)) if word in _UNITS), "")
 
 
-def _label(rows: Sequence[Sequence[Cell]]) -> int:
+def _label(rows: Sequence[Sequence[TableCell]]) -> int:
     """First column most of whose cells are words; the first of all where there is none."""
     named = [
         sum(c.quantity.kind == "text" and bool(_LETTERS.search(c.text)) for c in col) for col in zip(*rows, strict=True)
@@ -191,7 +191,7 @@ def _label(rows: Sequence[Sequence[Cell]]) -> int:
     return next((place for place, count in enumerate(named) if 2 * count > len(rows)), 0)
 
 
-def _name(chunk: Chunk, lines: Sequence[str], start: int) -> str:
+def _table_name(chunk: Chunk, lines: Sequence[str], start: int) -> str:
     """Heading path, else the line above the table, else title or file."""
     first = lines[0].strip().lstrip("#").strip() if start else ""
     if first and len(first) <= NAME_LENGTH and not first.endswith(_PROSE_ENDS):
@@ -254,7 +254,7 @@ _TIME_ASKED, _SHARE_ASKED, _MONEY_ASKED = _asks(_ASKS.time), _asks(_ASKS.share),
 _TIMES = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
 
 
-class Asked(NamedTuple):
+class TableQuestion(NamedTuple):
     """A question, as far as tables can answer it.
 
     terms: distinct words and beginnings of longer ones. operation: what to do with the cells. quantities: money, shares
@@ -270,24 +270,26 @@ class Asked(NamedTuple):
     kinds: tuple[str, ...]
 
 
-def asked(question: str, later: Sequence[str] = ()) -> Asked:
+def table_question(question: str, later: Sequence[str] = ()) -> TableQuestion:
     """Return what a question asks of tables; later: expressions of a pack that speak of the newer figures.
 
     Example:
-      >>> asked("Which charge is the highest under Core?")[:2]
+      >>> table_question("Which charge is the highest under Core?")[:2]
       (('charge', '^charg', 'core'), 'highest')
     """
     text = question[:LONGEST]
     found = quantities_in(text)
     stated = tuple(f for f in found if f.quantity.unit and f.quantity.kind != "date")
     operation = _operation(text, stated=bool(stated))
-    terms = terms_of(_untyped(text, found, operation), _ASKING)[:MOST_TERMS]
+    terms = distinct_terms(_without_quantities(text, found, operation), _ASKING)[:MOST_TERMS]
     terms = (*terms, CHANGE) if operation == "change" else terms
-    days = tuple(f.quantity for f in found if f.quantity.kind == "date") or tuple(d for d in (period_of(text),) if d)
-    return Asked(terms, operation, tuple(f.quantity for f in stated), days, _side(text, later), _kinds(text))
+    days = tuple(f.quantity for f in found if f.quantity.kind == "date") or tuple(d for d in (head_period(text),) if d)
+    return TableQuestion(
+        terms, operation, tuple(f.quantity for f in stated), days, _age_side(text, later), _answer_units(text)
+    )
 
 
-def terms_of(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
+def distinct_terms(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Distinct content words of a text without accents, and of each longer one its first letters, in order.
 
     Args:
@@ -295,10 +297,10 @@ def terms_of(text: str, without: frozenset[str] = frozenset()) -> tuple[str, ...
       without: words that are left out beside the function words.
 
     Example:
-      >>> terms_of("La réservation du vélo")
+      >>> distinct_terms("La réservation du vélo")
       ('reservation', '^reser', 'velo')
     """
-    kept = (unaccented(word) for word in words(text) if word not in STOP_WORDS)
+    kept = (unaccented(word) for word in split_words(text) if word not in STOP_WORDS)
     return tuple(dict.fromkeys(term for word in kept if word not in without for term in _with_beginning(word)))
 
 
@@ -312,7 +314,7 @@ def _operation(text: str, *, stated: bool) -> Operation:
     return next(fitting, "value")
 
 
-def _untyped(text: str, found: list[Found], operation: Operation) -> str:
+def _without_quantities(text: str, found: list[QuantitySpan], operation: Operation) -> str:
     """Text without its typed quantities and the operation's words; of a date the year stays, of a month both."""
     rest = text
     for quantity, start, end in found:
@@ -323,15 +325,15 @@ def _untyped(text: str, found: list[Found], operation: Operation) -> str:
     return rest if operation in {"value", "count", "total"} else _OPERATING.sub(" ", rest)
 
 
-def _side(text: str, later: Sequence[str]) -> int:
+def _age_side(text: str, later: Sequence[str]) -> int:
     """1 for the newer, -1 for the older, 0 where both or neither are asked for."""
     newer = _LATER.search(text) is not None
     if later and not newer:
-        newer = compiled(rf"\b(?:{'|'.join(later)})\b").search(text) is not None
+        newer = compile_expression(rf"\b(?:{'|'.join(later)})\b").search(text) is not None
     return newer - (_EARLIER.search(text) is not None)
 
 
-def _kinds(text: str) -> tuple[str, ...]:
+def _answer_units(text: str) -> tuple[str, ...]:
     """Units that an answer may have, as far as the question says."""
     counted = _UNIT_ASKED.search(text)
     unit = UNIT_OF.get(counted["unit"].casefold(), "") if counted else ""
@@ -469,7 +471,7 @@ class Records:
     weights: Mapping[str, int] = field(repr=False)
     connection: duckdb.DuckDBPyConnection = field(repr=False, compare=False)
 
-    def matches(self, asked: Asked, k: int, within: NDArray[np.integer] | None = None) -> list[Match]:
+    def matches(self, asked: TableQuestion, k: int, within: NDArray[np.integer] | None = None) -> list[Match]:
         """Return the k rows that share most with a question, best first, ties by row.
 
         A row's score is the weight of the question's terms that it, its table or its document holds, each by where it
@@ -500,7 +502,7 @@ class Records:
             matches.append(Match(row, total / most, shares, own))
         return matches
 
-    def _stating(self, asked: Asked) -> list[tuple[str, int]]:
+    def _stating(self, asked: TableQuestion) -> list[tuple[str, int]]:
         """Quantities of the question, and the rows that state them."""
         if not asked.quantities:
             return []
@@ -513,7 +515,7 @@ class Records:
             return cursor.execute(statement, dict(parameters)).fetchall()
 
 
-def records(rows: int, columns: Columns) -> Records:
+def store_records(rows: int, columns: Columns) -> Records:
     """Store records in a new database in memory: one thread, no files, no network, no change of settings.
 
     Args:
@@ -536,18 +538,18 @@ def records(rows: int, columns: Columns) -> Records:
         postings = [columns.postings[term] for term in weights]
         parts = [[list(part) for part in zip(*some, strict=True)] for some in postings]
         connection.execute(_FILL_TERMS, [list(weights), list(weights.values()), *map(list, zip(*parts, strict=True))])
-    cells = [(row, place, *_stored(text, quantity)) for row, place, text, quantity in columns.cells]
+    cells = [(row, place, *_storable_text(text, quantity)) for row, place, text, quantity in columns.cells]
     connection.execute(_FILL_CELLS, [list(column) for column in zip(*cells, strict=True)])
     return Records(rows, weights, connection)
 
 
-def shown(statement: str, parameters: Mapping[str, Any]) -> str:
+def sql_text(statement: str, parameters: Mapping[str, Any]) -> str:
     """A statement as one line, with its parameters after it as a comment."""
     values = json.dumps(parameters, ensure_ascii=False, sort_keys=True)
     return f"{' '.join(statement.split())} -- {values}"
 
 
-def _stored(text: str, quantity: Quantity) -> tuple[str, str, float | None, float | None, str, str]:
+def _storable_text(text: str, quantity: Quantity) -> tuple[str, str, float | None, float | None, str, str]:
     """Text as Unicode that can be stored, and the quantity with NULL for what it lacks."""
     told, note = (part.encode(errors="replace").decode() for part in (text, quantity.note))
     low, high = (None if isnan(bound) else bound for bound in (quantity.low, quantity.high))

@@ -33,20 +33,20 @@ from typing import Any, NamedTuple
 
 from raglab.canonical import digest
 from raglab.store.files import (
-    Line,
+    JsonLine,
     Record,
     Where,
-    decoded,
+    decode_utf8,
     flat_name,
     input_error,
     json_lines,
     optional_text,
+    optional_texts,
     read_bytes,
     read_json,
-    records_of,
-    shown,
-    text_of,
-    texts_of,
+    required_records,
+    required_text,
+    shown_value,
 )
 from raglab.values import Case, Chunk
 
@@ -66,7 +66,7 @@ def is_squad(document: object) -> bool:
 def squad_chunks(document: Record, file: str) -> Iterator[Chunk]:
     """One chunk a paragraph: source = article's title, page = number of the paragraph from 1, tag domain = title."""
     for article, number, record, where in _paragraphs(document, file):
-        text = text_of(record, "context", where)
+        text = required_text(record, "context", where)
         yield Chunk(f"{article}#{number}-{number}", text, article, number, tags={"domain": article})
 
 
@@ -78,17 +78,17 @@ def squad_cases(document: Record, file: str) -> Iterator[tuple[Where, Case]]:
     paragraphs = tuple(_paragraphs(document, file))
     splits = article_splits(paragraph.article for paragraph in paragraphs)
     for article, number, record, place in paragraphs:
-        for n, question in enumerate(records_of(record, "qas", place)):
+        for n, question in enumerate(required_records(record, "qas", place)):
             where = place._replace(id=f"{place.id}.qas[{n}]")
             impossible = question.get("is_impossible", False)
             if not isinstance(impossible, bool):
                 rule = "is_impossible must be true or false"
-                raise input_error(where, rule, "write it without quotes", shown(impossible))
+                raise input_error(where, rule, "write it without quotes", shown_value(impossible))
             yield (
                 where,
                 Case(
-                    id=text_of(question, "id", where),
-                    query=text_of(question, "question", where, blank=True),
+                    id=required_text(question, "id", where),
+                    query=required_text(question, "question", where, blank=True),
                     expect_status="refuse" if impossible else "ok",
                     expect_sources=() if impossible else (f"{article}#{number}",),
                     answer=None if impossible else _answer(question, where),
@@ -114,59 +114,59 @@ def article_splits(articles: Iterable[str]) -> dict[str, str]:
 
 
 def _paragraphs(document: Record, file: str) -> Iterator[_Paragraph]:
-    for a, article in enumerate(records_of(document, "data", Where(file, id="data"))):
+    for a, article in enumerate(required_records(document, "data", Where(file, id="data"))):
         where = Where(file, id=f"data[{a}]")
-        title = flat_name(text_of(article, "title", where))
-        for p, paragraph in enumerate(records_of(article, "paragraphs", where)):
+        title = flat_name(required_text(article, "title", where))
+        for p, paragraph in enumerate(required_records(article, "paragraphs", where)):
             yield _Paragraph(title, p + 1, paragraph, Where(file, id=f"data[{a}].paragraphs[{p}]"))
 
 
 def _answer(question: dict[str, Any] | Record, where: Where) -> str:
-    answers = records_of(question, "answers", where)
+    answers = required_records(question, "answers", where)
     if not answers:
         rule = "a question that is not impossible must have an answer"
         raise input_error(where, rule, "add an answer or set is_impossible", "an empty list")
-    return text_of(answers[0], "text", where)
+    return required_text(answers[0], "text", where)
 
 
 _TUNE_SHARE = 0.40
 _COLUMNS = 3
 
 
-class _Judged(NamedTuple):
+class _JudgedQuery(NamedTuple):
     split: str
     documents: dict[str, int]
     where: Where
 
 
-def beir_chunk(line: Line) -> Chunk:
+def beir_chunk(line: JsonLine) -> Chunk:
     """Chunk of one line of corpus.jsonl: title and text under one another, id and source = `_id`, no page.
 
     A document without any text stays, so that counts are the published ones.
     """
-    name = text_of(line.record, "_id", line.where)
+    name = required_text(line.record, "_id", line.where)
     where = line.where._replace(id=name)
     title = optional_text(line.record, "title", where) or ""
-    text = text_of(line.record, "text", where, blank=True)
+    text = required_text(line.record, "text", where, blank=True)
     return Chunk(flat_name(name), "\n".join(part for part in (title, text) if part), flat_name(name))
 
 
 def beir_cases(folder: Path, max_line_bytes: int, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
     """One case a judged query, in the order of queries.jsonl: `ok`, any of its relevant documents will do."""
-    judged = _judgements(folder, max_file_bytes)
+    judged = _read_judgements(folder, max_file_bytes)
     asked: set[str] = set()
     for where, record in json_lines(folder / "queries.jsonl", max_line_bytes):
-        name = text_of(record, "_id", where)
-        query = text_of(record, "text", where._replace(id=name), blank=True)
+        name = required_text(record, "_id", where)
+        query = required_text(record, "text", where._replace(id=name), blank=True)
         asked.add(name)
-        judgement = judged.get(name, _Judged("", {}, where))
+        judgement = judged.get(name, _JudgedQuery("", {}, where))
         relevant = tuple(document for document, score in judgement.documents.items() if score > 0)
         if relevant:
             yield where._replace(id=name), Case(name, query, "ok", expect_sources_any=relevant, split=judgement.split)
     for name, judgement in judged.items():
         if name not in asked:
             remedy = "add the query or remove the judgement"
-            raise input_error(judgement.where, "a judged query must be in queries.jsonl", remedy, shown(name))
+            raise input_error(judgement.where, "a judged query must be in queries.jsonl", remedy, shown_value(name))
 
 
 def query_split(query_id: str, qrels_name: str) -> str:
@@ -182,29 +182,29 @@ def query_split(query_id: str, qrels_name: str) -> str:
     return "tune" if share < _TUNE_SHARE else "certify"
 
 
-def _judgements(folder: Path, max_file_bytes: int) -> dict[str, _Judged]:
+def _read_judgements(folder: Path, max_file_bytes: int) -> dict[str, _JudgedQuery]:
     files = sorted((folder / "qrels").glob("*.tsv"))
     if not files:
         rule = "a BEIR folder must have qrels/*.tsv"
         raise input_error(Where(str(folder)), rule, "add qrels/train.tsv or qrels/test.tsv", "none")
-    judged: dict[str, _Judged] = {}
+    judged: dict[str, _JudgedQuery] = {}
     for path in files:
-        for where, query, document, score in _rows(path, max_file_bytes):
+        for where, query, document, score in _qrels_rows(path, max_file_bytes):
             split = query_split(query, path.stem)
-            known = judged.setdefault(query, _Judged(split, {}, where))
+            known = judged.setdefault(query, _JudgedQuery(split, {}, where))
             if known.split != split:
                 rule = "a query must be judged in one split only"
                 came = f"{path.name} and {Path(known.where.file).name}"
                 raise input_error(where, rule, "remove it from one of the files", came)
             if document in known.documents:
                 rule = "a query and document must be judged once"
-                raise input_error(where, rule, "remove one of the rows", shown(document))
+                raise input_error(where, rule, "remove one of the rows", shown_value(document))
             known.documents[document] = score
     return judged
 
 
-def _rows(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, str, str, int]]:
-    text = decoded(read_bytes(path, max_file_bytes), Where(str(path), 1))
+def _qrels_rows(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, str, str, int]]:
+    text = decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1))
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         cells = [cell.strip() for cell in line.split("\t")]
         where = Where(str(path), number, cells[0] or None)
@@ -216,7 +216,9 @@ def _rows(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, str, str, in
         try:
             score = int(cells[2])
         except ValueError as error:
-            raise input_error(where, "score must be an integer", "correct or remove it", shown(cells[2])) from error
+            raise input_error(
+                where, "score must be an integer", "correct or remove it", shown_value(cells[2])
+            ) from error
         yield where, cells[0], flat_name(cells[1]), score
 
 
@@ -245,16 +247,16 @@ def mtrag_file(folder: Path, max_line_bytes: int) -> Path | None:
     files = sorted(folder.glob("reference*.jsonl"))
     found = [path for path in files if is_mtrag(next(json_lines(path, max_line_bytes)).record)]
     if len(found) > 1:
-        came = shown(", ".join(path.name for path in found))
+        came = shown_value(", ".join(path.name for path in found))
         raise input_error(Where(str(folder)), "a folder must hold one file of tasks", "give the path of one", came)
     return found[0] if found else None
 
 
-def mtrag_chunks(lines: Iterable[Line]) -> Iterator[tuple[Where, Chunk]]:
+def mtrag_chunks(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Chunk]]:
     """One chunk a passage of any task, each once, by document_id, which is its id and source; no page, no tag."""
     pooled: dict[str, tuple[Where, Chunk]] = {}
     for line in lines:
-        for document, text, where in _passages(line.record, _named(line)):
+        for document, text, where in _passages(line.record, _line_place(line)):
             first, chunk = pooled.setdefault(document, (where, Chunk(document, text, document)))
             if chunk.text != text:
                 came = f"another text than on line {first.line}"
@@ -262,7 +264,7 @@ def mtrag_chunks(lines: Iterable[Line]) -> Iterator[tuple[Where, Chunk]]:
     return (pooled[document] for document in sorted(pooled))
 
 
-def mtrag_cases(lines: Iterable[Line]) -> Iterator[tuple[Where, Case]]:
+def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
     """One case a task, in the order of the file: query = last user turn, any of its own passages expected if `ok`.
 
     extra: conversation_id, answerability, earlier_turns, and where the task states them turn, question_type,
@@ -319,7 +321,7 @@ def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[s
 
     for conversation, first, last in conversations:
         above.setdefault(conversation, conversation)
-        for key in (("first", _plain(first)), ("last", _plain(last))):
+        for key in (("first", _plain_answer(first)), ("last", _plain_answer(last))):
             one, other = sorted((least(conversation), least(owners.setdefault(key, conversation))))
             above[other] = one
     return {conversation: _third(least(conversation)) for conversation in above}
@@ -329,30 +331,30 @@ def _third(conversation: str) -> str:
     return _MTRAG_SPLITS[int(digest(conversation, 8), 16) * len(_MTRAG_SPLITS) // 16**8]
 
 
-def _plain(text: str) -> str:
+def _plain_answer(text: str) -> str:
     return " ".join(text.casefold().split())
 
 
-def _task(line: Line) -> _Task:
-    where = _named(line)
+def _task(line: JsonLine) -> _Task:
+    where = _line_place(line)
     turns = tuple(
-        {"speaker": text_of(turn, "speaker", place), "text": text_of(turn, "text", place, blank=True)}
-        for turn, place in _placed(line.record, "input", where)
+        {"speaker": required_text(turn, "speaker", place), "text": required_text(turn, "text", place, blank=True)}
+        for turn, place in _placed_records(line.record, "input", where)
     )
     if not turns or turns[-1]["speaker"] != "user":
-        came = f"one of {shown(turns[-1]['speaker'])}" if turns else "no turn"
+        came = f"one of {shown_value(turns[-1]['speaker'])}" if turns else "no turn"
         raise input_error(where, "input must end with a turn of the user", "cut what comes after it", came)
     return _Task(
         id=str(where.id),
-        conversation=text_of(line.record, "conversation_id", where),
+        conversation=required_text(line.record, "conversation_id", where),
         turns=turns,
         record=line.record,
         where=where,
     )
 
 
-def _named(line: Line) -> Where:
-    return line.where._replace(id=text_of(line.record, "task_id", line.where))
+def _line_place(line: JsonLine) -> Where:
+    return line.where._replace(id=required_text(line.record, "task_id", line.where))
 
 
 def _query(task: _Task) -> str:
@@ -360,20 +362,20 @@ def _query(task: _Task) -> str:
 
 
 def _answerability(record: Record, where: Where) -> str:
-    stated = texts_of(record, "answerability", where)
+    stated = optional_texts(record, "answerability", where)
     if len(stated) != 1 or stated[0] not in _STATUS:
         rule = f"answerability must be a list of one of {', '.join(_STATUS)}"
-        raise input_error(where, rule, "correct the label or remove the task", shown(", ".join(stated)))
+        raise input_error(where, rule, "correct the label or remove the task", shown_value(", ".join(stated)))
     return stated[0]
 
 
 def _passages(record: Record, where: Where) -> Iterator[tuple[str, str, Where]]:
-    for passage, place in _placed(record, "contexts", where):
-        yield flat_name(text_of(passage, "document_id", place)), text_of(passage, "text", place), place
+    for passage, place in _placed_records(record, "contexts", where):
+        yield flat_name(required_text(passage, "document_id", place)), required_text(passage, "text", place), place
 
 
-def _placed(record: Record, key: str, where: Where) -> Iterator[tuple[Record, Where]]:
-    for n, item in enumerate(records_of(record, key, where)):
+def _placed_records(record: Record, key: str, where: Where) -> Iterator[tuple[Record, Where]]:
+    for n, item in enumerate(required_records(record, key, where)):
         yield item, where._replace(id=f"{where.id}.{key}[{n}]")
 
 
@@ -397,17 +399,19 @@ def clinc_cases(document: Record, path: Path, max_file_bytes: int) -> Iterator[t
     for part, items in document.items():
         place = Where(str(path), id=part)
         if not isinstance(items, list):
-            raise input_error(place, f"{part} must be a list of pairs", "write [[query, intent], …]", shown(items))
+            raise input_error(
+                place, f"{part} must be a list of pairs", "write [[query, intent], …]", shown_value(items)
+            )
         for n, item in enumerate(items):
             where = place._replace(id=f"{part}-{n}")
             if not isinstance(item, list) or len(item) != _PAIR or not all(isinstance(value, str) for value in item):
                 rule = "an item must be a pair of strings, query and intent"
-                raise input_error(where, rule, "correct or remove it", shown(item))
+                raise input_error(where, rule, "correct or remove it", shown_value(item))
             query, intent = item
             status = "refuse" if intent == _OUT_OF_SCOPE else "ok"
             if domains and status == "ok" and intent not in domains:
                 rule = "every intent must be in domains.json"
-                raise input_error(where, rule, "add it there or remove domains.json", shown(intent))
+                raise input_error(where, rule, "add it there or remove domains.json", shown_value(intent))
             extra = {"domain": domains[intent]} if intent in domains else {}
             yield where, Case(f"{part}-{n}", query, status, intent=intent, split=_CLINC_SPLITS[part], extra=extra)
 
@@ -418,5 +422,7 @@ def _domains(path: Path, max_file_bytes: int) -> dict[str, str]:
     table = read_json(path, max_file_bytes)
     where = Where(str(path))
     if not isinstance(table, dict):
-        raise input_error(where, "domains must be an object of lists", "write {domain: [intent, …]}", shown(table))
-    return {intent: domain for domain in table for intent in texts_of(table, domain, where)}
+        raise input_error(
+            where, "domains must be an object of lists", "write {domain: [intent, …]}", shown_value(table)
+        )
+    return {intent: domain for domain in table for intent in optional_texts(table, domain, where)}

@@ -1,7 +1,7 @@
 """SQLAlchemy, SQLite.
 
-`Database` opens whatever tables it is given, declared as `Table`; those of the bandit are in `choices`, those of the
-questions in `requests`. A row is added and never changed, but for texts that `blank` takes out of it when they are to
+`Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and those of the
+questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out of it when they are to
 be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild.
 """
 
@@ -24,14 +24,14 @@ from raglab.store.files import InputError, Where, input_error
 BUSY_S = 60.0  # a writer waits so long for its turn
 
 
-def prepared(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
     """Begin nothing by itself, keep a write-ahead log, and overwrite with zeros what is blanked."""
     link.isolation_level = None
     _in_wal(link)
     link.execute("PRAGMA secure_delete=ON")
 
 
-def erased(link: Any, *, anew: bool) -> bool:  # noqa: ANN401 - of the driver
+def erase_blanked(link: Any, *, anew: bool) -> bool:  # noqa: ANN401 - of the driver
     """Take out of file and write-ahead log what was blanked; whether no other reader kept it there."""
     if anew:
         link.execute("VACUUM")
@@ -65,7 +65,7 @@ class Column(NamedTuple):
     listed: bool = False
 
 
-class Table(NamedTuple):
+class EventTable(NamedTuple):
     """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
 
     key: the column that tells such values apart.
@@ -76,13 +76,13 @@ class Table(NamedTuple):
     key: str | None = None
 
 
-def packed(row: Mapping[str, Any], of_json: Collection[str]) -> dict[str, Any]:
+def encode_row(row: Mapping[str, Any], of_json: Collection[str]) -> dict[str, Any]:
     """Row with values of JSON columns as text, every digit kept.
 
     Raises:
       ValueError: a text that is no Unicode.
     """
-    made = {key: _text(value) if key in of_json else value for key, value in row.items()}
+    made = {key: _json_text(value) if key in of_json else value for key, value in row.items()}
     for key, value in made.items():
         try:
             value.encode() if isinstance(value, str) else None
@@ -92,7 +92,7 @@ def packed(row: Mapping[str, Any], of_json: Collection[str]) -> dict[str, Any]:
     return made
 
 
-def unpacked(row: Mapping[Any, Any], of_json: Collection[str]) -> dict[str, Any]:
+def decode_row(row: Mapping[Any, Any], of_json: Collection[str]) -> dict[str, Any]:
     """Row with values of JSON columns as they were.
 
     Raises:
@@ -105,7 +105,7 @@ def unpacked(row: Mapping[Any, Any], of_json: Collection[str]) -> dict[str, Any]
         raise ValueError(msg) from None
 
 
-def _text(value: Any) -> str:  # noqa: ANN401 - any JSON value
+def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
@@ -129,7 +129,7 @@ class Database:
     with a locked row. Reads see one moment and wait for nobody. Not to be carried over a fork.
     """
 
-    def __init__(self, place: str | Path, tables: Sequence[Table], *, create: bool = True) -> None:
+    def __init__(self, place: str | Path, tables: Sequence[EventTable], *, create: bool = True) -> None:
         """Name the place: a path is a file of SQLite, a text with `://` a URL of SQLAlchemy.
 
         Args:
@@ -138,11 +138,11 @@ class Database:
         Raises:
           InputError: a URL that is none.
         """
-        self.url, self.shown, self._create = _url(place), shown_url(place), create
+        self.url, self.shown, self._create = _url(place), masked_url(place), create
         meta = sql.MetaData()
         number = (sql.Column("name", sql.String(32), primary_key=True), sql.Column("value", sql.BigInteger))
         self._numbers = sql.Table(_NUMBERS, meta, *number)
-        self._tables = {table.name: _made(table, meta) for table in tables}
+        self._tables = {table.name: _sql_table(table, meta) for table in tables}
         self._kinds = {table.name: {one.name for one in table.columns if one.kind == "json"} for table in tables}
         self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
         self._count = sql.update(self._numbers).where(self._numbers.c.name == "event")
@@ -189,7 +189,7 @@ class Database:
         if engine.dialect.name != "sqlite":
             return
         with self._told(), engine.connect() as link:
-            if not erased(link.connection.dbapi_connection, anew=anew):
+            if not erase_blanked(link.connection.dbapi_connection, anew=anew):
                 rule = "a log must have no other reader while texts are erased"
                 raise self._refused(rule, "end the other processes and forget again")
 
@@ -253,7 +253,7 @@ class Database:
         def begun(link: sql.Connection) -> None:
             link.exec_driver_sql("BEGIN IMMEDIATE" if link.get_execution_options().get("alone") else "BEGIN")
 
-        sql.event.listen(engine, "connect", prepared)
+        sql.event.listen(engine, "connect", prepare_connection)
         sql.event.listen(engine, "begin", begun)
         return engine
 
@@ -293,13 +293,13 @@ class Entries:
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, and give it back."""
         insert = self._asked(("add", table), lambda: sql.insert(self._tables[table]))
-        self._link.execute(insert, {"seq": self.last + 1, **packed(row, self._kinds[table])})
+        self._link.execute(insert, {"seq": self.last + 1, **encode_row(row, self._kinds[table])})
         self.last += 1
         return self.last
 
     def keep(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a value over the one of the same key."""
-        into, values = self._tables[table], packed(row, self._kinds[table])
+        into, values = self._tables[table], encode_row(row, self._kinds[table])
         key = next(iter(into.primary_key.columns))
         over = self._asked(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
         if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
@@ -313,7 +313,7 @@ class Entries:
     def blank(self, table: str, row: Mapping[str, Any], **values: object) -> None:
         """Write over columns of an event: only to take texts out of it."""
         of = self._tables[table]
-        self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(packed(values, self._kinds[table])))
+        self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(encode_row(values, self._kinds[table])))
 
     def one(self, table: str, **where: object) -> dict[str, Any] | None:
         """The latest row that has these values, None where there is none."""
@@ -345,7 +345,7 @@ class Entries:
         query = self._asked(("rows", table, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
         for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
-            yield unpacked(row, self._kinds[table])
+            yield decode_row(row, self._kinds[table])
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
         """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
@@ -354,11 +354,11 @@ class Entries:
         return list(self._link.scalars(query.order_by(of.c.seq.desc()).limit(most)))
 
 
-def shown_url(place: str | Path) -> str:
+def masked_url(place: str | Path) -> str:
     """Place of a log without its secrets: no password, nothing that follows the question mark.
 
     Example:
-      >>> shown_url("postgresql://ann:hunter2@db/rag?sslpassword=x")
+      >>> masked_url("postgresql://ann:hunter2@db/rag?sslpassword=x")
       'postgresql://ann:***@db/rag?***'
     """
     if "://" not in str(place):
@@ -378,7 +378,7 @@ def _url(place: str | Path) -> URL:
         raise input_error(where, rule, "correct the URL") from None
 
 
-def _made(table: Table, meta: sql.MetaData) -> sql.Table:
+def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
     columns = [
         sql.Column(
             one.name, _KINDS[one.kind], primary_key=one.name == table.key, unique=one.unique, nullable=one.missing

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
-from raglab.store.files import InputError, Where, input_error, read_bytes, shown
+from raglab.store.files import InputError, Where, input_error, read_bytes, shown_value
 from raglab.values import Chunk
 
 _PIECE_END = re.compile(r"(?<=[.!?])\s+|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])")
@@ -36,11 +36,11 @@ class Passage(NamedTuple):
     text: str
 
 
-def words(text: str) -> int:
+def count_words(text: str) -> int:
     """Number of words: runs without white space that hold a letter or a digit.
 
     Example:
-      >>> words("| Wind | 1,000 |")
+      >>> count_words("| Wind | 1,000 |")
       2
     """
     return sum(any(map(str.isalnum, run)) for run in text.split())
@@ -51,7 +51,7 @@ def plain_passages(pages: Iterable[Page], max_words: int) -> tuple[Passage, ...]
     return tuple(
         Passage(page.number, page.label, text)
         for page in pages
-        for text in merged(paragraphs(page.text.split("\n")), max_words)
+        for text in merge_blocks(paragraphs(page.text.split("\n")), max_words)
     )
 
 
@@ -67,7 +67,7 @@ def paragraphs(lines: Sequence[str], fenced: Sequence[bool] | None = None) -> tu
     return tuple("\n".join(run) for run in runs if run)
 
 
-def merged(blocks: Iterable[str], max_words: int) -> tuple[str, ...]:
+def merge_blocks(blocks: Iterable[str], max_words: int) -> tuple[str, ...]:
     """Paragraphs joined in their order as long as they have at most `max_words` together.
 
     A paragraph that is longer by itself is cut at sentence ends and list items, and a sentence that is longer
@@ -76,8 +76,10 @@ def merged(blocks: Iterable[str], max_words: int) -> tuple[str, ...]:
     """
     units: list[str] = []
     for block in blocks:
-        units.extend([block] if words(block) <= max_words or _is_whole(block) else _cut(block, max_words))
-    return tuple(text.strip("\n") for text in _filled(units, "\n\n", max_words) if words(text))
+        units.extend(
+            [block] if count_words(block) <= max_words or _is_unbroken(block) else _cut_block(block, max_words)
+        )
+    return tuple(text.strip("\n") for text in _fill_passages(units, "\n\n", max_words) if count_words(text))
 
 
 def fences(lines: Sequence[str], place: Callable[[int], Where]) -> tuple[bool, ...]:
@@ -134,27 +136,27 @@ def as_chunks(
         )
 
 
-def _is_whole(block: str) -> bool:
+def _is_unbroken(block: str) -> bool:
     return any(line.lstrip().startswith(("|", *_FENCES)) for line in block.split("\n"))
 
 
-def _cut(block: str, max_words: int) -> tuple[str, ...]:
+def _cut_block(block: str, max_words: int) -> tuple[str, ...]:
     ends = [0, *(match.end() for match in _PIECE_END.finditer(block)), len(block)]
-    pieces = [part for start, end in pairwise(ends) for part in _by_words(block[start:end], max_words)]
-    return tuple(text.strip() for text in _filled(pieces, "", max_words))
+    pieces = [part for start, end in pairwise(ends) for part in _split_by_words(block[start:end], max_words)]
+    return tuple(text.strip() for text in _fill_passages(pieces, "", max_words))
 
 
-def _by_words(piece: str, max_words: int) -> tuple[str, ...]:
+def _split_by_words(piece: str, max_words: int) -> tuple[str, ...]:
     starts = [match.start() for match in re.finditer(r"\S+", piece)]
     ends = [0, *starts[max_words::max_words], len(piece)]
     return tuple(piece[start:end] for start, end in pairwise(ends))
 
 
-def _filled(units: Iterable[str], glue: str, max_words: int) -> Iterator[str]:
+def _fill_passages(units: Iterable[str], glue: str, max_words: int) -> Iterator[str]:
     held: list[str] = []
     total = 0
     for unit in units:
-        count = words(unit)
+        count = count_words(unit)
         if held and total + count > max_words:
             yield glue.join(held)
             held, total = [], 0
@@ -202,7 +204,7 @@ def front_matter(text: str, file: str) -> FrontMatter:
     if end is None:
         remedy = "close it with a line ---, or take the first line away"
         raise input_error(Where(file, 1), "front matter must end with a line ---", remedy, "none to the end")
-    tags, entities = _fields(_composed("\n".join(lines[1:end]), file), file)
+    tags, entities = _node_fields(_compose_yaml("\n".join(lines[1:end]), file), file)
     return FrontMatter(tags, entities, "\n".join(lines[end + 1 :]), end + 2)
 
 
@@ -222,7 +224,7 @@ def marked_pages(text: str, file: str, line: int) -> tuple[Page, ...]:
     lines = text.split("\n")
     code = fences(lines, lambda n: Where(file, line + n))
     marks = [n for n, content in enumerate(lines) if not code[n] and _LIKE_A_MARK.search(content)]
-    found = [_mark(lines[n], Where(file, line + n)) for n in marks]
+    found = [_parse_mark(lines[n], Where(file, line + n)) for n in marks]
     ascending((number, Where(file, line + n)) for n, (number, _) in zip(marks, found, strict=True))
     before = found[0] if found and found[0][0] == 1 else (1, None)
     starts, ends = [0, *(n + 1 for n in marks)], [*marks, len(lines)]
@@ -248,12 +250,12 @@ def section_passages(pages: Sequence[Page], title: str | None, max_words: int, w
             if head:
                 path = [*(above for above in path if above.level < head.level), head]
             first = _PATH_JOINT.join([*([name] if name else []), *(h.text for h in path if h.text != name)])
-            texts = merged(paragraphs(lines, fences(lines, lambda _: where)), max_words)
+            texts = merge_blocks(paragraphs(lines, fences(lines, lambda _: where)), max_words)
             passages += [Passage(page.number, page.label, f"{first}\n{text}" if first else text) for text in texts]
     return tuple(passages)
 
 
-def _composed(text: str, file: str) -> yaml.Node | None:
+def _compose_yaml(text: str, file: str) -> yaml.Node | None:
     try:
         # Composing builds no objects: nodes keep the written strings and their lines.
         return yaml.compose(text, Loader=yaml.BaseLoader)
@@ -263,25 +265,27 @@ def _composed(text: str, file: str) -> yaml.Node | None:
             Where(file, line), "front matter must be valid YAML", "correct it; quote values with a colon", error.problem
         ) from error
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        came = shown(str(error))
+        came = shown_value(str(error))
         raise input_error(Where(file, 1), "front matter must be valid YAML", "correct it", came) from error
 
 
-def _fields(node: yaml.Node | None, file: str) -> tuple[dict[str, str], tuple[str, ...]]:
+def _node_fields(node: yaml.Node | None, file: str) -> tuple[dict[str, str], tuple[str, ...]]:
     if node is None:
         return {}, ()
     if not isinstance(node, yaml.MappingNode):
         remedy = "write lines like domain: home, or take the line --- away"
-        raise input_error(Where(file, 2), "front matter must be keys with values", remedy, _kind(node))
+        raise input_error(Where(file, 2), "front matter must be keys with values", remedy, _node_kind(node))
     tags: dict[str, str] = {}
     entities: tuple[str, ...] = ()
     seen: set[str] = set()
     for key, value in node.value:
         where = Where(file, key.start_mark.line + 2)
         if not isinstance(key, yaml.ScalarNode):
-            raise input_error(where, "a key of the front matter must be a word", "write key: value", _kind(key))
+            raise input_error(where, "a key of the front matter must be a word", "write key: value", _node_kind(key))
         if key.value in seen:
-            raise input_error(where, "a key must stand once in the front matter", "take one away", shown(key.value))
+            raise input_error(
+                where, "a key must stand once in the front matter", "take one away", shown_value(key.value)
+            )
         seen.add(key.value)
         if key.value == "entities":
             entities = _entities(value, where)
@@ -297,7 +301,7 @@ def _entities(node: yaml.Node, where: Where) -> tuple[str, ...]:
     if not isinstance(node, yaml.SequenceNode) or not all(
         isinstance(item, yaml.ScalarNode) and item.value.strip() for item in items
     ):
-        came = shown(node.value) if isinstance(node, yaml.ScalarNode) else _kind(node)
+        came = shown_value(node.value) if isinstance(node, yaml.ScalarNode) else _node_kind(node)
         raise input_error(where, "entities must be a list of strings", "write entities: [Acme, Northmark]", came)
     return tuple(item.value for item in items)
 
@@ -306,15 +310,17 @@ def _is_null(node: yaml.ScalarNode) -> bool:
     return not node.value.strip() or (node.style is None and node.value in _NULLS)
 
 
-def _kind(node: yaml.Node) -> str:
+def _node_kind(node: yaml.Node) -> str:
     return {yaml.ScalarNode: "a word", yaml.SequenceNode: "a list"}.get(type(node), "a mapping")
 
 
-def _mark(line: str, where: Where) -> tuple[int, str | None]:
+def _parse_mark(line: str, where: Where) -> tuple[int, str | None]:
     match = _MARK.fullmatch(line.strip())
     if match is None:
         remedy = 'write <!-- page 2 label="1" --> alone on its line'
-        raise input_error(where, "a page mark must be a comment with number and label", remedy, shown(line.strip()))
+        raise input_error(
+            where, "a page mark must be a comment with number and label", remedy, shown_value(line.strip())
+        )
     return int(match[1]), match[2] or None
 
 
@@ -371,19 +377,19 @@ def csv_passages(text: str, path: Path, max_words: int) -> tuple[Passage, ...]:
       >>> csv_passages("cause;excess\nstorm;1,50\n", Path("home_excesses.csv"), 220)[0].text
       'home excesses\n| cause | excess |\n|---|---|\n| storm | 1,50 |'
     """
-    heads, *rows = _records(text, str(path))
+    heads, *rows = _csv_records(text, str(path))
     for line, cells in rows:
         if len(cells) != len(heads.cells):
             rule, remedy = "a row must have as many cells as there are heads", "quote a cell that holds the delimiter"
             came = f"{len(cells)} instead of {len(heads.cells)}"
             raise input_error(Where(str(path), line), rule, remedy, came)
     name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
-    top = f"{_line(heads.cells)}\n|{'---|' * len(heads.cells)}"
-    blocks = _blocks([_line(cells) for _, cells in rows], max_words - words(top))
+    top = f"{_table_line(heads.cells)}\n|{'---|' * len(heads.cells)}"
+    blocks = _line_blocks([_table_line(cells) for _, cells in rows], max_words - count_words(top))
     return tuple(Passage(number, None, "\n".join((name, top, *block))) for number, block in enumerate(blocks, 1))
 
 
-def _records(text: str, file: str) -> list[_Record]:
+def _csv_records(text: str, file: str) -> list[_Record]:
     """Records that are not blank: the heads and at least one row."""
     reader = csv.reader(StringIO(text), delimiter=_delimiter(text, file), strict=True)
     with _reading(reader, file):
@@ -415,16 +421,16 @@ def _reading(reader: Any, file: str) -> Iterator[None]:  # noqa: ANN401 - the ty
         raise input_error(Where(file, reader.line_num), rule, remedy, str(error)) from error
 
 
-def _line(cells: Sequence[str]) -> str:
+def _table_line(cells: Sequence[str]) -> str:
     joined = " | ".join(" ".join(cell.replace("|", r"\|").split()) for cell in cells)
     return f"| {joined} |"
 
 
-def _blocks(lines: Sequence[str], max_words: int) -> Iterator[list[str]]:
+def _line_blocks(lines: Sequence[str], max_words: int) -> Iterator[list[str]]:
     held: list[str] = []
     total = 0
     for line in lines:
-        count = words(line)
+        count = count_words(line)
         if held and (len(held) == MAX_ROWS or total + count > max_words):
             yield held
             held, total = [], 0
@@ -442,11 +448,11 @@ def pdf_pages(path: Path, max_file_bytes: int) -> tuple[Page, ...]:
     raw = read_bytes(path, max_file_bytes)
     where = Where(str(path))
     try:
-        pages = _pages(raw, where)
+        pages = _pdf_pages(raw, where)
     except InputError:
         raise
     except Exception as error:  # pypdf raises KeyError, TypeError, RecursionError and more on broken files
-        came = shown(f"{type(error).__name__}: {error}")
+        came = shown_value(f"{type(error).__name__}: {error}")
         raise input_error(where, "a PDF must be readable", "open and save it anew, or give its text", came) from error
     if not any(page.text.strip() for page in pages):
         came = f"no text on {len(pages)} pages"
@@ -454,7 +460,7 @@ def pdf_pages(path: Path, max_file_bytes: int) -> tuple[Page, ...]:
     return pages
 
 
-def _pages(raw: bytes, where: Where) -> tuple[Page, ...]:
+def _pdf_pages(raw: bytes, where: Where) -> tuple[Page, ...]:
     from pypdf import PdfReader
 
     reader = PdfReader(BytesIO(raw))

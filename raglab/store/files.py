@@ -39,33 +39,33 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
       where: the place; parts that are None are left out.
       rule: what must hold.
       remedy: what the person can do.
-      came: what was found instead, already shortened (see `shown`).
+      came: what was found instead, already shortened (see `shown_value`).
 
     Example:
-      >>> str(input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown(7)))
+      >>> str(input_error(Where("a.jsonl", 3), "query must be a string", "quote it", shown_value(7)))
       'a.jsonl, line 3: query must be a string, got 7; quote it.'
     """
     line = "" if where.line is None else f", line {where.line}"
-    record = "" if where.id is None else f", id {_short(where.id)}"
+    record = "" if where.id is None else f", id {_shorten(where.id)}"
     seen = "" if came is None else f", got {came}"
     return InputError(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")
 
 
-def shown(value: object) -> str:
+def shown_value(value: object) -> str:
     """The value as a message shows it: its repr, at most 80 characters.
 
     Example:
-      >>> shown("x" * 1000)[-6:]
+      >>> shown_value("x" * 1000)[-6:]
       'xxx...'
     """
     if isinstance(value, str):
-        return _short(repr(value[: _SHOWN_CHARACTERS + 1]))
+        return _shorten(repr(value[: _SHOWN_CHARACTERS + 1]))
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    return _short(repr(value))
+    return _shorten(repr(value))
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
 
 
@@ -74,7 +74,7 @@ MAX_FILE_BYTES = 256 * 2**20
 _BOM = b"\xef\xbb\xbf"
 
 
-class Line(NamedTuple):
+class JsonLine(NamedTuple):
     """One record of a JSON-lines file and where it stood."""
 
     where: Where
@@ -101,15 +101,15 @@ def read_bytes(path: Path, max_file_bytes: int) -> bytes:
 
 def read_text(path: Path, max_file_bytes: int) -> str:
     """Text of a UTF-8 file, its line ends as one line feed."""
-    return decoded(read_bytes(path, max_file_bytes), Where(str(path), 1)).replace("\r\n", "\n").replace("\r", "\n")
+    return decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1)).replace("\r\n", "\n").replace("\r", "\n")
 
 
 def read_json(path: Path, max_file_bytes: int) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
     """Value of a file that is one JSON document."""
-    return parsed(decoded(read_bytes(path, max_file_bytes), Where(str(path), 1)), Where(str(path)))
+    return parse_json(decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1)), Where(str(path)))
 
 
-def json_lines(path: Path, max_line_bytes: int) -> Iterator[Line]:
+def json_lines(path: Path, max_line_bytes: int) -> Iterator[JsonLine]:
     """Records of a JSON-lines file in their order; blank lines are passed over.
 
     No more than `max_line_bytes` + 2 bytes of a line are ever read.
@@ -131,12 +131,12 @@ def json_lines(path: Path, max_line_bytes: int) -> Iterator[Line]:
                 )
             if line.strip():
                 found = True
-                yield Line(where, _object(parsed(decoded(line, where), where), where))
+                yield JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
     if not found:
         raise input_error(Where(str(path)), "a file must not be empty", "write one JSON object a line", "no record")
 
 
-def decoded(raw: bytes, where: Where) -> str:
+def decode_utf8(raw: bytes, where: Where) -> str:
     """Text of UTF-8 bytes; `where.line` is the line of their first byte."""
     try:
         return raw.decode("utf-8")
@@ -146,10 +146,10 @@ def decoded(raw: bytes, where: Where) -> str:
         raise input_error(where._replace(line=line), "text must be UTF-8", "save the file as UTF-8", came) from error
 
 
-def parsed(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
+def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
     """Value of a JSON text: no NaN, no repeated key, no half of a surrogate pair."""
     try:
-        value = json.loads(text, object_pairs_hook=_unrepeated, parse_constant=_refuse_constant)
+        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
@@ -162,7 +162,7 @@ def parsed(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
     return value
 
 
-def dumped(value: object, where: Where) -> str:
+def canonical_text(value: object, where: Where) -> str:
     """Canonical JSON of a value: sorted keys, no white space, ASCII only."""
     try:
         return canonical_json(value, ensure_ascii=True, allow_nan=False)
@@ -178,7 +178,7 @@ def write_lines(records: Iterable[Mapping[str, Any]], path: Path) -> None:
     Raises:
       InputError: a record is not JSON, or the folder cannot be written.
     """
-    _write((_line(record, Where(str(path), number)) for number, record in enumerate(records, 1)), path)
+    _write((_encode_line(record, Where(str(path), number)) for number, record in enumerate(records, 1)), path)
 
 
 def write_text(text: str, path: Path) -> None:
@@ -205,7 +205,7 @@ def _write(parts: Iterable[bytes], path: Path) -> None:
             partial.unlink()
 
 
-def _line(record: Mapping[str, Any], where: Where) -> bytes:
+def _encode_line(record: Mapping[str, Any], where: Where) -> bytes:
     try:
         return (json.dumps(record, ensure_ascii=False, allow_nan=False) + "\n").encode("utf-8")
     except (TypeError, ValueError, RecursionError) as error:
@@ -214,15 +214,15 @@ def _line(record: Mapping[str, Any], where: Where) -> bytes:
 
 def _object(value: object, where: Where) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise input_error(where, "a line must be a JSON object", 'write {"key": value, …}', shown(value))
+        raise input_error(where, "a line must be a JSON object", 'write {"key": value, …}', shown_value(value))
     return value
 
 
-def _unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
         key = Counter(key for key, _ in pairs).most_common(1)[0][0]
-        msg = f"key {shown(key)} twice in one object"
+        msg = f"key {shown_value(key)} twice in one object"
         raise ValueError(msg)
     return record
 
@@ -254,68 +254,70 @@ class _reading:  # noqa: N801 - reads as a phrase: with _reading(path)
 Record = Mapping[str, Any]
 
 
-def text_of(record: Record, key: str, where: Where, *, blank: bool = False) -> str:
+def required_text(record: Record, key: str, where: Where, *, blank: bool = False) -> str:
     """String of a required field; blank only where `blank` allows it."""
     if key not in record:
-        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_names(record)}")
+        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}")
     value = record[key]
     if not isinstance(value, str):
-        raise input_error(where, f"{key} must be a string", f"write {key} in quotes", shown(value))
+        raise input_error(where, f"{key} must be a string", f"write {key} in quotes", shown_value(value))
     if not blank and not value.strip():
-        raise input_error(where, f"{key} must not be blank", f"fill {key}", shown(value))
+        raise input_error(where, f"{key} must not be blank", f"fill {key}", shown_value(value))
     return value
 
 
 def optional_text(record: Record, key: str, where: Where) -> str | None:
     """String of an optional field; None where it is absent or null."""
-    return None if record.get(key) is None else text_of(record, key, where, blank=True)
+    return None if record.get(key) is None else required_text(record, key, where, blank=True)
 
 
-def texts_of(record: Record, key: str, where: Where) -> tuple[str, ...]:
+def optional_texts(record: Record, key: str, where: Where) -> tuple[str, ...]:
     """Strings of an optional list; empty where it is absent or null."""
     value = record.get(key)
     if value is None:
         return ()
     if not isinstance(value, list):
-        raise input_error(where, f"{key} must be a list of strings", "put it in square brackets", shown(value))
+        raise input_error(where, f"{key} must be a list of strings", "put it in square brackets", shown_value(value))
     for item in value:
         if not isinstance(item, str) or not item.strip():
             rule = f"{key} must be a list of strings that are not blank"
-            raise input_error(where, rule, "correct or remove the item", shown(item))
+            raise input_error(where, rule, "correct or remove the item", shown_value(item))
     return tuple(value)
 
 
-def whole_of(record: Record, key: str, where: Where, least: int) -> int | None:
+def optional_integer(record: Record, key: str, where: Where, least: int) -> int | None:
     """Integer of an optional field, at least `least`; None where it is absent or null."""
     value = record.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         rule = f"{key} must be an integer of at least {least}"
-        raise input_error(where, rule, f"write {key} as a number without quotes or point", shown(value))
+        raise input_error(where, rule, f"write {key} as a number without quotes or point", shown_value(value))
     return value
 
 
-def tags_of(record: Record, where: Where) -> dict[str, str]:
+def optional_tags(record: Record, where: Where) -> dict[str, str]:
     """Strings by name of the optional field `tags`."""
     value = record.get("tags")
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown(value))
-    return {key: text_of(value, key, where, blank=True) for key in value}
+        raise input_error(where, "tags must be an object of strings", 'write {"domain": "home", …}', shown_value(value))
+    return {key: required_text(value, key, where, blank=True) for key in value}
 
 
-def records_of(record: Record, key: str, where: Where) -> list[Record]:
+def required_records(record: Record, key: str, where: Where) -> list[Record]:
     """Objects of a required list."""
     if key not in record:
-        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_names(record)}")
+        raise input_error(where, f"the field {key} is required", f"add {key}", f"only {_field_names(record)}")
     value = record[key]
     if not isinstance(value, list):
-        raise input_error(where, f"{key} must be a list of objects", "put them in square brackets", shown(value))
+        raise input_error(where, f"{key} must be a list of objects", "put them in square brackets", shown_value(value))
     for item in value:
         if not isinstance(item, dict):
-            raise input_error(where, f"{key} must be a list of objects", "correct or remove the item", shown(item))
+            raise input_error(
+                where, f"{key} must be a list of objects", "correct or remove the item", shown_value(item)
+            )
     return value
 
 
@@ -323,11 +325,11 @@ def only_keys(record: Record, known: Sequence[str], where: Where, remedy: str) -
     """Stop at a key that nobody reads."""
     for key in record:
         if key not in known:
-            raise input_error(where, f"keys must be among {', '.join(known)}", remedy, shown(key))
+            raise input_error(where, f"keys must be among {', '.join(known)}", remedy, shown_value(key))
 
 
-def _names(record: Record) -> str:
-    return shown(", ".join(record)) if record else "no field"
+def _field_names(record: Record) -> str:
+    return shown_value(", ".join(record)) if record else "no field"
 
 
 def flat_name(name: str) -> str:

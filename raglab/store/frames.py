@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
-from raglab.store.files import InputError, Where, flat_name, input_error, shown
-from raglab.store.loaders import STATUS_NAMES, case_of, hash_cases, hash_corpus
+from raglab.store.files import InputError, Where, flat_name, input_error, shown_value
+from raglab.store.loaders import STATUS_NAMES, hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits
 
@@ -51,7 +51,7 @@ class Cells(NamedTuple):
         for row, value in enumerate(self.of(column)):
             found = None if value is None else of(value)
             if found is None and value is not None:
-                raise self.error(row, column, f"{column} must be {rule}", remedy, shown(value))
+                raise self.error(row, column, f"{column} must be {rule}", remedy, shown_value(value))
             out.append(found)
         return out
 
@@ -61,11 +61,11 @@ class Cells(NamedTuple):
             return
         for row, (start, value) in enumerate(zip(first, values, strict=True)):
             if values[start] != value:
-                came = f"{shown(value)} after {shown(values[start])} in row {start}"
+                came = f"{shown_value(value)} after {shown_value(values[start])} in row {start}"
                 raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
 
 
-def cells_of(frame: pd.DataFrame, name: str) -> Cells:
+def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
     """Cells of a frame.
 
     Raises:
@@ -80,7 +80,9 @@ def cells_of(frame: pd.DataFrame, name: str) -> Cells:
         raise input_error(where, "a frame must have at least one row", "add one row a hit", "none")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
-        raise input_error(where, "columns must have different names", "rename or drop one", f"{shown(twice)} twice")
+        raise input_error(
+            where, "columns must have different names", "rename or drop one", f"{shown_value(twice)} twice"
+        )
     return Cells(name, len(frame), {str(column): _values(frame[column]) for column in frame.columns})
 
 
@@ -90,29 +92,29 @@ def _values(series: pd.Series[Any]) -> list[Any]:
     return [value.item() if isinstance(value, np.generic) else value for value in plain]
 
 
-def whole(value: object) -> int | None:
+def whole_number(value: object) -> int | None:
     """Integer of a cell; a whole float counts, since pandas keeps integers beside missing ones as floats."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     return int(value) if isinstance(value, float) and value.is_integer() else None
 
 
-def at_least(least: int) -> Callable[[Any], int | None]:
-    """`whole`, from a least value on."""
+def whole_at_least(least: int) -> Callable[[Any], int | None]:
+    """`whole_number`, from a least value on."""
 
     def bounded(value: object) -> int | None:
-        found = whole(value)
+        found = whole_number(value)
         return None if found is None or found < least else found
 
     return bounded
 
 
-def text(value: object) -> str | None:
+def cell_text(value: object) -> str | None:
     """String of a cell."""
     return value if isinstance(value, str) else None
 
 
-def filled(value: object) -> str | None:
+def filled_text(value: object) -> str | None:
     """String of a cell that is not blank."""
     return value if isinstance(value, str) and value.strip() else None
 
@@ -120,7 +122,7 @@ def filled(value: object) -> str | None:
 def texts(value: object) -> tuple[str, ...] | None:
     """Strings of a cell that holds a list, tuple or array of them, none blank."""
     items = value.tolist() if isinstance(value, np.ndarray) else value
-    if not isinstance(items, list | tuple) or any(filled(item) is None for item in items):
+    if not isinstance(items, list | tuple) or any(filled_text(item) is None for item in items):
         return None
     return tuple(items)
 
@@ -129,7 +131,7 @@ def names(cells: Cells, column: str) -> list[str | None]:
     """Names in a column as strings: all strings, or all integers."""
     values = cells.typed(
         column,
-        lambda value: filled(value) or whole(value),
+        lambda value: filled_text(value) or whole_number(value),
         "a string that is not blank, or an integer",
         "give each one a name",
     )
@@ -137,11 +139,13 @@ def names(cells: Cells, column: str) -> list[str | None]:
     if len(kinds) > 1:
         row = next(row for row, value in enumerate(values) if type(value) is list(kinds)[1])
         remedy = f'write frame["{column}"].astype(str)'
-        raise cells.error(row, column, f"{column} must be all strings or all integers", remedy, shown(values[row]))
+        raise cells.error(
+            row, column, f"{column} must be all strings or all integers", remedy, shown_value(values[row])
+        )
     return [None if value is None else str(value) for value in values]
 
 
-class Range(NamedTuple):
+class AllowedRange(NamedTuple):
     """Allowed values of a measurement, and what to do about others."""
 
     low: float
@@ -150,10 +154,10 @@ class Range(NamedTuple):
     remedy: str
 
 
-def numbers(cells: Cells, column: str, allowed: Range) -> NDArray[np.float64]:
+def numbers(cells: Cells, column: str, allowed: AllowedRange) -> NDArray[np.float64]:
     """Measurements of a column as float64, [rows], NaN where missing."""
     rule = f"{allowed.what}, from {allowed.low:g} to {allowed.high:g}"
-    found = cells.typed(column, _number, rule, "write a number without quotes")
+    found = cells.typed(column, _finite_cell, rule, "write a number without quotes")
     out = np.array([np.nan if value is None else value for value in found], dtype=np.float64)
     wrong = np.flatnonzero((out < allowed.low) | (out > allowed.high))
     if len(wrong):
@@ -161,7 +165,7 @@ def numbers(cells: Cells, column: str, allowed: Range) -> NDArray[np.float64]:
         near = min(abs(out[row] - allowed.low), abs(out[row] - allowed.high)) < _ROUNDING
         clip = f'it is rounding: write frame["{column}"].clip({allowed.low:g}, {allowed.high:g})'
         raise cells.error(
-            row, column, f"{column} must be {rule}", clip if near else allowed.remedy, shown(float(out[row]))
+            row, column, f"{column} must be {rule}", clip if near else allowed.remedy, shown_value(float(out[row]))
         )
     return out
 
@@ -169,7 +173,7 @@ def numbers(cells: Cells, column: str, allowed: Range) -> NDArray[np.float64]:
 _ROUNDING = 1e-5
 
 
-def _number(value: object) -> float | None:
+def _finite_cell(value: object) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
@@ -183,7 +187,7 @@ OF_CHUNK = ("text", "source", "page", "page_label", *TAG_KEYS, "entities")
 _AS_TEXT = "convert it with .astype(str)"
 
 
-def required(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
+def required_values(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
     """Values of a column of which none is missing."""
     for row, value in enumerate(found):
         if value is None:
@@ -191,30 +195,30 @@ def required(cells: Cells, column: str, found: Sequence[Any]) -> list[Any]:
     return list(found)
 
 
-def numbered(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tuple[str, ...], list[int]]:
+def number_keys(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[tuple[str, ...], list[int]]:
     """Distinct keys in the order of their first rows, and the number of each row's."""
     number: dict[str, int] = {}
-    rows = [number.setdefault(key, len(number)) for key in required(cells, column, keys)]
+    rows = [number.setdefault(key, len(number)) for key in required_values(cells, column, keys)]
     return tuple(number), rows
 
 
-def cases_of(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
+def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     """Cases in the order of their first rows, and the number of each row's."""
     label = "label" if cells.has("label") else "expect_status"
     one_of = f"one of {', '.join(STATUS_NAMES)}"
-    query = required(cells, "query", cells.typed("query", text, "a string", _AS_TEXT))
-    status = required(cells, label, cells.typed(label, _status, one_of, "correct it"))
+    query = required_values(cells, "query", cells.typed("query", cell_text, "a string", _AS_TEXT))
+    status = required_values(cells, label, cells.typed(label, _status, one_of, "correct it"))
     key = "case_id" if cells.has("case_id") else "query"
-    keys, rows = numbered(names(cells, key) if key == "case_id" else query, cells, key)
+    keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
     stated: dict[str, Sequence[Any]] = {"query": query, label: status}
     for column in LISTS:
         stated[column] = cells.typed(column, texts, "a list of strings", "write ['a.md', 'b.md#2']")
     for column, least in COUNTS.items():
-        stated[column] = cells.typed(column, at_least(least), f"an integer of at least {least}", "correct it")
+        stated[column] = cells.typed(column, whole_at_least(least), f"an integer of at least {least}", "correct it")
     for column in TEXTS:
-        stated[column] = cells.typed(column, text, "a string", _AS_TEXT)
+        stated[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
     remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
-    first = _first_rows(rows)
+    first = _first_positions(rows)
     for column, found in stated.items():
         cells.same(column, found, [first[number] for number in rows], "a case", remedy)
     stated["expect_status"] = stated.pop(label)
@@ -223,11 +227,11 @@ def cases_of(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
         record = {column: found[row] for column, found in stated.items() if found[row] is not None}
         record |= {column: list(record[column]) for column in LISTS if column in record}
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
-        cases.append(case_of(record, f"{cells.name}, row {row}"))
+        cases.append(parse_case(record, f"{cells.name}, row {row}"))
     return tuple(cases), rows
 
 
-def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], list[int]]:
+def frame_chunks(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], list[int]]:
     """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
 
     Args:
@@ -242,19 +246,19 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
             value = cells.of(column)[row]
             if value is not None:
                 rule = f"a row without hit_id says that nothing was found, so it must have no {column}"
-                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown(value))
+                raise cells.error(row, column, rule, "fill hit_id, or empty the cell", shown_value(value))
     # Every cell is checked before passages are made, so that an error names the row of the frame.
     columns: dict[str, Sequence[Any]] = {
-        "source": cells.typed("source", filled, "a path that is not blank", "fill it, or drop the column"),
-        "page": cells.typed("page", at_least(1), "an integer from 1", "write a printed label into page_label"),
+        "source": cells.typed("source", filled_text, "a path that is not blank", "fill it, or drop the column"),
+        "page": cells.typed("page", whole_at_least(1), "an integer from 1", "write a printed label into page_label"),
         "entities": cells.typed("entities", texts, "a list of strings", "write ['Acme', 'Leeds']"),
     }
     for column in ("text", "page_label", *TAG_KEYS):
-        columns[column] = cells.typed(column, text, "a string", _AS_TEXT)
+        columns[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
     # Passages repeat from row to row: the first row states them, all others must agree with it.
     number: dict[str, int] = {}
     rows = [-1 if hit is None else number.setdefault(hit, len(number)) for hit in ids]
-    first = _first_rows(rows)
+    first = _first_positions(rows)
     of_row = [first[place] if place >= 0 else row for row, place in enumerate(rows)]
     for column, cells_of_column in columns.items():
         cells.same(column, cells_of_column, of_row, "a hit_id", "correct it, or name the passages apart")
@@ -277,7 +281,7 @@ def chunks_of(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], l
     return tuple(chunks), rows
 
 
-def _first_rows(numbers: Sequence[int]) -> list[int]:
+def _first_positions(numbers: Sequence[int]) -> list[int]:
     """First row of each number from 0 on."""
     first: dict[int, int] = {}
     for row, number in enumerate(numbers):
@@ -294,13 +298,13 @@ Score = Literal["cosine", "l2", "probability"]
 
 _NORMALISE = "give the squared distance of unit vectors (normalise them first)"
 _RANGES = {
-    "cosine": Range(-1.0, 1.0, "a cosine", 'it is a distance? use score="l2"'),
-    "l2": Range(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
-    "s_rerank": Range(0.0, 1.0, "a probability", "put a raw logit into s_raw, and its sigmoid here"),
-    "s_hybrid": Range(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
-    "s_raw": Range(-1e308, 1e308, "a finite number", "leave the cell empty"),
-    "anchor_similarity": Range(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
-    "signature_similarity": Range(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
+    "cosine": AllowedRange(-1.0, 1.0, "a cosine", 'it is a distance? use score="l2"'),
+    "l2": AllowedRange(0.0, 4.0, "a squared L2 distance of unit vectors", _NORMALISE),
+    "s_rerank": AllowedRange(0.0, 1.0, "a probability", "put a raw logit into s_raw, and its sigmoid here"),
+    "s_hybrid": AllowedRange(0.0, 1.0, "a fused score over its possible maximum", "divide it by that maximum"),
+    "s_raw": AllowedRange(-1e308, 1e308, "a finite number", "leave the cell empty"),
+    "anchor_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
+    "signature_similarity": AllowedRange(-1.0, 1.0, "a cosine", "leave the cell empty where it is not known"),
 }
 _MEASURES = {"cosine": "cosine", "l2": "l2", "probability": "s_rerank"}
 _OF_HIT = ("score", "rank", *_RANGES, *OF_CHUNK)
@@ -358,17 +362,17 @@ def trace_from_frame(
       >>> decide(trace, policy).frame()[["status", "stage", "sources"]].values.tolist()
       [['ok', 'gap', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
-    cells = cells_of(frame, name)
+    cells = frame_cells(frame, name)
     _check_columns(cells, score)
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
-    cases, case_of_row = cases_of(cells)
-    chunks, chunk_of_row = chunks_of(cells, _OF_HIT)
-    arms, arm_of_row = numbered(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
-    depth_of_row = _depths(cells)
+    cases, case_of_row = frame_cases(cells)
+    chunks, chunk_of_row = frame_chunks(cells, _OF_HIT)
+    arms, arm_of_row = number_keys(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
+    depth_of_row = _row_depths(cells)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
     at = _Rows(np.ravel_multi_index((case_of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape)
     _check_rows(cells, at, cases, arms)
-    hits = _hits(cells, at, _measurements(cells, score), score)
+    hits = _hits_by_distance(cells, at, _measurements(cells, score), score)
     meta: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "corpus_hash": hash_corpus(Corpus(name, chunks)),
@@ -407,7 +411,7 @@ def _check_columns(cells: Cells, score: str) -> None:
     where = Where(cells.name)
     if score not in get_args(Score):
         raise input_error(
-            where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown(score)
+            where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown_value(score)
         )
     there = ", ".join(cells.columns)
     for column in ("query", "hit_id", "score"):
@@ -424,18 +428,18 @@ def _check_columns(cells: Cells, score: str) -> None:
                 if near
                 else f'write frame.drop(columns=["{column}"])'
             )
-            raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown(column))
+            raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
     twice = _MEASURES[score]
     if cells.has(twice):
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
 
 
-def _depths(cells: Cells) -> list[int]:
+def _row_depths(cells: Cells) -> list[int]:
     if not cells.has("depth"):
         return [0] * cells.size
-    found = required(
-        cells, "depth", cells.typed("depth", at_least(0), "an integer from 0", "number the refinements 0, 1, 2")
+    found = required_values(
+        cells, "depth", cells.typed("depth", whole_at_least(0), "an integer from 0", "number the refinements 0, 1, 2")
     )
     for row, depth in enumerate(found):
         if depth > len(set(found)) - 1:
@@ -450,7 +454,7 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
 
     def place(cell: int) -> str:
         case, arm, depth = np.unravel_index(cell, at.shape)
-        return f"case {shown(cases[int(case)].id)}, arm {shown(arms[int(arm)])}, depth {depth}"
+        return f"case {shown_value(cases[int(case)].id)}, arm {shown_value(arms[int(arm)])}, depth {depth}"
 
     n_rows = np.bincount(at.cell, minlength=int(np.prod(at.shape)))
     if not n_rows.all():
@@ -465,7 +469,7 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
     for wrong, rule in ((mixed, found_nothing), (again, twice)):
         if len(wrong):
             row = int(wrong.min())
-            came = f"{shown(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
+            came = f"{shown_value(cells.of('hit_id')[row])} in {place(int(at.cell[row]))}"
             raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", came)
 
 
@@ -500,7 +504,7 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
     hits = np.flatnonzero(at.chunk >= 0)
     if cells.has("rank"):
         given = cells.typed(
-            "rank", at_least(0), "an integer from 0", "number the hits of a case from 0, or drop the column"
+            "rank", whole_at_least(0), "an integer from 0", "number the hits of a case from 0, or drop the column"
         )
         rank = np.array([-1 if value is None else value for value in given])
         order = hits[np.lexsort((rank[hits], at.cell[hits]))]
@@ -509,7 +513,7 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
         if len(wrong):
             row = int(wrong.min())
             rule = "rank must count 0, 1, 2, … within a case, arm and depth"
-            raise cells.error(row, "rank", rule, "number the hits from 0, or drop the column", shown(given[row]))
+            raise cells.error(row, "rank", rule, "number the hits from 0, or drop the column", shown_value(given[row]))
         return rank
     worse = found["l2"] if score == "l2" else -found[_MEASURES[score]]
     later = np.where(np.isnan(found["s_rerank"]), np.inf, -found["s_rerank"])
@@ -519,7 +523,7 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
     return rank
 
 
-def _hits(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> Hits:
+def _hits_by_distance(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> Hits:
     """Hits by (l2, chunk), [Q, A, D, K]."""
     rank = _ranks(cells, at, found, score)
     reranked = ~np.isnan(found["s_rerank"])

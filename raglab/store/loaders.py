@@ -61,22 +61,22 @@ from raglab.store.documents import (
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
-    Line,
+    JsonLine,
     Record,
     Where,
-    dumped,
+    canonical_text,
     input_error,
     json_lines,
     only_keys,
+    optional_integer,
+    optional_tags,
     optional_text,
+    optional_texts,
     read_json,
     read_text,
-    records_of,
-    shown,
-    tags_of,
-    text_of,
-    texts_of,
-    whole_of,
+    required_records,
+    required_text,
+    shown_value,
     write_lines,
     write_text,
 )
@@ -176,17 +176,17 @@ def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """
     records = [_chunk_record(chunk) for chunk in corpus.chunks]
     _unique_chunks(
-        corpus.name, (_chunk(Line(Where(str(path), n), record)) for n, record in enumerate(records, 2)), str(path)
+        corpus.name, (_chunk(JsonLine(Where(str(path), n), record)) for n, record in enumerate(records, 2)), str(path)
     )
     write_lines([{"corpus": corpus.name}, *records], Path(path))
 
 
 def hash_corpus(corpus: Corpus) -> str:
     """SHA-256, 64 hex digits, over the canonical JSON of name and chunks in their order."""
-    digest = sha256(dumped({"corpus": corpus.name}, Where(corpus.name)).encode())
+    digest = sha256(canonical_text({"corpus": corpus.name}, Where(corpus.name)).encode())
     for chunk in corpus.chunks:
         fields = {**chunk._asdict(), "tags": dict(chunk.tags)}
-        digest.update(b"\n" + dumped(fields, Where(corpus.name, id=chunk.chunk_id)).encode())
+        digest.update(b"\n" + canonical_text(fields, Where(corpus.name, id=chunk.chunk_id)).encode())
     return digest.hexdigest()
 
 
@@ -205,7 +205,7 @@ def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Fo
     return next((form for form in forms if form.matches(first)), None)
 
 
-def _marks(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
+def _format_endings(endings: tuple[str, ...], purpose: Literal["corpus", "cases"]) -> str:
     """What messages name as the marks of files of some endings."""
     forms = (form for form in FORMATS.values() if set(form.endings) & set(endings) and getattr(form, purpose))
     return _or(form.mark for form in forms if form.mark)
@@ -235,15 +235,15 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
-    return chain.from_iterable(_document(files[source], source, limits) for source in sources)
+    return chain.from_iterable(_document_chunks(files[source], source, limits) for source in sources)
 
 
-def _document(path: Path, source: str, limits: Limits) -> PlacedChunks:
+def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
     form = _form(source, path.suffix.lower(), "corpus")
     if form is None or form.corpus is None:
         rule = f"a corpus must be a folder or a file {', '.join((*_document_endings(), *_LINES, *_JSON))}"
-        came = shown(path.name) if path.exists() else "a path that does not exist"
+        came = shown_value(path.name) if path.exists() else "a path that does not exist"
         raise input_error(Where(str(path)), rule, "check the path", came)
     return form.corpus(source, path, limits)
 
@@ -252,25 +252,27 @@ def _markdown(source: str, path: Path, limits: Limits) -> PlacedChunks:
     tags, entities, body, line = front_matter(read_text(path, limits.max_file_bytes), str(path))
     pages = marked_pages(body, str(path), line)
     passages = section_passages(pages, tags.get("title"), limits.max_words, Where(str(path)))
-    return _filled(source, path, passages, tags, entities)
+    return _passages_as_chunks(source, path, passages, tags, entities)
 
 
-def _plain(source: str, path: Path, limits: Limits) -> PlacedChunks:
+def _text_chunks(source: str, path: Path, limits: Limits) -> PlacedChunks:
     texts = read_text(path, limits.max_file_bytes).split("\f")
-    return _filled(
+    return _passages_as_chunks(
         source, path, plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
     )
 
 
 def _pdf(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    return _filled(source, path, plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words))
+    return _passages_as_chunks(source, path, plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words))
 
 
 def _csv(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    return _filled(source, path, csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words))
+    return _passages_as_chunks(
+        source, path, csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words)
+    )
 
 
-def _filled(
+def _passages_as_chunks(
     source: str,
     path: Path,
     passages: tuple[Passage, ...],
@@ -288,54 +290,54 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
     """Corpus of one file: JSON lines and JSON by what stands in them, any other by its ending."""
     ending = path.suffix.lower()
     if ending in _LINES:
-        return _corpus_from_lines(path, name, limits)
+        return _read_corpus(path, name, limits)
     if ending not in _JSON:
-        return _unique_chunks(name, _document(path, path.name, limits), str(path))
+        return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
     document = read_json(path, limits.max_file_bytes)
     form = _form(document, ending, "corpus")
     if form is None or form.corpus is None:
-        rule = f"a .json corpus must be {_marks(_JSON, 'corpus')}"
-        raise input_error(Where(str(path)), rule, "write JSON lines to a .jsonl file", shown(document))
+        rule = f"a .json corpus must be {_format_endings(_JSON, 'corpus')}"
+        raise input_error(Where(str(path)), rule, "write JSON lines to a .jsonl file", shown_value(document))
     return _unique_chunks(name, form.corpus(document, path, limits), str(path))
 
 
-def _corpus_from_lines(path: Path, name: str, limits: Limits) -> Corpus:
+def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
     lines = json_lines(path, limits.max_line_bytes)
     first = next(lines, None)
     if first is not None and first.record.keys() == {"corpus"}:
-        name = text_of(first.record, "corpus", first.where, blank=True)
+        name = required_text(first.record, "corpus", first.where, blank=True)
         first = next(lines, None)
     if first is None:
         return _unique_chunks(name, (), str(path))
     form = _form(first.record, path.suffix.lower(), "corpus")
     if form is None or form.corpus is None:
-        rule = f"a record must have {_marks(_LINES, 'corpus')}"
-        raise input_error(first.where, rule, "add the field", shown(", ".join(first.record)))
+        rule = f"a record must have {_format_endings(_LINES, 'corpus')}"
+        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
     return _unique_chunks(name, form.corpus(chain([first], lines), path, limits), str(path))
 
 
-def _chunk(line: Line) -> tuple[Where, Chunk]:
+def _chunk(line: JsonLine) -> tuple[Where, Chunk]:
     where, record = line
-    chunk_id = text_of(record, "id", where)
+    chunk_id = required_text(record, "id", where)
     where = where._replace(id=chunk_id)
     only_keys(record, _CHUNK_KEYS, where, "put further facts under tags")
     return where, Chunk(
         chunk_id=chunk_id,
-        text=text_of(record, "text", where),
-        source=text_of(record, "source", where),
-        page=whole_of(record, "page", where, 1),
+        text=required_text(record, "text", where),
+        source=required_text(record, "source", where),
+        page=optional_integer(record, "page", where, 1),
         page_label=optional_text(record, "page_label", where),
-        tags=tags_of(record, where),
-        entities=texts_of(record, "entities", where),
+        tags=optional_tags(record, where),
+        entities=optional_texts(record, "entities", where),
     )
 
 
-def _paged(line: Line, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
-    source = text_of(line.record, "source", line.where)
+def _page_chunks(line: JsonLine, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
+    source = required_text(line.record, "source", line.where)
     where = line.where._replace(id=source)
     only_keys(line.record, _DOCUMENT_KEYS, where, "put further facts under tags")
-    tags, entities = tags_of(line.record, where), texts_of(line.record, "entities", where)
-    pages = tuple(_page(record, where) for record in records_of(line.record, "pages", where))
+    tags, entities = optional_tags(line.record, where), optional_texts(line.record, "entities", where)
+    pages = tuple(_parse_page(record, where) for record in required_records(line.record, "pages", where))
     ascending((page.number, where) for page in pages)
     if source.lower().endswith(FORMATS["Markdown"].endings):
         passages = section_passages(pages, tags.get("title"), limits.max_words, where)
@@ -346,12 +348,12 @@ def _paged(line: Line, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     return ((where, chunk) for chunk in as_chunks(source, passages, tags, entities))
 
 
-def _page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON object
+def _parse_page(record: Any, where: Where) -> Page:  # noqa: ANN401 - a JSON object
     only_keys(record, _PAGE_KEYS, where, "put further facts under the document's tags")
-    number = whole_of(record, "page", where, 1)
+    number = optional_integer(record, "page", where, 1)
     if number is None:
         raise input_error(where, "the field page is required in each page", "number the pages from 1", "none")
-    text = text_of(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
+    text = required_text(record, "text", where, blank=True).replace("\r\n", "\n").replace("\r", "\n")
     return Page(number, optional_text(record, "label", where), text)
 
 
@@ -366,7 +368,7 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
     for where, chunk in placed:
         if chunk.chunk_id in seen:
             first = seen[chunk.chunk_id]
-            came = f"{shown(chunk.chunk_id)} again" + (f" (first on line {first.line})" if first.line else "")
+            came = f"{shown_value(chunk.chunk_id)} again" + (f" (first on line {first.line})" if first.line else "")
             raise input_error(where, "a chunk's id must be unique in its corpus", "rename or remove one", came)
         seen[chunk.chunk_id] = where
         chunks.append(chunk)
@@ -409,13 +411,13 @@ def load_cases(
         place = file
     ending = place.suffix.lower()
     if ending in _LINES:
-        return _unique_cases(_cases_from_lines(place, limits), str(place))
+        return _unique_cases(_read_cases(place, limits), str(place))
     if ending in _JSON:
         return _unique_cases(_cases_from_json(place, limits), str(place))
     fixed = [form.cases_file for form in FORMATS.values() if form.cases_file]
     known = _or([*fixed, *(form.pattern for form in FORMATS.values() if form.pattern)])
     rule = f"cases must be a .jsonl or .json file, or a folder with {known}"
-    came = shown(place.name) if place.exists() else "a path that does not exist"
+    came = shown_value(place.name) if place.exists() else "a path that does not exist"
     raise input_error(Where(str(place)), rule, "check the path", came)
 
 
@@ -428,7 +430,7 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
       InputError: a case would not load again, or the folder cannot be written.
     """
     records = [_case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
-    _unique_cases((_case(Line(Where(str(path), n), record)) for n, record in enumerate(records, 1)), str(path))
+    _unique_cases((_case(JsonLine(Where(str(path), n), record)) for n, record in enumerate(records, 1)), str(path))
     write_lines(records, Path(path))
 
 
@@ -437,31 +439,31 @@ def hash_cases(cases: Iterable[Case]) -> str:
     digest = sha256()
     for case in cases:
         fields = {**case._asdict(), "extra": dict(case.extra)}
-        digest.update(dumped(fields, Where("cases", id=case.id)).encode() + b"\n")
+        digest.update(canonical_text(fields, Where("cases", id=case.id)).encode() + b"\n")
     return digest.hexdigest()
 
 
-def record_of(case: Case) -> dict[str, Any]:
+def case_record(case: Case) -> dict[str, Any]:
     """Record of a case as `save_cases` writes it."""
     return _case_record(case, Where("case", id=case.id))
 
 
-def case_of(record: Record, file: str = "record") -> Case:
+def parse_case(record: Record, file: str = "record") -> Case:
     """Case of a record as `load_cases` reads it.
 
     Raises:
       InputError: a field breaks a rule.
     """
-    return _case(Line(Where(file), record))[1]
+    return _case(JsonLine(Where(file), record))[1]
 
 
-def _cases_from_lines(path: Path, limits: Limits) -> PlacedCases:
+def _read_cases(path: Path, limits: Limits) -> PlacedCases:
     lines = json_lines(path, limits.max_line_bytes)
     first = next(lines)
     form = _form(first.record, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
-        rule = f"a record must have {_marks(_LINES, 'cases')}"
-        raise input_error(first.where, rule, "add the field", shown(", ".join(first.record)))
+        rule = f"a record must have {_format_endings(_LINES, 'cases')}"
+        raise input_error(first.where, rule, "add the field", shown_value(", ".join(first.record)))
     return form.cases(chain([first], lines), path, limits)
 
 
@@ -469,29 +471,29 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
     document = read_json(path, limits.max_file_bytes)
     form = _form(document, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
-        rule = f"JSON cases must be {_marks(_JSON, 'cases')}"
-        raise input_error(Where(str(path)), rule, "write other cases to a .jsonl file", shown(document))
+        rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
+        raise input_error(Where(str(path)), rule, "write other cases to a .jsonl file", shown_value(document))
     return form.cases(document, path, limits)
 
 
-def _case(line: Line) -> tuple[Where, Case]:
-    case_id = text_of(line.record, "id", line.where)
+def _case(line: JsonLine) -> tuple[Where, Case]:
+    case_id = required_text(line.record, "id", line.where)
     where, record = line.where._replace(id=case_id), line.record
-    status = text_of(record, "expect_status", where)
+    status = required_text(record, "expect_status", where)
     if status not in STATUS_NAMES:
         rule = f"expect_status must be one of {', '.join(STATUS_NAMES)}"
-        raise input_error(where, rule, "correct the label", shown(status))
+        raise input_error(where, rule, "correct the label", shown_value(status))
     if "query" in record and "question" in record:
         raise input_error(where, "a case must have query or question", "take one away", "both")
     return where, Case(
         id=case_id,
-        query=text_of(record, "question" if "question" in record else "query", where, blank=True),
+        query=required_text(record, "question" if "question" in record else "query", where, blank=True),
         expect_status=status,
-        expect_sources=_sources(record, "expect_sources", where),
-        expect_sources_any=_sources(record, "expect_sources_any", where),
-        min_sources=whole_of(record, "min_sources", where, 0) or 0,
-        selected_sources=_sources(record, "selected_sources", where),
-        expect_option=whole_of(record, "expect_option", where, 1),
+        expect_sources=_case_sources(record, "expect_sources", where),
+        expect_sources_any=_case_sources(record, "expect_sources_any", where),
+        min_sources=optional_integer(record, "min_sources", where, 0) or 0,
+        selected_sources=_case_sources(record, "selected_sources", where),
+        expect_option=optional_integer(record, "expect_option", where, 1),
         answer=optional_text(record, "answer", where),
         intent=optional_text(record, "intent", where),
         doctype=optional_text(record, "doctype", where),
@@ -501,23 +503,23 @@ def _case(line: Line) -> tuple[Where, Case]:
     )
 
 
-def _sources(record: Record, key: str, where: Where) -> tuple[str, ...]:
-    sources = texts_of(record, key, where)
+def _case_sources(record: Record, key: str, where: Where) -> tuple[str, ...]:
+    sources = optional_texts(record, key, where)
     for source in sources:
         file, mark, page = source.rpartition("#")
         if mark and not (file and page.isascii() and page.isdigit() and int(page) > 0):
             remedy = "give the page's number from 1, not its printed label"
-            raise input_error(where, f"{key} must be file or file#page, page an integer", remedy, shown(source))
+            raise input_error(where, f"{key} must be file or file#page, page an integer", remedy, shown_value(source))
         if "/" in source or "\\" in source:
             remedy = "leave the folder out"
-            raise input_error(where, f"{key} must be file names without folder", remedy, shown(source))
+            raise input_error(where, f"{key} must be file names without folder", remedy, shown_value(source))
     return sources
 
 
 def _case_record(case: Case, where: Where) -> dict[str, Any]:
     clash = sorted(_KNOWN & case.extra.keys())
     if clash:
-        raise input_error(where, "extra must not hold the name of a field", "rename the key", shown(clash[0]))
+        raise input_error(where, "extra must not hold the name of a field", "rename the key", shown_value(clash[0]))
     fields = {key: list(value) if isinstance(value, tuple) else value for key, value in case._asdict().items()}
     always = ("id", "query", "expect_status")
     return {key: fields[key] for key in _FIELDS if key in always or fields[key] not in (None, [], 0)} | dict(case.extra)
@@ -529,7 +531,11 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
     for where, case in placed:
         if case.id in seen:
             first = seen[case.id]
-            came = f"{shown(case.id)} again (first on line {first.line})" if first.line else f"{shown(case.id)} again"
+            came = (
+                f"{shown_value(case.id)} again (first on line {first.line})"
+                if first.line
+                else f"{shown_value(case.id)} again"
+            )
             raise input_error(where, "a case's id must be unique", "rename or remove one", came)
         sources = len({*case.expect_sources, *case.expect_sources_any})
         if sources > BITS:  # they become the bits of one number when a trace is judged
@@ -558,7 +564,7 @@ FORMATS: dict[str, Format] = {
     "cases": Format(_LINES, cases=lambda lines, *_: map(_case, lines), cases_file="cases.jsonl"),
     "documents": Format(
         _LINES,
-        corpus=lambda lines, _, limits: chain.from_iterable(_paged(line, limits) for line in lines),
+        corpus=lambda lines, _, limits: chain.from_iterable(_page_chunks(line, limits) for line in lines),
         matches=lambda record: "pages" in record and "_id" not in record,
         mark="pages (a document)",
         corpus_file="corpus.jsonl",
@@ -596,7 +602,7 @@ FORMATS: dict[str, Format] = {
         cases_file="data_full.json",
     ),
     "Markdown": Format((".md", ".markdown"), corpus=_markdown),
-    "text": Format((".txt", ".text"), corpus=_plain),
+    "text": Format((".txt", ".text"), corpus=_text_chunks),
     "PDF": Format((".pdf",), corpus=_pdf),
     "CSV": Format((".csv",), corpus=_csv),
 }
@@ -623,9 +629,9 @@ class Policy(policy.PolicyData):
             return cls.from_mapping()
         text = read_text(Path(path), MAX_POLICY_BYTES)
         try:
-            stated = yaml.load(text, _Plain)  # noqa: S506 - a SafeLoader
+            stated = yaml.load(text, _StrictYaml)  # noqa: S506 - a SafeLoader
         except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-            line, came = _told(error)
+            line, came = _error_place(error)
             where = Where(str(path), line)
             raise input_error(where, "a policy must be valid YAML", "correct or remove the line", came) from None
         made = cls.from_mapping(stated, str(path))
@@ -698,16 +704,18 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
     try:
-        stated = yaml.load(text, _Plain)  # noqa: S506 - a SafeLoader
+        stated = yaml.load(text, _StrictYaml)  # noqa: S506 - a SafeLoader
     except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        line, came = _told(error)
+        line, came = _error_place(error)
         raise input_error(Where(file, line), "a pack must be valid YAML", "correct or remove the line", came) from None
     if not isinstance(stated, dict):
-        raise input_error(Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown(stated))
+        raise input_error(
+            Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
+        )
     return stated
 
 
-class _Plain(yaml.SafeLoader):
+class _StrictYaml(yaml.SafeLoader):
     """YAML without what hides a value: no key twice in a mapping, no alias (a few lines of them fill the memory)."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
@@ -728,7 +736,7 @@ class _Plain(yaml.SafeLoader):
         return rows
 
 
-def _told(error: Exception) -> tuple[int | None, str]:
+def _error_place(error: Exception) -> tuple[int | None, str]:
     """Line from 1, where it is known, and what came."""
     if isinstance(error, RecursionError):
         return None, "nesting too deep"

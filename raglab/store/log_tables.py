@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from heapq import merge
 from typing import Any, NamedTuple
 
-from raglab.store.database import Column, Entries, Table
+from raglab.store.database import Column, Entries, EventTable
 
 LONGEST_ID = 200
 
@@ -27,8 +27,8 @@ SETUPS, CHOICES, REWARDS, THUMBS, SNAPSHOTS = (
     f"bandit_{name}" for name in ("setups", "choices", "rewards", "thumbs", "snapshots")
 )
 CHOICE_TABLES = (
-    Table(SETUPS, (Column("digest", "name", unique=True), Column("body", "json"))),
-    Table(
+    EventTable(SETUPS, (Column("digest", "name", unique=True), Column("body", "json"))),
+    EventTable(
         CHOICES,
         (
             Column("request_id", "name", unique=True),
@@ -48,7 +48,7 @@ CHOICE_TABLES = (
             Column("seed", "whole"),
         ),
     ),
-    Table(
+    EventTable(
         REWARDS,
         (
             Column("request_id", "name", unique=True),
@@ -61,7 +61,7 @@ CHOICE_TABLES = (
             Column("measured", "json"),
         ),
     ),
-    Table(
+    EventTable(
         THUMBS,
         (
             Column("request_id", "name", listed=True),
@@ -70,7 +70,7 @@ CHOICE_TABLES = (
             Column("up", "whole"),
         ),
     ),
-    Table(
+    EventTable(
         SNAPSHOTS,
         (Column("setup", "name"), Column("seq", "whole"), Column("state", "text"), Column("sums", "text")),
         key="setup",
@@ -131,7 +131,7 @@ def rounds(log: Entries) -> int:
     return 0 if last is None else int(last["round"])
 
 
-def choice_of(log: Entries, request_id: str) -> dict[str, Any]:
+def request_choice(log: Entries, request_id: str) -> dict[str, Any]:
     """Choice of a request.
 
     Raises:
@@ -164,9 +164,9 @@ _AS_OF_THEN = (  # a row of the default table as it was when it was used
     Column("conditions", "json"),
 )
 REQUEST_TABLES = (
-    Table(POLICIES, (Column("policy_id", "name", unique=True), Column("body", "json"))),
-    Table(LEARNERS, (Column("digest", "name", unique=True), Column("body", "json"))),
-    Table(
+    EventTable(POLICIES, (Column("policy_id", "name", unique=True), Column("body", "json"))),
+    EventTable(LEARNERS, (Column("digest", "name", unique=True), Column("body", "json"))),
+    EventTable(
         REQUESTS,
         (
             Column("request_id", "name", unique=True),
@@ -183,7 +183,7 @@ REQUEST_TABLES = (
             Column("learner", "name"),
         ),
     ),
-    Table(
+    EventTable(
         CLARIFICATIONS,
         (
             Column("request_id", "name", unique=True),
@@ -200,8 +200,8 @@ REQUEST_TABLES = (
             Column("tried", "json"),
         ),
     ),
-    Table(REPLIES, (Column("request_id", "name", listed=True), Column("reply", "text", missing=True))),
-    Table(
+    EventTable(REPLIES, (Column("request_id", "name", listed=True), Column("reply", "text", missing=True))),
+    EventTable(
         APPLICATIONS,
         (
             Column("request_id", "name", listed=True),
@@ -210,7 +210,7 @@ REQUEST_TABLES = (
             Column("once", "name", unique=True),
         ),
     ),
-    Table(
+    EventTable(
         DECISIONS,
         (
             Column("request_id", "name", listed=True),
@@ -233,7 +233,7 @@ REQUEST_TABLES = (
             Column("prompt_version", "name"),
         ),
     ),
-    Table(
+    EventTable(
         CHANGES,
         (
             Column("kind", "name"),  # met, signal, look
@@ -249,7 +249,7 @@ REQUEST_TABLES = (
             Column("once", "name", unique=True),
         ),
     ),
-    Table(
+    EventTable(
         VERSIONS,
         (
             Column("row_id", "name", listed=True),
@@ -263,12 +263,12 @@ REQUEST_TABLES = (
             Column("body", "json"),
         ),
     ),
-    Table(
+    EventTable(
         CURRENT,
         (Column("row_id", "name"), Column("target_field", "name"), Column("doctype", "name"), Column("body", "json")),
         key="row_id",
     ),
-    Table(
+    EventTable(
         SETTLEMENTS,
         (
             Column("request_id", "name", listed=True),
@@ -277,7 +277,7 @@ REQUEST_TABLES = (
             Column("once", "name", unique=True),
         ),
     ),
-    Table(
+    EventTable(
         OPEN,
         (
             Column("once", "name"),
@@ -290,12 +290,12 @@ REQUEST_TABLES = (
         ),
         key="once",
     ),
-    Table(FORGOTTEN, (Column("before", "name"), Column("requests", "whole"))),
+    EventTable(FORGOTTEN, (Column("before", "name"), Column("requests", "whole"))),
 )
 EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
 
 
-def request_of(log: Entries, request_id: str) -> dict[str, Any]:
+def request_row(log: Entries, request_id: str) -> dict[str, Any]:
     """Row of a request.
 
     Raises:
@@ -308,7 +308,7 @@ def request_of(log: Entries, request_id: str) -> dict[str, Any]:
     return found
 
 
-def of_request(log: Entries, table: str, request_id: str) -> list[dict[str, Any]]:
+def request_events(log: Entries, table: str, request_id: str) -> list[dict[str, Any]]:
     """Events of a request in a table, in order."""
     return list(log.rows(table, request_id=request_id))
 

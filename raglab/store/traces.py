@@ -24,9 +24,9 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.canonical import canonical_json, digest
-from raglab.decision.recorded_answers import of_cases
-from raglab.store.files import InputError, Where, dumped, input_error, shown
-from raglab.store.loaders import case_of, hash_cases, record_of
+from raglab.decision.recorded_answers import select_answers
+from raglab.store.files import InputError, Where, canonical_text, input_error, shown_value
+from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
 DAMAGE = (pa.ArrowException, OSError)
@@ -85,7 +85,7 @@ def _chunk_row(trace: TraceData, number: int) -> dict[str, Any]:
     }
 
 
-def decoded(tags: str, entities: Sequence[str]) -> dict[str, Any]:
+def decode_chunk(tags: str, entities: Sequence[str]) -> dict[str, Any]:
     """Tags and entities of a chunk's row."""
     return {"tags": json.loads(tags), "entities": tuple(entities)}
 
@@ -110,7 +110,7 @@ def answer_rows(answers: Answers, size: int) -> Rows:
     return rows
 
 
-def answers_of(rows: Rows, generator: str, scorer: str) -> Answers:
+def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
     """Answers of rows by case."""
     flat = [(case, row) for case, found in enumerate(rows) for row in found]
     width = max((len(row["chunks"]) for _, row in flat), default=0)
@@ -148,17 +148,17 @@ def _optional(trace: TraceData) -> dict[str, Any]:
     return found
 
 
-def read(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | None, Answers | None]:
+def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | None, Answers | None]:
     """Queries and answers of a table, None where it has none."""
     queries = answers = None
     if "queries" in table.column_names:
         queries = tuple(tuple(tuple(depths) for depths in arms) for arms in table["queries"].to_pylist())
     if "answers" in table.column_names:
-        answers = answers_of(table["answers"].to_pylist(), head["generator"], head["scorer"])
+        answers = answers_from_rows(table["answers"].to_pylist(), head["generator"], head["scorer"])
     return queries, answers
 
 
-def hashed(trace: TraceData) -> list[Any]:
+def hashed_content(trace: TraceData) -> list[Any]:
     """Queries and answers as plain lists, for the hash of a trace's content; nothing where there are none."""
     found: list[Any] = []
     if trace.queries is not None:
@@ -174,27 +174,29 @@ def write(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
 
 
-def opened(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
+def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Open a trace's file; and what its metadata says."""
     file = pq.ParquetFile(path, page_checksum_verification=True)
     info = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     return file, json.loads(info["raglab"])
 
 
-def table_of(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
+def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     """Trace as a table, a row a case; what `head` holds goes into its metadata."""
     size = len(trace)
     columns: dict[str, Any] = {
         "case_id": pa.array([case.id for case in trace.cases], pa.string()),
         "query": pa.array([case.query for case in trace.cases], pa.string()),
-        "case": pa.array([dumped(record_of(case), Where("case", None, case.id)) for case in trace.cases], pa.string()),
+        "case": pa.array(
+            [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases], pa.string()
+        ),
     }
     # Floats go to disk in half the width where that loses nothing; the algebra reads them as float64 again.
     for name, field in trace.hits._asdict().items():
-        columns[name] = _lists(_narrow(field) if name in FLOAT_FIELDS else field.astype(width(name)), size)
+        columns[name] = _list_array(_narrow_array(field) if name in FLOAT_FIELDS else field.astype(width(name)), size)
     hits_of = trace.pattern_hits
     if hits_of is not None:
-        columns["pattern_counts"] = _lists(hits_of.counts, size)
+        columns["pattern_counts"] = _list_array(hits_of.counts, size)
         columns["query_entities"] = pa.array([list(names) for names in hits_of.query_entities], pa.list_(pa.string()))
     columns |= _optional(trace)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is read by itself.
@@ -219,25 +221,26 @@ def width(name: str) -> type[np.generic]:
     return np.float64 if name in FLOAT_FIELDS else np.int32
 
 
-def _narrow(field: NDArray[np.float64]) -> NDArray[Any]:
+def _narrow_array(field: NDArray[np.float64]) -> NDArray[Any]:
     with np.errstate(over="ignore", invalid="ignore"):
         half = field.astype(np.float32)
     return half if np.array_equal(half.astype(np.float64), field, equal_nan=True) else field
 
 
-def _lists(field: NDArray[Any], size: int) -> pa.Array:
+def _list_array(field: NDArray[Any], size: int) -> pa.Array:
     flat = np.ascontiguousarray(field).reshape(size, -1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 
 
-def trace_of(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
+def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
     """Trace of an opened file."""
     table = file.read()
     size, shape = table.num_rows, tuple(head["shape"])
-    cases = tuple(case_of(json.loads(text)) for text in table["case"].to_pylist())
+    cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
     rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
     chunks = tuple(
-        Chunk(**{name: row[name] for name in Chunk._fields} | decoded(row["tags"], row["entities"])) for row in rows
+        Chunk(**{name: row[name] for name in Chunk._fields} | decode_chunk(row["tags"], row["entities"]))
+        for row in rows
     )
 
     def array(name: str) -> NDArray[Any]:
@@ -254,7 +257,9 @@ def trace_of(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
         by_chunk = tuple(tuple(r["entities_found"]) for r in rows)
         found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
     vectors = _vectors(table, len(chunks))
-    return TraceData(cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read(table, head), vectors=vectors)
+    return TraceData(
+        cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read_outputs(table, head), vectors=vectors
+    )
 
 
 def _vectors(table: pa.Table, size: int) -> NDArray[np.float32] | None:
@@ -336,7 +341,7 @@ class Trace(values.TraceData):
                 what = name.removesuffix("_hash")
                 rule = f"a trace must be made of the {what} it is replayed for"
                 came = f"one made of other {what} ({there[:12]}, not {wanted[:12]})"
-                raise _error(Path(path), rule, came, trace.meta)
+                raise _trace_error(Path(path), rule, came, trace.meta)
         return cls(**{field.name: getattr(trace, field.name) for field in dataclasses.fields(trace)})
 
     def subset(self, rows: Sequence[int] | NDArray[np.integer[Any]]) -> Self:
@@ -360,7 +365,7 @@ class Trace(values.TraceData):
         hits = Hits._make(field[keep] for field in self.hits)
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
         latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
-        meta, answers = _of_part(self.meta, cases), of_cases(self.answers, keep)
+        meta, answers = _partial_meta(self.meta, cases), select_answers(self.answers, keep)
         return type(self)(cases, self.chunks, self.arms, hits, found, meta, queries, answers, latency, self.vectors)
 
     def split(self, name: str) -> Self:
@@ -377,7 +382,7 @@ class Trace(values.TraceData):
         return self.subset(rows)
 
 
-def _of_part(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
+def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:
     """Meta of a trace that keeps some of the cases; as it is where they are all."""
     part = hash_cases(cases)
     if "fingerprint" not in meta or part == meta.get("cases_hash"):
@@ -394,14 +399,14 @@ def content_hash(trace: values.TraceData) -> str:
         plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
         total.update(plain.astype(width(name), order="C").tobytes())
     rows: list[Any] = [
-        [record_of(case) for case in trace.cases],
+        [case_record(case) for case in trace.cases],
         [[*chunk[:-2], dict(chunk.tags), list(chunk.entities)] for chunk in trace.chunks],
     ]
     rows += [list(trace.arms), dict(trace.meta)]
     if trace.pattern_hits is not None:
         found = trace.pattern_hits
         rows.append([found.patterns_hash, found.counts.tolist(), found.query_entities, found.chunk_entities])
-    rows += hashed(trace)
+    rows += hashed_content(trace)
     if trace.vectors is not None:
         total.update(f"vectors{list(trace.vectors.shape)}".encode())
         total.update(trace.vectors.astype(np.float32, order="C").tobytes())
@@ -415,11 +420,11 @@ def save(trace: values.TraceData, path: Path) -> None:
     if not len(trace):
         raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
-        case_of(record_of(case), str(path))
+        parse_case(case_record(case), str(path))
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         head = {"schema_version": SCHEMA_VERSION, "content": content_hash(trace)}
-        table = table_of(trace, head)
+        table = trace_table(trace, head)
         path.parent.mkdir(parents=True, exist_ok=True)
         write(table, partial)
         with partial.open("rb") as file:
@@ -428,7 +433,7 @@ def save(trace: values.TraceData, path: Path) -> None:
         if trace.latency is not None:
             save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
     except UnicodeEncodeError as error:
-        came = f"half a surrogate pair in {shown(error.object)}"
+        came = f"half a surrogate pair in {shown_value(error.object)}"
         raise input_error(where, "text must be Unicode", "correct the text", came) from error
     except OSError as error:
         came = error.strerror or type(error).__name__
@@ -441,28 +446,28 @@ def save(trace: values.TraceData, path: Path) -> None:
 def load(path: Path) -> values.TraceData:
     """Read a trace and check that it is whole, unaltered and of this schema."""
     if not path.is_file():
-        raise _error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
+        raise _trace_error(path, "a trace must be a file", "a folder" if path.is_dir() else "none there", {})
     try:
-        file, head = opened(path)
+        file, head = open_trace(path)
         version = int(head["schema_version"])
         meta = dict(head["meta"])
     except _DAMAGE as error:
         came = f"a damaged or other one ({type(error).__name__})"
-        raise _error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
+        raise _trace_error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
     if version != SCHEMA_VERSION:
-        raise _error(path, f"the schema must be version {SCHEMA_VERSION}", f"version {version}", meta)
+        raise _trace_error(path, f"the schema must be version {SCHEMA_VERSION}", f"version {version}", meta)
     try:
-        trace = trace_of(file, head)
+        trace = parse_trace(file, head)
         same = content_hash(trace) == head["content"]
     except _DAMAGE as error:
         came = f"damaged content ({type(error).__name__})"
-        raise _error(path, "a trace must be as it was written", came, meta) from error
+        raise _trace_error(path, "a trace must be as it was written", came, meta) from error
     if not same:
-        raise _error(path, "a trace must be as it was written", "altered content", meta)
+        raise _trace_error(path, "a trace must be as it was written", "altered content", meta)
     latency = load_latency(path, str(meta.get("fingerprint")), len(trace))
     return dataclasses.replace(trace, latency=latency)
 
 
-def _error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> TraceError:
+def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> TraceError:
     command = meta.get("command") or f"raglab trace CORPUS --cases CASES --out {path}"
     return TraceError(str(input_error(Where(str(path)), rule, _REBUILD.format(command=command), came)))

@@ -16,8 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.bandit.learner import LEARNERS, Bandit, State
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
-from raglab.lab.report.blocks import Cell, estimate, percent
-from raglab.lab.report.canvas import html, text
+from raglab.lab.report.blocks import ReportCell, estimate_cell, percent
+from raglab.lab.report.canvas import html, text_summary
 from raglab.metrics.intervals import mean_interval, percentile_interval
 
 if TYPE_CHECKING:
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Band = Literal["interval", "quantiles"]
 MOST_POINTS = 400  # of a line
-TOLD = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
+BAND_WORDS = {"interval": "% interval of the mean", "quantiles": "% of the replications"}
 
 
-class Simulated(Protocol):
+class RunRegret(Protocol):
     """What `replay.run` returns, as far as it is drawn."""
 
     @property
@@ -84,7 +84,7 @@ class RegretDisplay:
     @classmethod
     def from_runs(
         cls,
-        runs: Mapping[str, Simulated],
+        runs: Mapping[str, RunRegret],
         *,
         band: Band = "interval",
         level: float = 0.95,
@@ -108,15 +108,15 @@ class RegretDisplay:
 
         Example: `RegretDisplay.from_runs({"ucb1": one, "thompson_beta": two}, log_x=True, slope=8.285)`.
         """
-        if band not in TOLD or not 0.0 < level < 1.0:
+        if band not in BAND_WORDS or not 0.0 < level < 1.0:
             msg = f"band must be interval or quantiles and level in (0, 1), got {band!r} and {level:g}."
             raise ValueError(msg)
         lengths = {int(run.regret.shape[1]) for run in runs.values()}
         if len(lengths) != 1:
             msg = f"runs must be at least one and of as many rounds, got {sorted(lengths)}; simulate them alike."
             raise ValueError(msg)
-        at = _rounds(lengths.pop(), log=log_x)
-        bands = {name: _banded(run.regret[:, at - 1], band, level) for name, run in runs.items()}
+        at = _plotted_rounds(lengths.pop(), log=log_x)
+        bands = {name: _regret_band(run.regret[:, at - 1], band, level) for name, run in runs.items()}
         return cls(
             at=at,
             mean={name: run.regret[:, at - 1].mean(axis=0) for name, run in runs.items()},
@@ -134,11 +134,11 @@ class RegretDisplay:
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.6)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         for place, name in enumerate(self.mean):
             look = ink.line_style(place) | kwargs
-            label = f"{ink.plain(name)}: {self._end(name)}"
+            label = f"{ink.literal_text(name)}: {self._end(name)}"
             self.lines_ += self.ax_.plot(self.at, self.mean[name], label=label, **look)
             self.ax_.fill_between(self.at, self.low[name], self.high[name], color=look["color"], **ink.BAND)
         if self.slope is not None:
@@ -156,12 +156,12 @@ class RegretDisplay:
 
     @property
     def _band_is(self) -> str:
-        return f"{100 * self.level:g} {TOLD[self.band]}"
+        return f"{100 * self.level:g} {BAND_WORDS[self.band]}"
 
     def _end(self, name: str) -> str:
         low, high = self.low[name][-1], self.high[name][-1]
-        end = _short(self.mean[name][-1])
-        return end if np.isnan(low) else f"{end} ({_short(low)} to {_short(high)})"
+        end = _three_digits(self.mean[name][-1])
+        return end if np.isnan(low) else f"{end} ({_three_digits(low)} to {_three_digits(high)})"
 
     def to_frame(self) -> pd.DataFrame:
         """One row a run and round drawn: `run`, `round`, `regret`, `low`, `high`, `replications`."""
@@ -183,7 +183,7 @@ class RegretDisplay:
         return pd.concat(parts, ignore_index=True)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         last = self.to_frame().drop_duplicates("run", keep="last")
@@ -191,17 +191,17 @@ class RegretDisplay:
             "run": last["run"],
             "rounds": last["round"],
             "replications": last["replications"],
-            f"regret ({self.unit})": [estimate(*row) for row in last[["regret", "low", "high"]].to_numpy()],
+            f"regret ({self.unit})": [estimate_cell(*row) for row in last[["regret", "low", "high"]].to_numpy()],
         }
         return html(self, f"{self.name or 'regret'} at the last round", columns, self._band_is)
 
 
-def _short(value: float) -> str:
+def _three_digits(value: float) -> str:
     """Three digits, or all before the point."""
     return f"{value:,.0f}" if abs(value) >= 100.0 else f"{value:.3g}"
 
 
-def _rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
+def _plotted_rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
     """Rounds that are drawn, from 1: all of them, or so many that a line is smooth, the last one among them."""
     if n_rounds <= MOST_POINTS:
         return np.arange(1, n_rounds + 1)
@@ -209,7 +209,7 @@ def _rounds(n_rounds: int, *, log: bool) -> NDArray[np.int64]:
     return np.unique(spaced.round().astype(np.int64))
 
 
-def _banded(regret: Array, band: str, level: float) -> tuple[Array, Array]:
+def _regret_band(regret: Array, band: str, level: float) -> tuple[Array, Array]:
     """Ends of the band, [N]; NaN where one replication says nothing about others."""
     return (percentile_interval if band == "quantiles" and len(regret) > 1 else mean_interval)(regret, level)
 
@@ -218,7 +218,7 @@ PREFIX = "p_"
 WINDOWS = 50  # that a run is cut into where no window is given
 
 
-class Chosen(Protocol):
+class RunArms(Protocol):
     """What `replay.run` returns, as far as it is drawn."""
 
     @property
@@ -249,7 +249,7 @@ class ArmShareDisplay:
     @classmethod
     def from_run(
         cls,
-        run: Chosen,
+        run: RunArms,
         arms: Sequence[str],
         *,
         window: int | None = None,
@@ -287,11 +287,11 @@ class ArmShareDisplay:
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.2)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         for arm, name in enumerate(self.arms):
             look = ink.line_style(arm) | kwargs
-            label = f"{ink.plain(name)}: {percent(self.share[-1, arm])} in the last window"
+            label = f"{ink.literal_text(name)}: {percent(self.share[-1, arm])} in the last window"
             self.lines_ += self.ax_.plot(self.at, self.share[:, arm], label=label, **look)
             ends = (self.low[:, arm], self.high[:, arm])
             self.ax_.fill_between(self.at, *ends, color=look["color"], **ink.BAND)
@@ -315,10 +315,10 @@ class ArmShareDisplay:
         return pd.DataFrame({"round": np.repeat(self.at, n), "arm": list(self.arms) * len(self.at)} | columns)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
-        columns = _by_arm(self.at, self.arms, (self.share, self.low, self.high))
+        columns = _arm_columns(self.at, self.arms, (self.share, self.low, self.high))
         return html(self, f"{self.name or 'pulls'}: share of each arm by window", columns, self._band_is)
 
 
@@ -446,12 +446,12 @@ class PropensityDisplay:
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.2)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         # What was chosen stands below 0 %, a lane an arm, where no probability can be.
         for arm, name in enumerate(self.arms):
             look = ink.line_style(arm) | kwargs
-            label = ink.plain(name)
+            label = ink.literal_text(name)
             if self.action is not None:
                 rounds = np.flatnonzero(self.action == arm) + 1
                 label += f": chosen {len(rounds)} of {len(self.action)} times"
@@ -486,19 +486,21 @@ class PropensityDisplay:
         return pd.DataFrame({"round": np.repeat(self.at, n), "arm": list(self.arms) * len(self.at)} | columns)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
-        columns = _by_arm(self.at, self.arms, (self.mean, self.least, self.most))
+        columns = _arm_columns(self.at, self.arms, (self.mean, self.least, self.most))
         return html(self, f"{self.name or 'propensity'} of each arm by window", columns, self._band_is)
 
 
-def _by_arm(at: Array, arms: Sequence[str], parts: tuple[Array, Array, Array]) -> dict[str, Any]:
+def _arm_columns(at: Array, arms: Sequence[str], parts: tuple[Array, Array, Array]) -> dict[str, Any]:
     """Columns of a shown table, one an arm: value, low and high, each [windows, A]."""
     columns: dict[str, Any] = {"round": at}
     for arm, name in enumerate(arms):
         rows = zip(*(part[:, arm] for part in parts), strict=True)
-        columns[name] = [Cell(percent(one), f"{percent(low)} to {percent(high)}", "number") for one, low, high in rows]
+        columns[name] = [
+            ReportCell(percent(one), f"{percent(low)} to {percent(high)}", "number") for one, low, high in rows
+        ]
     return columns
 
 
@@ -562,13 +564,13 @@ class PosteriorDisplay:
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.2)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         seen = self.density > 1e-3 * self.density.max()
         for arm, name in enumerate(self.arms):
             look = ink.line_style(arm) | kwargs
             pulls = int(self.pulls[arm])
-            label = f"{ink.plain(name)}: mean {self.mean[arm]:.3f}, {pulls:,} pull{'' if pulls == 1 else 's'}"
+            label = f"{ink.literal_text(name)}: mean {self.mean[arm]:.3f}, {pulls:,} pull{'' if pulls == 1 else 's'}"
             self.lines_ += self.ax_.plot(self.at, self.density[:, arm], label=label, **look)
             inside = (self.at >= self.low[arm]) & (self.at <= self.high[arm])
             self.ax_.fill_between(
@@ -592,10 +594,10 @@ class PosteriorDisplay:
         return pd.DataFrame(columns)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         rows = zip(self.mean, self.low, self.high, strict=True)
-        cells = [Cell(f"{mean:.3f}", f"{low:.3f} to {high:.3f}", "number") for mean, low, high in rows]
+        cells = [ReportCell(f"{mean:.3f}", f"{low:.3f} to {high:.3f}", "number") for mean, low, high in rows]
         columns: dict[str, Any] = {"arm": self.arms, "pulls": [int(one) for one in self.pulls], "mean": cells}
         return html(self, f"{self.name or 'posterior'}: {self.what}", columns, f"central {100 * self.level:g} % of it")

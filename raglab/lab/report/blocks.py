@@ -27,7 +27,7 @@ DELTA = 0.10  # one-sided error of what can be certified at all
 FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
 
 
-class Answered(NamedTuple):
+class AnswerSignals(NamedTuple):
     """What answering every case would give, [Q].
 
     score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate too, where the
@@ -41,7 +41,7 @@ class Answered(NamedTuple):
     explicit: bool
 
 
-def answered(trace: TraceData, policy: Policy, arm: str | None = None) -> Answered:
+def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
 
     Source: rules S2.2, S2.4, S2.6, S2.8, S6.2.
@@ -57,7 +57,7 @@ def answered(trace: TraceData, policy: Policy, arm: str | None = None) -> Answer
     }
     if policy.fused_model is not None:
         signals["fused gate"] = found.fused[0]
-    return Answered(
+    return AnswerSignals(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
         said.right & can,
         found.label,
@@ -86,7 +86,7 @@ class Reach(NamedTuple):
         return self.wrong / self.answered if self.answered else float("nan")
 
 
-def reaches(seen: Answered, signal: str) -> list[Reach]:
+def signal_reaches(seen: AnswerSignals, signal: str) -> list[Reach]:
     """What every threshold on a signal gives, "answer at or above it, else refuse", one row for each distinct value."""
     score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
     by_answer = metrics.risk_coverage(seen.right, score)
@@ -99,9 +99,9 @@ def reaches(seen: Answered, signal: str) -> list[Reach]:
     ]
 
 
-def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
+def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
     """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
-    rows = reaches(seen, signal)
+    rows = signal_reaches(seen, signal)
     none = Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
     few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
     few_wrong = [row for row in rows if row.hallucination <= targets["hallucination_rate"]]
@@ -111,11 +111,12 @@ def nearest(seen: Answered, signal: str, targets: Mapping[str, float] = TARGETS)
     )
 
 
-def reachable(seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None) -> bool:
+def reachable(seen: AnswerSignals, table: pd.DataFrame, trials: pd.DataFrame | None) -> bool:
     """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
     targets = TARGETS
     one_signal = any(
-        nearest(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"] for signal in seen.score
+        nearest_reaches(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"]
+        for signal in seen.score
     )
     tables = [table] if trials is None else [table, trials]
     return one_signal or any(
@@ -123,7 +124,7 @@ def reachable(seen: Answered, table: pd.DataFrame, trials: pd.DataFrame | None) 
     )
 
 
-class Verdict(NamedTuple):
+class TargetVerdict(NamedTuple):
     """A target and what became of it: met, not met, or not met and out of reach with these signals."""
 
     name: str
@@ -135,7 +136,7 @@ class Verdict(NamedTuple):
     says: str
 
 
-def verdicts(row: Mapping[str, Any], *, can: bool) -> list[Verdict]:
+def verdicts(row: Mapping[str, Any], *, can: bool) -> list[TargetVerdict]:
     """Verdict on every target for one policy; a rate over nothing meets nothing (rule S6.2).
 
     Args:
@@ -145,7 +146,9 @@ def verdicts(row: Mapping[str, Any], *, can: bool) -> list[Verdict]:
     for name, target in TARGETS.items():
         says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
         k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-        out.append(Verdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says))
+        out.append(
+            TargetVerdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says)
+        )
     return out
 
 
@@ -162,9 +165,9 @@ def certifiable(n: int, delta: float = DELTA) -> float:
     return next((t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
 
 
-def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
+def best_bound(seen: AnswerSignals, delta: float = DELTA) -> tuple[Reach, float]:
     """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
-    rows = [row for signal in seen.score for row in reaches(seen, signal)]
+    rows = [row for signal in seen.score for row in signal_reaches(seen, signal)]
     if not rows:
         return Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
     wrong, answered = (np.array([getattr(row, part) for row in rows]) for part in ("wrong", "answered"))
@@ -173,12 +176,12 @@ def best_bound(seen: Answered, delta: float = DELTA) -> tuple[Reach, float]:
     return rows[best], float(bounds[best])
 
 
-def curves(seen: Answered) -> dict[str, Curve]:
+def curves(seen: AnswerSignals) -> dict[str, Curve]:
     """Risk–coverage steps of every signal."""
     return {name: metrics.risk_coverage(seen.right, score) for name, score in seen.score.items()}
 
 
-def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
+def confidence_histograms(seen: AnswerSignals) -> dict[str, NDArray[np.int64]]:
     """Cases by label and confidence, counts between `FINE_EDGES`."""
     score = seen.score["confidence"]
     return {
@@ -186,7 +189,7 @@ def histograms(seen: Answered) -> dict[str, NDArray[np.int64]]:
     }
 
 
-def label_by_decision(said: Decisions) -> NDArray[np.int64]:
+def confusion_counts(said: Decisions) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
     return metrics.outcome_table(said.tables.evidence.label, said.status)
 
@@ -205,7 +208,7 @@ def harm(said: Decisions) -> NDArray[np.int64]:
     return np.where(said.right, 0, wrong)
 
 
-def flipped(before: Decisions, after: Decisions) -> list[int]:
+def flipped_cases(before: Decisions, after: Decisions) -> list[int]:
     """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
     was, now = harm(before), harm(after)
     rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
@@ -230,7 +233,7 @@ def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]
     return out
 
 
-class Swept(NamedTuple):
+class ThresholdCurve(NamedTuple):
     """One threshold over its range: frame of `replay.steps`, policy -> its value, and whose the others are."""
 
     path: str
@@ -241,7 +244,7 @@ class Swept(NamedTuple):
 
 def swept(
     trace: TraceData, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
-) -> tuple[list[Swept], list[str]]:
+) -> tuple[list[ThresholdCurve], list[str]]:
     """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
     Args:
@@ -254,7 +257,7 @@ def swept(
             if len(frame) > 1:
                 values = {name: policies[name].value(path) for name in reversed(bases[place:])}
                 marks = {name: float(value) for name, value in values.items() if value is not None}
-                shown.append(Swept(path, frame, marks, base))
+                shown.append(ThresholdCurve(path, frame, marks, base))
                 break
         else:
             idle.append(path)
@@ -266,7 +269,7 @@ LONGEST_TEXT = 300
 Mark = Literal["", "good", "bad", "number"]
 
 
-class Cell(NamedTuple):
+class ReportCell(NamedTuple):
     """Cell of a table: its text, smaller text below it, and how it is set off."""
 
     text: str
@@ -274,12 +277,12 @@ class Cell(NamedTuple):
     mark: Mark = ""
 
 
-class Table(NamedTuple):
+class ReportTable(NamedTuple):
     """Block of a report: rows of cells under a head, with a caption above."""
 
     caption: str
     head: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
+    rows: Sequence[Sequence[ReportCell]]
     kind: str = "table"
 
 
@@ -301,7 +304,7 @@ class Picture(NamedTuple):
     kind: str = "picture"
 
 
-Block = Table | Text | Picture
+Block = ReportTable | Text | Picture
 
 
 class Section(NamedTuple):
@@ -316,17 +319,17 @@ def percent(value: float) -> str:
     return DASH if np.isnan(value) else f"{100 * value:.1f} %"
 
 
-def number(value: Any) -> str:  # noqa: ANN401 - cell of any frame
+def number_text(value: Any) -> str:  # noqa: ANN401 - cell of any frame
     """Value of a frame as text: numbers to four digits, a dash where there is none."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
         # a table of many kinds of numbers: four digits, whatever their size
         return DASH if np.isnan(value) else decimals(float(value)) if np.isinf(value) else f"{value:.4g}"
-    return DASH if value is None else cut(str(value))
+    return DASH if value is None else cut_text(str(value))
 
 
-def cut(text: str) -> str:
+def cut_text(text: str) -> str:
     """Text in one line, cut where it is long; controls shown as blanks."""
     line = "".join(sign if sign.isprintable() else " " for sign in text)
     return line if len(line) <= LONGEST_TEXT else f"{line[: LONGEST_TEXT - 1]}…"
@@ -337,20 +340,20 @@ def interval(low: float, high: float) -> str:
     return DASH if np.isnan(low) else f"{100 * low:.1f} % to {100 * high:.1f} %"
 
 
-def share_of(k: int, n: int) -> Cell:
+def share_cell(k: int, n: int) -> ReportCell:
     """Rate of k in n with its counts and 95 % interval."""
     low, high = metrics.clopper_pearson(k, n)
-    return Cell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}", "number")
+    return ReportCell(percent(k / n if n else float("nan")), f"{k}/{n}; {interval(float(low), float(high))}", "number")
 
 
-def estimate(value: float, low: float, high: float, sign: str = "") -> Cell:
+def estimate_cell(value: float, low: float, high: float, sign: str = "") -> ReportCell:
     """Number with its interval, to three decimals; a dash where there is none."""
     if np.isnan(value):
-        return Cell(DASH, mark="number")
-    return Cell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
+        return ReportCell(DASH, mark="number")
+    return ReportCell(f"{value:{sign}.3f}", DASH if np.isnan(low) else f"{low:{sign}.3f} to {high:{sign}.3f}", "number")
 
 
-def rates_table(table: pd.DataFrame) -> Table:
+def rates_table(table: pd.DataFrame) -> ReportTable:
     """Policies × rates.
 
     Args:
@@ -358,41 +361,44 @@ def rates_table(table: pd.DataFrame) -> Table:
     """
     rows = []
     for name, row in table.iterrows():
-        cells = [share_of(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
-        rows.append([Cell(cut(str(name)), str(row["policy_id"])), *cells])
-    return Table(
+        cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
+        rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), *cells])
+    return ReportTable(
         "Rates of every policy: value, count of cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
         ["policy", *metrics.RATES],
         rows,
     )
 
 
-def frame_table(caption: str, frame: pd.DataFrame) -> Table:
+def frame_table(caption: str, frame: pd.DataFrame) -> ReportTable:
     """Any frame as it is."""
     rows = [
-        [Cell(number(value), mark="number" if isinstance(value, int | float | np.number) else "") for value in row]
+        [
+            ReportCell(number_text(value), mark="number" if isinstance(value, int | float | np.number) else "")
+            for value in row
+        ]
         for row in frame.itertuples(index=False)
     ]
-    return Table(caption, [cut(str(column)) for column in frame.columns], rows)
+    return ReportTable(caption, [cut_text(str(column)) for column in frame.columns], rows)
 
 
-def verdict_table(found: Sequence[Verdict]) -> Table:
+def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            Cell(f"{one.name} ≤ {100 * one.target:g} %"),
-            Cell(one.says, mark="good" if one.says == "met" else "bad"),
-            share_of(one.k, one.n),
+            ReportCell(f"{one.name} ≤ {100 * one.target:g} %"),
+            ReportCell(one.says, mark="good" if one.says == "met" else "bad"),
+            share_cell(one.k, one.n),
         ]
         for one in found
     ]
-    return Table("Targets, on the cases of this page.", ["target", "verdict", "observed (95 % interval)"], rows)
+    return ReportTable("Targets, on the cases of this page.", ["target", "verdict", "observed (95 % interval)"], rows)
 
 
-def verdict_sentence(name: str, found: Sequence[Verdict], *, can: bool) -> str:
+def verdict_sentence(name: str, found: Sequence[TargetVerdict], *, can: bool) -> str:
     """What the verdicts come to, in words."""
     missed = [one for one in found if one.says != "met"]
-    lead = f"{cut(name)} meets " + (
+    lead = f"{cut_text(name)} meets " + (
         "every target." if not missed else f"{len(found) - len(missed)} of {len(found)} targets."
     )
     if any(one.n == 0 for one in missed):
@@ -404,10 +410,11 @@ def verdict_sentence(name: str, found: Sequence[Verdict], *, can: bool) -> str:
     return f"{lead} No threshold on one signal and no policy that was tried keeps all targets together."
 
 
-def nearest_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> Table:
+def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> ReportTable:
     """Nearest that one threshold on one signal comes to the targets, in either direction."""
     rows = [
-        [Cell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)] for first, second in pairs
+        [ReportCell(first.signal), *_reach(first, refusal=False), *_reach(second, refusal=True)]
+        for first, second in pairs
     ]
     refusal, wrong = (f"{100 * targets[name]:g} %" for name in ("false_refusal_rate", "hallucination_rate"))
     head = ["signal", f"lowest hallucination_rate at false refusal ≤ {refusal}", "there, false refusal", "threshold"]
@@ -416,18 +423,18 @@ def nearest_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, fl
         "Nearest reachable: answer at or above one threshold on one signal, refuse below it, never ask; exact over all "
         "thresholds, chosen on these very cases."
     )
-    return Table(caption, head, rows)
+    return ReportTable(caption, head, rows)
 
 
-def _reach(one: Reach, *, refusal: bool) -> list[Cell]:
-    rates = [share_of(one.wrong, one.answered), share_of(one.refused, one.n_ok)]
+def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
+    rates = [share_cell(one.wrong, one.answered), share_cell(one.refused, one.n_ok)]
     if not one.answered:
-        return [Cell(DASH, "no threshold"), Cell(DASH), Cell(DASH)]
-    return [*(rates[::-1] if refusal else rates), Cell(number(one.threshold), mark="number")]
+        return [ReportCell(DASH, "no threshold"), ReportCell(DASH), ReportCell(DASH)]
+    return [*(rates[::-1] if refusal else rates), ReportCell(number_text(one.threshold), mark="number")]
 
 
 @cache
-def unit_of(path: str) -> str:
+def threshold_unit(path: str) -> str:
     """Unit of a threshold, in words."""
     return replay.SWEPT[path].unit.name
 
@@ -435,22 +442,22 @@ def unit_of(path: str) -> str:
 MOST_FLIPS = 60
 
 
-def paired_table(first: str, second: str, paired: Mapping[str, Paired]) -> Table:
+def paired_table(first: str, second: str, paired: Mapping[str, Paired]) -> ReportTable:
     """Paired tests of two policies on the same cases."""
     rows = [
         [
-            Cell(cut(name)),
-            *(Cell(text, mark="number") for text in (f"{one.only_first}", f"{one.only_second}", f"{one.p:.3g}")),
+            ReportCell(cut_text(name)),
+            *(ReportCell(text, mark="number") for text in (f"{one.only_first}", f"{one.only_second}", f"{one.p:.3g}")),
         ]
         for name, one in paired.items()
     ]
-    head = ["judged by", f"only {cut(first)} right", f"only {cut(second)} right", "p"]
-    return Table("McNemar's exact test, two-sided: the same cases decided by both.", head, rows)
+    head = ["judged by", f"only {cut_text(first)} right", f"only {cut_text(second)} right", "p"]
+    return ReportTable("McNemar's exact test, two-sided: the same cases decided by both.", head, rows)
 
 
 def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and switches
     """Value of one policy, told apart from that of the other."""
-    return decimals(value, other) if isinstance(value, float) and isinstance(other, float) else number(value)
+    return decimals(value, other) if isinstance(value, float) and isinstance(other, float) else number_text(value)
 
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
@@ -458,24 +465,26 @@ def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyD
     one, two = incumbent.manifest, tuned.manifest
     rows = [
         [
-            Cell(path),
-            *(Cell(_setting(*pair), mark="number") for pair in ((one[path], two[path]), (two[path], one[path]))),
+            ReportCell(path),
+            *(ReportCell(_setting(*pair), mark="number") for pair in ((one[path], two[path]), (two[path], one[path]))),
         ]
         for path in one
         if one[path] != two[path]
     ]
     if not rows:
         return Text("Both policies hold the same thresholds and switches.")
-    return Table(f"Thresholds and switches that {cut(second)} changes.", ["path", cut(first), cut(second)], rows)
+    return ReportTable(
+        f"Thresholds and switches that {cut_text(second)} changes.", ["path", cut_text(first), cut_text(second)], rows
+    )
 
 
-def flips(first: str, second: str, before: Decisions, after: Decisions) -> list[Block]:
+def flip_blocks(first: str, second: str, before: Decisions, after: Decisions) -> list[Block]:
     """Cases that two policies decide differently, most harmful change first, and how many there are."""
-    rows = flipped(before, after)
+    rows = flipped_cases(before, after)
     better = sum(bool(after.right[row] and not before.right[row]) for row in rows)
     worse = sum(bool(before.right[row] and not after.right[row]) for row in rows)
     text = (
-        f"{len(rows)} of {len(before)} cases are decided otherwise by {cut(second)} than by {cut(first)}: "
+        f"{len(rows)} of {len(before)} cases are decided otherwise by {cut_text(second)} than by {cut_text(first)}: "
         f"{better} become right, {worse} become wrong."
     )
     if not rows:
@@ -484,17 +493,27 @@ def flips(first: str, second: str, before: Decisions, after: Decisions) -> list[
     caption = (
         f"{len(shown)} of {len(rows)}, most harmful first: new wrong answers, then new false refusals, then the rest."
     )
-    return [Text(text), Table(caption, ["case", "query", "label", cut(first), cut(second), "now"], shown)]
+    return [
+        Text(text),
+        ReportTable(caption, ["case", "query", "label", cut_text(first), cut_text(second), "now"], shown),
+    ]
 
 
-def _flip(before: Decisions, after: Decisions, row: int) -> list[Cell]:
+def _flip(before: Decisions, after: Decisions, row: int) -> list[ReportCell]:
     case = before.trace.cases[row]
     verdict = " → ".join(_rightness(said, row) for said in (before, after))
     then, now = (
-        Cell(Status(int(said.status[row])).name, cut(said.reason(row)), "good" if said.right[row] else "bad")
+        ReportCell(Status(int(said.status[row])).name, cut_text(said.reason(row)), "good" if said.right[row] else "bad")
         for said in (before, after)
     )
-    return [Cell(cut(case.id)), Cell(cut(case.query)), Cell(case.expect_status), then, now, Cell(verdict)]
+    return [
+        ReportCell(cut_text(case.id)),
+        ReportCell(cut_text(case.query)),
+        ReportCell(case.expect_status),
+        then,
+        now,
+        ReportCell(verdict),
+    ]
 
 
 def _rightness(said: Decisions, row: int) -> str:

@@ -13,10 +13,10 @@ from raglab.decision import chain
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
 from raglab.lab.report.blocks import interval, percent
-from raglab.lab.report.canvas import html, said, text
+from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
-from raglab.policy import thresholds
+from raglab.policy import policy_thresholds
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -66,7 +66,7 @@ class Boundary(NamedTuple):
         return edges[zone], edges[zone + 1]
 
 
-class Counted(NamedTuple):
+class ZoneCounts(NamedTuple):
     """Cases by zone and group, int [Z, 4]: all, those that name documents, those answered, those decided rightly."""
 
     n: NDArray[np.int64]
@@ -75,7 +75,7 @@ class Counted(NamedTuple):
     right: NDArray[np.int64]
 
 
-def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
+def decision_boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: int | None = None) -> Boundary:
     """Confidence of every case beside its label, as the policy's confidence gate meets it.
 
     Evidence is chosen where the hits that the policy without any gate chooses at that depth hold the expected sources.
@@ -89,16 +89,16 @@ def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: in
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
     depths = trace.hits.chunk.shape[2]
-    _check(trace, policy, depth, depths)
+    _check_trace(trace, policy, depth, depths)
     decisions = replay.decide(trace, policy, arm)
     found, every = decisions.tables.evidence, np.arange(len(trace))
     at = decisions.outcome.depth.astype(np.intp) if depth is None else np.full(len(trace), depth)
     # Which hits would be chosen if no gate stood in the way: else a refused case would count as one without evidence.
-    limits, shape = thresholds([always_answer(policy)]), (1, len(trace))
-    slot = np.stack([chain.one_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
+    limits, shape = policy_thresholds([always_answer(policy)]), (1, len(trace))
+    slot = np.stack([chain.gate_depth(found, limits, step, shape).slot[0] for step in range(depths)]).astype(np.intp)
     can = (found.n_hits[at, every] > 0) & np.ravel(chain.refused_query(found, limits, shape) == chain.NONE)
     chosen = found.right[at, slot[at, every], every] & can
-    confidence = decisions.confidence() if depth is None else chain.confidence_of(found, decisions.limits, depth)[0]
+    confidence = decisions.confidence() if depth is None else chain.depth_confidence(found, decisions.limits, depth)[0]
     # Groups by what would be right to do: answer, refuse for want of evidence, refuse, ask.
     of_ok = np.where(chosen, 0, 1)
     group = np.where(found.label == Status.ok, of_ok, np.where(found.label == Status.refuse, 2, 3))
@@ -119,23 +119,23 @@ def boundary(trace: TraceData, policy: Policy, arm: str | None = None, depth: in
     )
 
 
-def counted(seen: Boundary) -> Counted:
+def zone_counts(seen: Boundary) -> ZoneCounts:
     """Cases by zone and group."""
     tables = []
     for kept in (np.ones_like(seen.right), seen.explicit, seen.answered, seen.right):
         table = np.zeros((BOTH + 1, len(GROUPS)), dtype=np.int64)
         np.add.at(table, (seen.zone[kept].astype(int), seen.group[kept].astype(int)), 1)
         tables.append(table)
-    return Counted(*tables)
+    return ZoneCounts(*tables)
 
 
-def ordered(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]:
+def ranking_auroc(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]:
     """AUROC of the confidence, cases that would be right if answered against all others, with its interval."""
     good = seen.group == 0
     return metrics.auroc(good, seen.confidence), metrics.auroc_interval(good, seen.confidence, level)
 
 
-def _check(trace: TraceData, policy: Policy, depth: int | None, depths: int) -> None:
+def _check_trace(trace: TraceData, policy: Policy, depth: int | None, depths: int) -> None:
     if not len(trace):
         msg = "trace must hold at least one case, got none; check the split."
         raise ValueError(msg)
@@ -200,17 +200,17 @@ class DecisionBoundaryDisplay:
 
         Example: `DecisionBoundaryDisplay.from_trace(trace, policy).says` is the picture in words.
         """
-        return cls(boundary(trace, policy, arm, depth), level, name).plot(ax, **kwargs)
+        return cls(decision_boundary(trace, policy, arm, depth), level, name).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the bars
         """Draw on axes, or on those of a new figure."""
-        counts = counted(self.boundary)
-        zones = [f"{self.zone(zone)}; {_ok_of(counts, zone, self.level)}" for zone in self.boundary.zones]
+        counts = zone_counts(self.boundary)
+        zones = [f"{self.zone(zone)}; {_ok_share_text(counts, zone, self.level)}" for zone in self.boundary.zones]
         self.ax_ = canvas.axes(ax, 8.8, 6.2)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         _draw_zones(self.ax_, self.boundary, zones)
         _draw_taus(self.ax_, self.boundary)
-        _draw_cases(self.ax_, self.boundary, f"{ink.plain(name or self.name or 'all')}: {self._told}", **kwargs)
+        _draw_cases(self.ax_, self.boundary, f"{ink.literal_text(name or self.name or 'all')}: {self._told}", **kwargs)
         _draw_counts(self.ax_, self.boundary, counts)
         _draw_axes(self.ax_, counts)
         canvas.legend_above(self.ax_)
@@ -241,7 +241,7 @@ class DecisionBoundaryDisplay:
         """
         import pandas as pd
 
-        seen, counts = self.boundary, counted(self.boundary)
+        seen, counts = self.boundary, zone_counts(self.boundary)
         zones = list(seen.zones)
         n, explicit, answered, right = (table[zones].ravel() for table in counts)
         low, high = metrics.clopper_pearson(right, n, self.level)
@@ -269,13 +269,13 @@ class DecisionBoundaryDisplay:
     @property
     def says(self) -> str:
         """What the picture shows, in words."""
-        seen, counts = self.boundary, counted(self.boundary)
+        seen, counts = self.boundary, zone_counts(self.boundary)
         there, every = counts.n[BOTH], counts.n.sum(axis=0)
         wrong = zip(there[1:], every[1:], GROUPS[1:], strict=True)
         lie = (
-            f"At or above {_taus(seen)[-1][1]} lie {_of(there[0], every[0])} of the cases that would be right if "
-            f"answered and {_of(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
-            f"{', '.join(f'{_of(k, n)} {name}' for k, n, name in wrong)}."
+            f"At or above {_taus(seen)[-1][1]} lie {_share_text(there[0], every[0])} of the cases that would be right "
+            f"if answered and {_share_text(there[1:].sum(), every[1:].sum())} of those that would be wrong: "
+            f"{', '.join(f'{_share_text(k, n)} {name}' for k, n, name in wrong)}."
         )
         do = (
             f"Of these {there.sum()} the policy answers {counts.answered[BOTH].sum()}; another gate refuses the "
@@ -289,7 +289,7 @@ class DecisionBoundaryDisplay:
     @property
     def _order(self) -> str:
         """How well the confidence parts cases that would be right from all others."""
-        value, (low, high) = ordered(self.boundary, self.level)
+        value, (low, high) = ranking_auroc(self.boundary, self.level)
         if np.isnan(value):
             return ""
         parted = "some threshold parts them" if value == 1.0 else "no threshold parts them"
@@ -297,14 +297,14 @@ class DecisionBoundaryDisplay:
         return f"The confidence ranks right above wrong with AUROC {value:.3f} ({sure}): {parted}."
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         frame = self.frame()
         columns: dict[str, Any] = {name: frame[name] for name in ("zone", "label", "n", "explicit", "answered")}
         heads = {"n": "cases", "explicit": "naming documents"}
         columns = {heads.get(name, name): values for name, values in columns.items()}
-        columns["decided rightly"] = said(frame)
+        columns["decided rightly"] = rate_cells(frame)
         told = f"{self.name or 'decision boundary'}: {self.says}"
         return html(self, told, columns, f"exact {100 * self.level:g} % interval")
 
@@ -317,12 +317,12 @@ def _taus(seen: Boundary) -> list[tuple[float, str]]:
     return [(value, f"{name} {value:.4g}") for value, name in both]
 
 
-def _of(k: int, n: int) -> str:
+def _share_text(k: int, n: int) -> str:
     """Count with its share."""
     return f"{k}/{n}" + (f" ({percent(k / n)})" if n else "")
 
 
-def _documents(seen: Boundary, counts: Counted) -> str:
+def _documents(seen: Boundary, counts: ZoneCounts) -> str:
     """What the lower bar for named documents lets through."""
     named = int(seen.explicit.sum())
     if not named:
@@ -332,7 +332,7 @@ def _documents(seen: Boundary, counts: Counted) -> str:
     return f"{lie}; of these right if answered: {right}."
 
 
-def _ok_of(counts: Counted, zone: int, level: float) -> str:
+def _ok_share_text(counts: ZoneCounts, zone: int, level: float) -> str:
     """Share of a zone's cases that are labelled ok."""
     k, n = int(counts.n[zone, :2].sum()), int(counts.n[zone].sum())
     low, high = metrics.clopper_pearson(k, n, level)
@@ -373,14 +373,19 @@ def _draw_cases(on: Axes, seen: Boundary, told: str, **style: Any) -> None:  # n
         for named, lane in LANES.items():
             at = np.sort(seen.confidence[(seen.group == group) & (seen.explicit == named)])
             if len(at):
-                on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_mark(colour, named=named))
+                on.plot(at, np.full(len(at), -group - lane), clip_on=False, **_case_marker(colour, named=named))
     on.fill_between([], [], [], color=ink.GREY, label=f"{told}; bars of {BAR:g} points, the tallest {most}", **plain)
-    on.plot([], [], label="one case", **_mark(ink.GREY, named=False))
+    on.plot([], [], label="one case", **_case_marker(ink.GREY, named=False))
     if seen.explicit.any():
-        on.plot([], [], label="one case whose user named documents: tau_explicit holds", **_mark(ink.GREY, named=True))
+        on.plot(
+            [],
+            [],
+            label="one case whose user named documents: tau_explicit holds",
+            **_case_marker(ink.GREY, named=True),
+        )
 
 
-def _mark(colour: str, *, named: bool) -> dict[str, Any]:
+def _case_marker(colour: str, *, named: bool) -> dict[str, Any]:
     """Mark of one case."""
     if named:
         look = {"marker": "D", "markersize": 4, "markeredgecolor": "black", "markeredgewidth": 0.5, "alpha": 0.8}
@@ -389,7 +394,7 @@ def _mark(colour: str, *, named: bool) -> dict[str, Any]:
     return {"color": colour, "linestyle": "none", "zorder": 2} | look
 
 
-def _draw_counts(on: Axes, seen: Boundary, counts: Counted) -> None:
+def _draw_counts(on: Axes, seen: Boundary, counts: ZoneCounts) -> None:
     """Cases of each label by zone, and their share of the label, right of the axes."""
     look: dict[str, Any] = {"xycoords": on.get_yaxis_transform(), "textcoords": "offset points", "fontsize": 8}
     on.annotate("cases by zone, share of the label", (1, NAMES), xytext=(8, 0), va="center", **look)
@@ -402,7 +407,7 @@ def _draw_counts(on: Axes, seen: Boundary, counts: Counted) -> None:
             on.annotate(f"{n}\n{100 * n / size:.0f} %" if size else f"{n}", (1, 0.12 - group), xytext=aside, **look)
 
 
-def _draw_axes(on: Axes, counts: Counted) -> None:
+def _draw_axes(on: Axes, counts: ZoneCounts) -> None:
     """A row a label, and one axis of confidence."""
     names = [name.replace("evidence ", "evidence\n") for name in GROUPS]
     canvas.tidy(on)

@@ -22,7 +22,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
-from raglab.lab.report.blocks import Cell, interval, number, percent
+from raglab.lab.report.blocks import ReportCell, interval, number_text, percent
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
 from raglab.values import Curve, Status
 
@@ -98,23 +98,23 @@ def point_style(place: int) -> Style:
     }
 
 
-def plain(text: str) -> str:
+def literal_text(text: str) -> str:
     """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
     short = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
     shown = short.replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
 
 
-def words(rate: str) -> str:
+def rate_label(rate: str) -> str:
     """Name of a rate in a legend."""
     return RATE_TABLE[rate].label
 
 
-def seen_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
+def visible_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[float, float]:
     """Part of an axis that holds every change, and every mark that is not off by `FAR` times the width of the changes.
 
     Example:
-      >>> seen_range(np.array([0.0, 1.0]), [1.5, 40.0])
+      >>> visible_range(np.array([0.0, 1.0]), [1.5, 40.0])
       (-0.09, 1.59)
     """
     span = float(np.ptp(breaks)) if len(breaks) else 0.0
@@ -128,17 +128,17 @@ def seen_range(breaks: NDArray[np.float64], marks: Sequence[float]) -> tuple[flo
 DPI = 100
 
 
-def figure(width: float = 7.0, height: float = 4.2) -> Figure:
+def empty_figure(width: float = 7.0, height: float = 4.2) -> Figure:
     """Empty figure, inches, that makes room for its labels and legends."""
     return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def axes(ax: Axes | None, width: float, height: float) -> Axes:
     """Axes as given, or those of a new figure, inches."""
-    return ax if ax is not None else figure(width, height).subplots()
+    return ax if ax is not None else empty_figure(width, height).subplots()
 
 
-def whole(drawn: Figure | Axes) -> Figure:
+def whole_figure(drawn: Figure | Axes) -> Figure:
     """Figure itself, or the one that axes are in.
 
     Raises:
@@ -154,11 +154,11 @@ def whole(drawn: Figure | Axes) -> Figure:
 def png(drawn: Figure | Axes) -> bytes:
     """PNG of a figure, or of the one that axes are in; the same figure gives the same bytes."""
     stream = BytesIO()
-    whole(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    whole_figure(drawn).savefig(stream, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     return stream.getvalue()
 
 
-def shown_by_pyplot(drawn: Figure) -> bool:
+def is_pyplot_figure(drawn: Figure) -> bool:
     """Whether `pyplot` holds the figure, so that a notebook shows it at the end of the cell in any case."""
     pyplot = sys.modules.get("matplotlib.pyplot")  # a figure is pyplot's only where somebody imported that
     manager = drawn.canvas.manager  # taken away when pyplot closes the figure
@@ -199,7 +199,7 @@ def counts_up(on: Axes, most: int) -> None:
     on.yaxis.set_major_locator(MaxNLocator(nbins=4, integer=True))
 
 
-def few_ticks(on: Axes) -> None:
+def limit_ticks(on: Axes) -> None:
     """Level axis with at most six ticks."""
     on.xaxis.set_major_locator(MaxNLocator(nbins=6))
 
@@ -248,7 +248,7 @@ class Display(Protocol):
     def to_frame(self) -> pd.DataFrame: ...
 
 
-def text(display: Display) -> str:
+def text_summary(display: Display) -> str:
     """Name of a display and the first and last rows of its table, for where no HTML is shown."""
     table = display.to_frame().round(4).to_string(max_rows=10)
     return f"{type(display).__name__}\n{_ENDLESS.sub(_endless, table)}"
@@ -267,7 +267,7 @@ def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], inte
       interval_is: what the intervals of the cells are.
     """
     image = ""
-    if not shown_by_pyplot(display.figure_):
+    if not is_pyplot_figure(display.figure_):
         data = b64encode(png(display.figure_)).decode("ascii")
         alt = escape(told.replace("\n", "; "), quote=True)
         image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
@@ -277,7 +277,7 @@ def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], inte
     left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
     caption = escape(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in columns)
-    body = "".join(f"<tr>{''.join(_cell(values[row]) for values in parts)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(_html_cell(values[row]) for values in parts)}</tr>" for row in rows)
     return (
         f'<div>{image}<div style="overflow-x: auto"><table class="dataframe">'
         f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
@@ -285,18 +285,22 @@ def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], inte
     )
 
 
-def _cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
-    one = value if isinstance(value, Cell) else Cell(number(value), mark="" if isinstance(value, str) else "number")
+def _html_cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
+    one = (
+        value
+        if isinstance(value, ReportCell)
+        else ReportCell(number_text(value), mark="" if isinstance(value, str) else "number")
+    )
     side = "right" if one.mark == "number" else "left"
     small = f'<br><small style="opacity: 0.75">{escape(one.small)}</small>' if one.small else ""
     return f'<td style="{_CELL}; text-align: {side}">{escape(one.text)}{small}</td>'
 
 
-def said(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[Cell]:
+def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[ReportCell]:
     """A rate of a frame as cells: its value, below it k of n and the interval."""
     parts = (frame[rate], *(frame[f"{prefix}{end}"] for end in ("k", "n", "low", "high")))
     return [
-        Cell(percent(value), f"{k}/{n}; {interval(low, high)}", "number")
+        ReportCell(percent(value), f"{k}/{n}; {interval(low, high)}", "number")
         for value, k, n, low, high in zip(*parts, strict=True)
     ]
 
@@ -317,7 +321,7 @@ def codes(name: str, statuses: ArrayLike) -> NDArray[Any]:
     return np.array([Status[str(one)] for one in found.ravel()], dtype=np.int64).reshape(found.shape)
 
 
-def known(curve: Curve, name: str) -> Curve:
+def check_curve(curve: Curve, name: str) -> Curve:
     """Curve as it came.
 
     Raises:

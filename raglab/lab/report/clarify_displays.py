@@ -17,8 +17,8 @@ from raglab.default_learner.simulation import Silence
 from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
-from raglab.lab.report.blocks import estimate
-from raglab.lab.report.canvas import html, text
+from raglab.lab.report.blocks import estimate_cell
+from raglab.lab.report.canvas import html, text_summary
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -64,9 +64,9 @@ class ConfidenceDisplay:
 
     def plot(self, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on a new figure."""
-        self.axes_ = list(canvas.figure(8.0, 6.4).subplots(2, 1, sharex=True))
+        self.axes_ = list(canvas.empty_figure(8.0, 6.4).subplots(2, 1, sharex=True))
         self.ax_ = self.axes_[0]
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         # Above what silence alone teaches, below what the gate makes of it: the same learners, on one scale.
         for on, gated in zip(self.axes_, (False, True), strict=True):
@@ -88,7 +88,7 @@ class ConfidenceDisplay:
         part = self.paths[self.paths["gated"] == gated]
         for place, (learner, rows) in enumerate(part.groupby("learner", sort=False)):
             look = ink.line_style(place) | style
-            label = f"{ink.plain(str(learner))}: ends at {rows['confidence'].iloc[-1]:.3f}"
+            label = f"{ink.literal_text(str(learner))}: ends at {rows['confidence'].iloc[-1]:.3f}"
             label += f", {int(rows['question'].sum())} questions" if gated else ""
             self.lines_ += on.plot(rows["request"], rows["confidence"], label=label, **look)
             at = rows[rows["question"]]
@@ -112,7 +112,7 @@ class ConfidenceDisplay:
         return self.paths.copy()
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         parts = self.paths.groupby(["learner", "gated"], sort=False)
@@ -120,8 +120,8 @@ class ConfidenceDisplay:
         columns: dict[str, Any] = {
             "learner": [str(learner) for learner, _, _ in rows],
             "asks": ["when due" if gated else "never" for _, gated, _ in rows],
-            "last above apply": [_last(part, part["confidence"] > APPLY_ABOVE) for _, _, part in rows],
-            "first below ask": [_first(part, part["confidence"] < ASK_BELOW) for _, _, part in rows],
+            "last above apply": [_last_rate(part, part["confidence"] > APPLY_ABOVE) for _, _, part in rows],
+            "first below ask": [_first_rate(part, part["confidence"] < ASK_BELOW) for _, _, part in rows],
             "ends at": [float(part["confidence"].iloc[-1]) for _, _, part in rows],
             "questions": [int(part["question"].sum()) for _, _, part in rows],
         }
@@ -131,12 +131,12 @@ class ConfidenceDisplay:
 NOTE: dict[str, Any] = {"fontsize": 8, "ha": "right", "color": ink.GREY}
 
 
-def _first(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
+def _first_rate(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
     rows = part.loc[met, "request"]
     return float(rows.iloc[0]) if len(rows) else float("nan")
 
 
-def _last(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
+def _last_rate(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
     rows = part.loc[met, "request"]
     return float(rows.iloc[-1]) if len(rows) else float("nan")
 
@@ -172,7 +172,7 @@ class SplitDisplay:
     def plot(self, ax: Axes | None = None) -> Self:
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.2)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         every = np.concatenate([one[~np.isnan(one)] for one in self.found.values()])
         edges, most = np.linspace(0.0, float(every.max(initial=1.0)), BINS + 1), 0.0
         for place, (name, one) in enumerate(self.found.items()):
@@ -180,7 +180,7 @@ class SplitDisplay:
             heights = np.histogram(known, edges)[0] / len(one)
             median = f", median {np.median(known):.0f} requests" if len(known) else ""
             most = max(most, float(heights.max()))
-            label = f"{ink.plain(name)}: {len(known)} of {len(one)}{median}"
+            label = f"{ink.literal_text(name)}: {len(known)} of {len(one)}{median}"
             colour = ink.INKS[place % 7]
             self.ax_.stairs(heights, edges, fill=True, color=colour, alpha=0.35, linewidth=0)
             self.ax_.stairs(heights, edges, color=colour, linewidth=1.2, label=label)
@@ -202,7 +202,7 @@ class SplitDisplay:
         return pd.concat(parts, ignore_index=True)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         known = {name: one[~np.isnan(one)] for name, one in self.found.items()}
@@ -265,18 +265,18 @@ class ClarifyDisplay:
 
     def plot(self, ax: Sequence[Axes] | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on four axes, or on those of a new figure."""
-        self.axes_ = list(canvas.figure(10.5, 7.0).subplots(2, 2).ravel()) if ax is None else list(ax)
+        self.axes_ = list(canvas.empty_figure(10.5, 7.0).subplots(2, 2).ravel()) if ax is None else list(ax)
         if len(self.axes_) != len(PANELS):
             msg = f"ax must be four axes, got {len(self.axes_)}; make them with subplots(2, 2).ravel()."
             raise ValueError(msg)
         self.ax_ = self.axes_[0]
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         # One look a policy through all panels, so that one legend serves them.
         for place, (policy, rows) in enumerate(self.table.groupby("policy", sort=False)):
             look = ink.line_style(place) | kwargs
             for on, measure in zip(self.axes_, PANELS, strict=True):
-                (line,) = on.plot(rows["last"], rows[measure], label=ink.plain(str(policy)), **look)
+                (line,) = on.plot(rows["last"], rows[measure], label=ink.literal_text(str(policy)), **look)
                 on.fill_between(
                     rows["last"], rows[f"{measure}_low"], rows[f"{measure}_high"], color=look["color"], **ink.BAND
                 )
@@ -310,7 +310,7 @@ class ClarifyDisplay:
         return self.table.copy()
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         last = self.table.drop_duplicates("policy", keep="last")
@@ -318,7 +318,7 @@ class ClarifyDisplay:
         heads = {"questions": "questions per 100", "errors": "silent errors per 100", "regret": "regret a user"}
         for measure, head in heads.items():
             columns[head] = [
-                estimate(*row) for row in last[[measure, f"{measure}_low", f"{measure}_high"]].to_numpy(np.float64)
+                estimate_cell(*row) for row in last[[measure, f"{measure}_low", f"{measure}_high"]].to_numpy(np.float64)
             ]
         told = f"{self.name or 'clarification'}: rates of the last bucket, regret of all requests"
         return html(self, told, columns, INTERVAL)
@@ -361,12 +361,12 @@ class SilenceDisplay:
     def plot(self, ax: Axes | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.2, 4.4)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         self.lines_ = []
         for place, (policy, part) in enumerate(self._shares().groupby("policy", sort=False)):
             look = ink.line_style(place) | {"drawstyle": "steps-post"} | kwargs
             share = part["share"].iloc[-1]
-            label = f"{ink.plain(str(policy))}: {100 * share:.1f} % silent in the end"
+            label = f"{ink.literal_text(str(policy))}: {100 * share:.1f} % silent in the end"
             self.lines_ += self.ax_.plot(part["requests"], part["share"], label=label, **look)
         canvas.shares_up(self.ax_, "rows that ask no more (share, %)")
         self.ax_.set_xlabel("requests of the row up to its last question (count)", fontsize=9)
@@ -393,7 +393,7 @@ class SilenceDisplay:
         return self._shares()
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         names, medians, ends, counts = [], [], [], []

@@ -31,7 +31,7 @@ SPREAD_BINS = 20
 SETTLED = 0.05  # coverage from which on a risk is more than the first few cases
 
 
-def reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label: str, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
+def draw_reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label: str, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
     """Points with intervals over the mean score, and below them how many cases have such scores.
 
     A second curve on the same axes takes the next colour, and its counts are an outline.
@@ -47,7 +47,7 @@ def reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label
     drawn = ink.bin_style(len(on.containers)) | style
     reach = np.abs(np.stack([curve.y - interval.low, interval.high - curve.y]))
     made = on.errorbar(curve.x, curve.y, yerr=reach, label=label, **drawn)
-    _counts(on, spread, drawn["color"], filled=len(on.containers) == 1)
+    _draw_case_strip(on, spread, drawn["color"], filled=len(on.containers) == 1)
     on.set_xlim(-ink.SHARE_MARGIN, 1 + ink.SHARE_MARGIN)
     on.set_xlabel("score (as a probability, 0 to 1)", fontsize=9)
     canvas.shares_up(on, "came true (share of cases, %)")
@@ -58,7 +58,7 @@ def reliability(on: Axes, curve: Curve, interval: Interval, spread: Curve, label
     return made.lines[0]
 
 
-def _counts(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
+def _draw_case_strip(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
     """Cases by score in the strip below 0 %, the tallest bar as high as the strip."""
     bars = np.zeros(SPREAD_BINS)
     bars[np.rint(spread.at * SPREAD_BINS).astype(int)] = spread.n
@@ -71,16 +71,16 @@ def _counts(on: Axes, spread: Curve, colour: str, *, filled: bool) -> None:
 def risk_line(on: Axes, curve: Curve, label: str, place: int, **style: Any) -> Any:  # noqa: ANN401 - styles, artists
     """Risk over coverage: at each coverage that of the smallest one reachable above it; returns the line."""
     drawn = ink.curve_style(place) | style
-    return on.plot(_from_zero(curve.x, 0.0), _from_zero(curve.y), label=label, **drawn)[0]
+    return on.plot(_from_zero_coverage(curve.x, 0.0), _from_zero_coverage(curve.y), label=label, **drawn)[0]
 
 
-def risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
+def draw_risk_band(on: Axes, curve: Curve, interval: Interval, label: str, colour: str) -> None:
     """Interval of the risk at each step."""
-    low, high = (_from_zero(np.asarray(end)) for end in interval)
-    on.fill_between(_from_zero(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **ink.BAND)
+    low, high = (_from_zero_coverage(np.asarray(end)) for end in interval)
+    on.fill_between(_from_zero_coverage(curve.x, 0.0), low, high, step="pre", color=colour, label=label, **ink.BAND)
 
 
-def _from_zero(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
+def _from_zero_coverage(values: NDArray[np.float64], first: float | None = None) -> NDArray[np.float64]:
     """Values with the first once more, or another, at coverage 0."""
     return np.concatenate([values[:1] if first is None else np.full(len(values[:1]), first), values])
 
@@ -110,25 +110,30 @@ def target_line(on: Axes, value: float, label: str, **style: Any) -> None:  # no
         on.axhline(value, label=label, **ink.TARGET | style)
 
 
-def rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
+def draw_rates(on: Axes, steps: pd.DataFrame, names: Sequence[str], level: float, **style: Any) -> list[Any]:  # noqa: ANN401 - styles, artists
     """Rates as exact steps of one threshold, each with the interval of its steps; returns the step lines.
 
     Args:
       steps: with `low`, `high`, ascending, and for each name the rate and its `_low` and `_high`.
     """
-    edges = _edges(steps)
+    edges = _step_edges(steps)
     lines = []
     for name in names:
         value, low, high = (steps[f"{name}{end}"].to_numpy(dtype=np.float64) for end in ("", "_low", "_high"))
         colour = ink.SWEEP_INKS[name]
         on.stairs(high, edges, baseline=low, fill=True, color=colour, **ink.BAND)
-        look: dict[str, Any] = {"color": colour, "linewidth": 1.5, "baseline": None, "label": ink.words(name)} | style
+        look: dict[str, Any] = {
+            "color": colour,
+            "linewidth": 1.5,
+            "baseline": None,
+            "label": ink.rate_label(name),
+        } | style
         lines.append(on.stairs(value, edges, **look))
     on.fill_between([], [], [], color=ink.GREY, label=f"{100 * level:g} % interval at each step", **ink.BAND)
     return lines
 
 
-def _edges(steps: pd.DataFrame) -> NDArray[np.float64]:
+def _step_edges(steps: pd.DataFrame) -> NDArray[np.float64]:
     """Ends of the steps; an open end lies as far out as all steps are wide, so that it is drawn."""
     edges = np.append(steps["low"].to_numpy(dtype=np.float64), steps["high"].to_numpy(dtype=np.float64)[-1])
     known = edges[np.isfinite(edges)]
@@ -140,16 +145,16 @@ def _edges(steps: pd.DataFrame) -> NDArray[np.float64]:
 def sweep_axes(on: Axes, steps: pd.DataFrame, marks: Sequence[float], unit: str, targets: Mapping[str, float]) -> None:
     """Range that holds every change and mark, targets dashed in the ink of their rate, axes with labels."""
     changes = steps["low"].to_numpy(dtype=np.float64)[1:]
-    on.set_xlim(*ink.seen_range(changes, list(marks)))
+    on.set_xlim(*ink.visible_range(changes, list(marks)))
     for name, value in targets.items():
-        label = f"target: {ink.words(name)} ≤ {100 * value:g} %"
+        label = f"target: {ink.rate_label(name)} ≤ {100 * value:g} %"
         target_line(on, value, label, color=ink.SWEEP_INKS[name])
     on.set_xlabel(f"threshold ({unit})", fontsize=9)
-    canvas.few_ticks(on)
+    canvas.limit_ticks(on)
     canvas.shares_up(on, "rate (%)")
 
 
-def certified(on: Axes, made: Certificate) -> None:
+def draw_certificate(on: Axes, made: Certificate) -> None:
     """Certified threshold as a line, and the upper bound of its risk on it; where there is none, that is said."""
     sure = f"{100 * (1 - made.delta):g} % confidence"
     at = made.threshold
@@ -170,7 +175,7 @@ class Panel(NamedTuple):
     marks: Mapping[str, float]
 
 
-def risk_coverage(
+def draw_risk_coverage(
     curves: Mapping[str, Curve],
     points: Mapping[str, tuple[float, float]],
     ax: Axes | None = None,
@@ -184,10 +189,10 @@ def risk_coverage(
     """
     on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):
-        risk_line(on, curve, ink.plain(name), place)
+        risk_line(on, curve, ink.literal_text(name), place)
     for place, (name, (coverage, risk)) in enumerate(points.items()):
         if not np.isnan(coverage + risk):
-            on.plot([coverage], [risk], label=ink.plain(name), **ink.point_style(place))
+            on.plot([coverage], [risk], label=ink.literal_text(name), **ink.point_style(place))
     if target is not None:
         target_line(on, target, f"target {100 * target:g} %")
     risks = [risk for coverage, risk in points.values() if not np.isnan(coverage + risk)]
@@ -207,20 +212,20 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
     """
     on = canvas.axes(ax, 7.0, 4.2)
     steps = panel.steps
-    low, high = ink.seen_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
+    low, high = ink.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
     for name, colour in ink.RATE_INKS.items():
-        on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.words(name))
+        on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.rate_label(name))
         if name in targets:
             on.axhline(targets[name], **ink.TARGET | {"color": colour})
     for place, (name, value) in enumerate(panel.marks.items()):
-        on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.plain(name))
+        on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(name))
         if not low <= value <= high:
-            _beyond(on, f"{ink.plain(name)} {value:g}", place, right=value > high)
+            _beyond(on, f"{ink.literal_text(name)} {value:g}", place, right=value > high)
     on.set_xlim(low, high)
     on.set_title(panel.title, fontsize=9, loc="left")
     on.set_xlabel(f"threshold ({panel.unit})", fontsize=8)
-    canvas.few_ticks(on)
+    canvas.limit_ticks(on)
     canvas.shares_up(on, "rate (%)")
     if legend:
         canvas.legend_beside(on)
@@ -230,11 +235,11 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
 COLUMNS = 3  # of small multiples
 
 
-def thresholds(panels: Sequence[Panel], targets: Mapping[str, float]) -> Figure:
+def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> Figure:
     """Small multiples of `threshold`, one legend for all."""
     columns = COLUMNS
     n_rows = max(1, -(-len(panels) // columns))
-    drawn = canvas.figure(3.7 * columns, 2.5 * n_rows + 0.7)
+    drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
     grid = drawn.subplots(n_rows, columns, squeeze=False)
     known: dict[str, Any] = {}
     for place, on in enumerate(grid.flat):
@@ -250,7 +255,7 @@ def thresholds(panels: Sequence[Panel], targets: Mapping[str, float]) -> Figure:
     return drawn
 
 
-def label_by_decision(
+def confusion_matrix(
     counts: NDArray[np.int64],
     ax: Axes | None = None,
     *,
@@ -290,11 +295,11 @@ def label_by_decision(
     return on
 
 
-def labels_by_decision(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
-    """`label_by_decision` of several policies beside each other."""
-    drawn = canvas.figure(4.4 * len(counts), 4.2)
+def confusion_matrices(counts: Mapping[str, NDArray[np.int64]]) -> Figure:
+    """`confusion_matrix` of several policies beside each other."""
+    drawn = canvas.empty_figure(4.4 * len(counts), 4.2)
     for on, (name, table) in zip(drawn.subplots(1, len(counts), squeeze=False).flat, counts.items(), strict=True):
-        label_by_decision(table, on, title=ink.plain(name))
+        confusion_matrix(table, on, title=ink.literal_text(name))
     return drawn
 
 
@@ -308,7 +313,7 @@ def confidence_by_label(
     Args:
       counts: label -> cases between the edges, [B]. taus: name -> confidence.
     """
-    drawn = canvas.figure(7.4, 5.4)
+    drawn = canvas.empty_figure(7.4, 5.4)
     grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
     for on, (name, bars) in zip(grid, counts.items(), strict=True):
         on.stairs(bars, edges, fill=True, color=ink.LABEL_INKS[Status[name]], alpha=0.75)
@@ -316,7 +321,7 @@ def confidence_by_label(
         on.set_ylabel("cases (count)", fontsize=9)
         canvas.counts_up(on, int(bars.max(initial=0)))
         for place, (label, tau) in enumerate(taus.items()):
-            on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.plain(label))
+            on.axvline(tau, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(label))
         canvas.tidy(on)
     grid[-1].set_xlim(edges[0], edges[-1])
     grid[-1].set_xlabel("confidence (points, 0 to 100)", fontsize=9)

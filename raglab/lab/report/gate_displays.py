@@ -20,8 +20,8 @@ from raglab.certify import Certificate
 from raglab.lab.report import canvas, figures
 from raglab.lab.report import canvas as ink
 from raglab.lab.report import figures as draw
-from raglab.lab.report.blocks import Cell, percent
-from raglab.lab.report.canvas import codes, html, known, said, text
+from raglab.lab.report.blocks import ReportCell, percent
+from raglab.lab.report.canvas import check_curve, codes, html, rate_cells, text_summary
 from raglab.metrics import Interval
 from raglab.values import Curve, Status
 
@@ -79,8 +79,8 @@ class ThresholdSweepDisplay:
         Source: rules S2.6, S6.2.
         """
         labelled = correct if label is None else codes("label", label) == Status.ok
-        answered = known(metrics.risk_coverage(correct, scores), "scores")
-        steps = _steps(answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level)
+        answered = check_curve(metrics.risk_coverage(correct, scores), "scores")
+        steps = _gate_steps(answered, metrics.risk_coverage(labelled, scores), np.asarray(labelled), level)
         return cls.from_steps(steps, targets=targets, certificate=certificate, level=level, name=name, ax=ax, **kwargs)
 
     @classmethod
@@ -112,10 +112,10 @@ class ThresholdSweepDisplay:
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 8.6, 4.4)
-        self.figure_ = canvas.whole(self.ax_)
-        self.lines_ = draw.rates(self.ax_, self.steps, self.rates, self.level, **kwargs)
+        self.figure_ = canvas.whole_figure(self.ax_)
+        self.lines_ = draw.draw_rates(self.ax_, self.steps, self.rates, self.level, **kwargs)
         if self.certificate is not None:
-            draw.certified(self.ax_, self.certificate)
+            draw.draw_certificate(self.ax_, self.certificate)
         at = None if self.certificate is None else self.certificate.threshold
         unit = name or self.name or "unit of the score"
         draw.sweep_axes(self.ax_, self.steps, [] if at is None else [at], unit, self.targets)
@@ -128,12 +128,12 @@ class ThresholdSweepDisplay:
         return self.steps[["low", "high", *shown]].reset_index(drop=True)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
         columns: dict[str, Any] = {"from": frame["low"], "to": frame["high"]}
-        columns |= {ink.words(name): said(frame, name, f"{name}_") for name in self.rates}
+        columns |= {ink.rate_label(name): rate_cells(frame, name, f"{name}_") for name in self.rates}
         told = f"threshold on {self.name or 'the score'}"
         told += f"; certificate: {self.certificate.reason}" if self.certificate is not None else ""
         return html(self, told, columns, f"exact {100 * self.level:g} % interval")
@@ -201,11 +201,11 @@ class OutcomeTableDisplay:
 
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the cells
         """Draw on axes, or on those of a new figure."""
-        title = ", ".join(part for part in (ink.plain(name or self.name or ""), self._paid) if part)
-        self.ax_ = figures.label_by_decision(
+        title = ", ".join(part for part in (ink.literal_text(name or self.name or ""), self._paid) if part)
+        self.ax_ = figures.confusion_matrix(
             self.counts, ax, title=title, interval=self.interval, wrong=self.wrong or 0, **kwargs
         )
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         return self
 
     @property
@@ -232,19 +232,19 @@ class OutcomeTableDisplay:
         return pd.DataFrame(columns if self.cost is None else columns | {"cost": self.cost.ravel()})
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
         columns: dict[str, Any] = {name: frame[name] for name in ("label", "decision")}
-        columns["share of the label"] = said(frame, "share")
+        columns["share of the label"] = rate_cells(frame, "share")
         more = {"wrong": "of these wrong answers", "cost": "cost of a case"}
         columns |= {head: frame[name] for name, head in more.items() if name in frame}
         told = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
         return html(self, told, columns, f"exact {100 * self.level:g} % interval")
 
 
-def _steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
+def _gate_steps(answered: Curve, of_ok: Curve, ok: NDArray[Any], level: float) -> pd.DataFrame:
     """Steps of the gate, ascending, in the columns of `replay.steps`; the last refuses everything.
 
     Args:
@@ -365,10 +365,10 @@ class ReliabilityDisplay:
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the points
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 6.4, 5.4)
-        self.figure_ = canvas.whole(self.ax_)
-        told = ink.plain(name or self.name or "scores")
+        self.figure_ = canvas.whole_figure(self.ax_)
+        told = ink.literal_text(name or self.name or "scores")
         label = f"{told} ({int(self.curve.n.sum())} cases): {self.summary}"
-        self.line_ = draw.reliability(self.ax_, self.curve, self.interval, self.spread, label, **kwargs)
+        self.line_ = draw.draw_reliability(self.ax_, self.curve, self.interval, self.spread, label, **kwargs)
         return self
 
     def to_frame(self) -> pd.DataFrame:
@@ -380,14 +380,14 @@ class ReliabilityDisplay:
         return pd.DataFrame(columns | {"low": low, "high": high})
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
         columns: dict[str, Any] = {
             "bin above": frame["bin_low"],
             "mean score": frame["score"],
-            "came true": said(frame),
+            "came true": rate_cells(frame),
         }
         return html(self, f"{self.name or 'scores'}: {self.summary}", columns, f"exact {100 * self.level:g} % interval")
 
@@ -435,8 +435,8 @@ class RiskCoverageDisplay:
         Raises:
           ValueError: unknown band, level or target out of range, no cases, shapes that differ, or no confidence at all.
         """
-        _check(band, target)
-        curve = known(metrics.risk_coverage(correct, confidence), "confidence")
+        _check_band(band, target)
+        curve = check_curve(metrics.risk_coverage(correct, confidence), "confidence")
         interval = metrics.risk_band(curve, level, simultaneous=band == "simultaneous")
         areas = metrics.aurc(correct, confidence), metrics.eaurc(correct, confidence)
         return cls(curve, interval, *areas, band, level, target, name).plot(ax, **kwargs)
@@ -450,12 +450,12 @@ class RiskCoverageDisplay:
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the line
         """Draw on axes, or on those of a new figure."""
         self.ax_ = canvas.axes(ax, 7.0, 4.8)
-        self.figure_ = canvas.whole(self.ax_)
-        label = f"{ink.plain(name or self.name or 'confidence')}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
+        self.figure_ = canvas.whole_figure(self.ax_)
+        label = f"{ink.literal_text(name or self.name or 'confidence')}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
         place = sum(line.get_drawstyle() == "steps-pre" for line in self.ax_.get_lines())
         self.line_ = draw.risk_line(self.ax_, self.curve, label, place, **kwargs)
         if self.band is not None:
-            draw.risk_band(self.ax_, self.curve, self.interval, self._interval_is, self.line_.get_color())
+            draw.draw_risk_band(self.ax_, self.curve, self.interval, self._interval_is, self.line_.get_color())
         if self.target is not None:
             draw.target_line(self.ax_, self.target, f"target {100 * self.target:g} %")
             self._mark()
@@ -482,12 +482,16 @@ class RiskCoverageDisplay:
         return pd.DataFrame(columns | {"low": low, "high": high})
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         frame = self.to_frame()
-        shares = [Cell(percent(share), mark="number") for share in frame["coverage"]]
-        columns: dict[str, Any] = {"threshold": frame["threshold"], "coverage": shares, "risk": said(frame, "risk")}
+        shares = [ReportCell(percent(share), mark="number") for share in frame["coverage"]]
+        columns: dict[str, Any] = {
+            "threshold": frame["threshold"],
+            "coverage": shares,
+            "risk": rate_cells(frame, "risk"),
+        }
         told = f"{self.name or 'confidence'}: AURC {self.aurc:.3f}, E-AURC {self.eaurc:.3f}"
         return html(self, told, columns, self._interval_is)
 
@@ -497,7 +501,7 @@ class RiskCoverageDisplay:
         return f"{100 * self.level:g} % interval {where}"
 
 
-def _check(band: str | None, target: float | None) -> None:
+def _check_band(band: str | None, target: float | None) -> None:
     if band is not None and band not in get_args(Band):
         msg = f"band must be one of {', '.join(get_args(Band))} or None, got {band!r}."
         raise ValueError(msg)

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
-from raglab.lab.report.blocks import Cell, estimate, number
-from raglab.lab.report.canvas import html, text
+from raglab.lab.report.blocks import ReportCell, estimate_cell, number_text
+from raglab.lab.report.canvas import html, text_summary
 from raglab.lab.reward_audit import LESS_IS_BETTER, RewardAudit
 from raglab.off_policy.evaluation import COLUMNS as NEEDED
 
@@ -90,7 +90,7 @@ class ForestDisplay:
         """Draw on axes, or on those of a new figure."""
         rows, n = self.estimates, len(self.estimates)
         self.ax_ = canvas.axes(ax, 8.2, 1.7 + 0.34 * n)
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         height = -np.arange(n, dtype=np.float64)
         for status, mark in MARKS.items():
             at = np.flatnonzero((rows["status"] == status).to_numpy())
@@ -104,7 +104,7 @@ class ForestDisplay:
         if self.truth is not None:
             self.ax_.axvline(self.truth, label=f"true value {self.truth:.3f}", **ink.TARGET)
         self._write(height)
-        self.ax_.set_yticks(height, [ink.plain(name) for name in self._names])
+        self.ax_.set_yticks(height, [ink.literal_text(name) for name in self._names])
         self.ax_.set_ylim(-n + 0.4, 0.6)
         self.ax_.set_xlabel(f"value ({self.unit}; {self._interval_is})", fontsize=9)
         canvas.tidy(self.ax_)
@@ -124,7 +124,12 @@ class ForestDisplay:
         for head, aside in COLUMNS:
             self.ax_.annotate(head, (1, 0.6), xytext=(aside, 12), style="italic", **look)
         for at, row in zip(height, self.estimates.to_dict("records"), strict=True):
-            cells = (f"{row['value']:.3f}", f"{row['ess']:,.0f}", number(float(row["max_weight"])), str(row["status"]))
+            cells = (
+                f"{row['value']:.3f}",
+                f"{row['ess']:,.0f}",
+                number_text(float(row["max_weight"])),
+                str(row["status"]),
+            )
             for (_, aside), cell in zip(COLUMNS, cells, strict=True):
                 self.ax_.annotate(cell.replace("nan", "–"), (1, at), xytext=(aside, 0), **look)
 
@@ -137,14 +142,14 @@ class ForestDisplay:
         return self.estimates.copy()
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         rows = self.estimates
         values = rows[["value", "low", "high"]].to_numpy(dtype=np.float64)
         columns: dict[str, Any] = {
             "estimator": self._names,
-            "value": [estimate(*row) for row in values],
+            "value": [estimate_cell(*row) for row in values],
             "ESS": rows["ess"],
             "largest weight": rows["max_weight"],
             "status": [str(one) for one in rows["status"]],
@@ -194,9 +199,9 @@ class RewardAuditDisplay:
 
     def plot(self, ax: Axes | Sequence[Axes] | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the marks
         """Draw on axes, or on those of a new figure."""
-        self.axes_ = _three(ax)
+        self.axes_ = _three_axes(ax)
         self.ax_ = self.axes_[0]
-        self.figure_ = canvas.whole(self.ax_)
+        self.figure_ = canvas.whole_figure(self.ax_)
         # Three questions in a row: does a signal go with the value, does it rank arms, what does following it lose?
         signals, policies = self.audit.correlations, self.audit.policies
         shown = [f"{name} (less)" if name in LESS_IS_BETTER else name for name in signals["signal"]]
@@ -256,22 +261,25 @@ class RewardAuditDisplay:
         return pd.concat(parts, ignore_index=True)
 
     def __repr__(self) -> str:
-        return text(self)
+        return text_summary(self)
 
     def _repr_html_(self) -> str:
         rows = self.audit.policies
         share = [f"{row.right:.4g} of {row.n}" for row in rows.itertuples()]
-        columns: dict[str, Any] = {"policy": list(rows["policy"]), "right": [Cell(one, mark="number") for one in share]}
+        columns: dict[str, Any] = {
+            "policy": list(rows["policy"]),
+            "right": [ReportCell(one, mark="number") for one in share],
+        }
         for measure in ("regret", "behind"):
             values = rows[[measure, f"{measure}_low", f"{measure}_high"]].to_numpy(dtype=np.float64)
-            columns[measure] = [estimate(*row) for row in values]
+            columns[measure] = [estimate_cell(*row) for row in values]
         return html(self, "\n".join([self.name or "reward audit", *self.audit.notes]), columns, self._interval_is)
 
 
-def _three(ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
+def _three_axes(ax: Axes | Sequence[Axes] | None) -> Sequence[Axes]:
     """Three axes: those given, those of a new figure, or three in the place of one."""
     if ax is None:
-        return list(canvas.figure(11.5, 4.4).subplots(1, 3))
+        return list(canvas.empty_figure(11.5, 4.4).subplots(1, 3))
     given = np.atleast_1d(np.asarray(ax, dtype=object)).ravel().tolist()
     if len(given) == 3:
         return given
@@ -302,7 +310,7 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
     for at in np.flatnonzero(table[list(measures)].isna().all(axis=1)):
         on.annotate("the same everywhere", (0.5, -at), xycoords=on.get_yaxis_transform(), fontsize=8, **CENTRED)
     several = len(measures) > 1
-    on.set_yticks(-np.arange(len(table)), [ink.plain(name) for name in names])
+    on.set_yticks(-np.arange(len(table)), [ink.literal_text(name) for name in names])
     on.set_ylim(-len(table) + 0.5 - 1.1 * several, 0.5)
     canvas.tidy(on)
     if several:

@@ -12,13 +12,13 @@ from jinja2 import Environment, StrictUndefined
 
 from raglab import metrics, replay, robustness
 from raglab.certify import data_need
-from raglab.lab.certification import SPLITS, Checked, check_policy, diagnosis, need_line, queries_hash
+from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line, queries_hash
 from raglab.lab.report import blocks as findings
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
-from raglab.lab.report.blocks import Block, Cell, Mark, Picture, Section, Table, Text, cut, percent
-from raglab.lab.report.sections import Judged
+from raglab.lab.report.blocks import Block, Mark, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
+from raglab.lab.report.sections import ReportData
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import write_text
@@ -33,12 +33,12 @@ MARKS: Mapping[str, Mark] = {"upheld": "good", "broken": "bad"}
 WRONG_LABELS = (0, 1, 2, 3, 5, 10)
 
 
-def promised(judged: Judged) -> list[Block]:
+def certificate_blocks(judged: ReportData) -> list[Block]:
     """What the subject's certificate promises and what the cases of this page say of it, or what one would need."""
-    policy, subject = judged.policies[judged.subject], wording.cut(judged.subject)
+    policy, subject = judged.policies[judged.subject], wording.cut_text(judged.subject)
     made = policy.certificate
     if made is None:
-        return _unpromised(judged)
+        return _requirement_blocks(judged)
     if made.get("policy_id") != policy.policy_id or not {"promises", "delta", "cases_hash"} <= set(made):
         return [
             Text(f"{subject} holds a certificate that is not its own as it stands: certify it again.", warning=True)
@@ -56,11 +56,11 @@ def promised(judged: Judged) -> list[Block]:
         worst = percent(min(1.0, float(made.get("spent", looks * float(made["delta"])))))  # deltas of all looks add up
         again = f"It is look {looks} on those cases: some promise among the {looks} may break with probability {worst}."
         blocks.append(Text(again, warning=True))
-    found, notes = _retested(judged, made)
+    found, notes = _retest_blocks(judged, made)
     return [*blocks, _promises(made, found, sure), *notes]
 
 
-def _retested(judged: Judged, made: Mapping[str, Any]) -> tuple[Checked | None, list[Text]]:
+def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest | None, list[Text]]:
     """Re-test on the cases of this page, and what to say of it; none where the certificate saw these cases."""
     used = {case.split for case in judged.trace.cases} & set(SPLITS)
     if used or queries_hash(judged.trace.cases) == made["cases_hash"]:
@@ -70,7 +70,7 @@ def _retested(judged: Judged, made: Mapping[str, Any]) -> tuple[Checked | None, 
     try:
         found = check_policy(judged.policies[judged.subject], judged.trace)
     except ValueError as error:  # another arm
-        return None, [Text(f"No re-test: {wording.cut(str(error))}", warning=True)]
+        return None, [Text(f"No re-test: {wording.cut_text(str(error))}", warning=True)]
     says = {
         "upheld": "Re-test upheld: every target is certified again on the cases of this page.",
         "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
@@ -80,55 +80,55 @@ def _retested(judged: Judged, made: Mapping[str, Any]) -> tuple[Checked | None, 
     return found, [text, *(Text(note, warning=True) for note in found.notes)]
 
 
-def _promises(made: Mapping[str, Any], found: Checked | None, sure: str) -> Table:
+def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> ReportTable:
     """A row a promise: as certified, and as re-tested."""
     rows = []
     for place, one in enumerate(made["promises"]):
         k, n = float(one["k"]), int(one["n"])
         row = [
-            Cell(f"{one['name']} ≤ {100 * float(one['alpha']):g} %"),
-            Cell(percent(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
-            Cell(percent(float(one["bound"])), mark="number"),
+            ReportCell(f"{one['name']} ≤ {100 * float(one['alpha']):g} %"),
+            ReportCell(percent(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            ReportCell(percent(float(one["bound"])), mark="number"),
         ]
         if found is not None:
             seen = found.table.iloc[place]
             low, high = percent(seen["lower_bound"]), percent(seen["upper_bound"])
             row += [
-                Cell(percent(seen["rate"]), f"{seen['k']}/{seen['n']}", "number"),
-                Cell(f"{low} and {high}", mark="number"),
-                Cell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
+                ReportCell(percent(seen["rate"]), f"{seen['k']}/{seen['n']}", "number"),
+                ReportCell(f"{low} and {high}", mark="number"),
+                ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
             ]
         rows.append(row)
     head = ["promise", "when certified", f"upper bound, {sure}"]
     head += [] if found is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
-    return Table("Promises. Bounds are one-sided and exact.", head, rows)
+    return ReportTable("Promises. Bounds are one-sided and exact.", head, rows)
 
 
-def _unpromised(judged: Judged) -> list[Block]:
+def _requirement_blocks(judged: ReportData) -> list[Block]:
     """What a certificate would need, and which signal could carry one."""
     seen = judged.seen
     lead = (
-        f"{wording.cut(judged.subject)} holds no certificate: its rates are those of these cases, and nothing is "
+        f"{wording.cut_text(judged.subject)} holds no certificate: its rates are those of these cases, and nothing is "
         "promised for others. The command raglab certify looks for thresholds that keep the targets with "
-        f"{_sure()} confidence."
+        f"{_bound_confidence()} confidence."
     )
     needs = [
         need_line(name, data_need(alpha, n, k, findings.DELTA))
-        for (name, alpha), (k, n) in zip(TARGETS.items(), (_counts(judged, name) for name in TARGETS), strict=True)
+        for (name, alpha), (k, n) in zip(TARGETS.items(), (_rate_counts(judged, name) for name in TARGETS), strict=True)
     ]
-    return [*(Text(one) for one in (lead, *needs, best_sentence(seen))), _diagnosis(seen)]
+    return [*(Text(one) for one in (lead, *needs, best_signal_sentence(seen))), _diagnosis(seen)]
 
 
-def _diagnosis(seen: findings.Answered) -> Table:
+def _diagnosis(seen: findings.AnswerSignals) -> ReportTable:
     """What each signal alone could carry."""
     wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
     rows = [
         [
-            Cell(str(one["signal"])),
-            wording.estimate(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
+            ReportCell(str(one["signal"])),
+            wording.estimate_cell(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
             *_smallest(one),
-            Cell(percent(one["lowest_risk"]), mark="number"),
-            Cell(str(one["verdict"])),
+            ReportCell(percent(one["lowest_risk"]), mark="number"),
+            ReportCell(str(one["verdict"])),
         ]
         for one in diagnosis(seen.right, seen.score, alpha, findings.DELTA).to_dict("records")
     ]
@@ -139,7 +139,7 @@ def _diagnosis(seen: findings.Answered) -> Table:
         "without an error, the risk there, and the lowest risk at any larger one."
     )
     head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "verdict"]
-    return Table(caption, head, rows)
+    return ReportTable(caption, head, rows)
 
 
 def _alpha(n: int) -> float:
@@ -149,13 +149,16 @@ def _alpha(n: int) -> float:
     return wanted if np.isnan(lowest) or lowest <= wanted else lowest
 
 
-def _smallest(one: Mapping[Any, Any]) -> list[Cell]:
+def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
     if np.isnan(one["coverage"]):
-        return [Cell(wording.DASH, mark="number")] * 2
-    return [Cell(percent(one["coverage"]), mark="number"), wording.share_of(int(one["wrong"]), int(one["answered"]))]
+        return [ReportCell(wording.DASH, mark="number")] * 2
+    return [
+        ReportCell(percent(one["coverage"]), mark="number"),
+        wording.share_cell(int(one["wrong"]), int(one["answered"])),
+    ]
 
 
-def best_sentence(seen: findings.Answered) -> str:
+def best_signal_sentence(seen: findings.AnswerSignals) -> str:
     """The best that cases and signals could certify at all, in words."""
     n_ok = int((seen.label == Status.ok).sum())
     if not n_ok:
@@ -168,53 +171,61 @@ def best_sentence(seen: findings.Answered) -> str:
     if np.isnan(bound):
         return text
     return (
-        f"{text} One threshold on one signal comes to {percent(bound)} at best: {reach.signal} at or above "
-        f"{wording.number(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen on these "
+        f"{text} One threshold on one signal comes to {percent(bound)} at best: {reach.signal} at or "
+        f"above {wording.number_text(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen on these "
         "cases, so it flatters)."
     )
 
 
-def weak_spots(judged: Judged) -> list[Block]:
+def weak_spots(judged: ReportData) -> list[Block]:
     """Pass rate of the subject by slices, worst first."""
     frame = slices(judged.said[judged.subject])
     below = frame[frame["rate"] < frame["rest"]]
     rows = [
         [
-            Cell(f"{one['column']} = {wording.cut(str(one['value']))}"),
-            wording.share_of(int(one["k"]), int(one["n"])),
-            Cell(percent(one["rest"]), mark="number"),
-            Cell(wording.number(one["p_holm"]), mark="number"),
-            Cell("worse", mark="bad")
+            ReportCell(f"{one['column']} = {wording.cut_text(str(one['value']))}"),
+            wording.share_cell(int(one["k"]), int(one["n"])),
+            ReportCell(percent(one["rest"]), mark="number"),
+            ReportCell(wording.number_text(one["p_holm"]), mark="number"),
+            ReportCell("worse", mark="bad")
             if one["flag"]
-            else Cell("too few" if np.isnan(one["p_holm"]) else "may be chance"),
+            else ReportCell("too few" if np.isnan(one["p_holm"]) else "may be chance"),
         ]
         for one in below.head(MOST_SLICES).to_dict("records")
     ]
     caption = (
-        f"Slices in which {wording.cut(judged.subject)} passes less often than on all other cases, {len(rows)} of "
+        f"Slices in which {wording.cut_text(judged.subject)} passes less often than on all other cases, {len(rows)} of "
         f"{len(below)} (of {len(frame)} in all), worst first by the upper end of the interval, so that few cases are "
         "not worst by chance. p: Fisher's exact test against all other cases, corrected for all slices tested (Holm); "
         "slices of under 10 cases are not tested. Refusing is easier than answering: read them beside those of label."
     )
     if not rows:
-        return [Text(f"There is no slice in which {wording.cut(judged.subject)} passes less often than elsewhere.")]
-    return [Table(caption, ["slice", "pass rate", "all other cases", "p", "says"], rows)]
+        return [
+            Text(f"There is no slice in which {wording.cut_text(judged.subject)} passes less often than elsewhere.")
+        ]
+    return [ReportTable(caption, ["slice", "pass rate", "all other cases", "p", "says"], rows)]
 
 
-def assumptions(judged: Judged) -> list[Block]:
+def assumptions(judged: ReportData) -> list[Block]:
     """Hallucination rate of the subject if some labels were wrong, and if labels were as frequent as elsewhere."""
     said = judged.said[judged.subject]
-    k, n = _counts(judged, "hallucination_rate")
-    subject, sure = wording.cut(judged.subject), _sure()
+    k, n = _rate_counts(judged, "hallucination_rate")
+    subject, sure = wording.cut_text(judged.subject), _bound_confidence()
     if not n:
         return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
-    doubted = robustness.mislabelled(k, n, findings.DELTA)
+    doubted = robustness.label_noise_bound(k, n, findings.DELTA)
     shown = [j for j in WRONG_LABELS if j < len(doubted.labels)]
     rows = [
-        [Cell("hallucination_rate"), *(Cell(percent((k + j) / n), f"{k + j}/{n}", "number") for j in shown)],
-        [Cell(f"upper bound, {sure}"), *(Cell(percent(float(doubted.bound[j])), mark="number") for j in shown)],
+        [
+            ReportCell("hallucination_rate"),
+            *(ReportCell(percent((k + j) / n), f"{k + j}/{n}", "number") for j in shown),
+        ],
+        [
+            ReportCell(f"upper bound, {sure}"),
+            *(ReportCell(percent(float(doubted.bound[j])), mark="number") for j in shown),
+        ],
     ]
-    alpha = _target(judged)
+    alpha = _hallucination_target(judged)
     least = robustness.labels_to_break(k, n, alpha, findings.DELTA)
     lead = f"The bound is above {100 * alpha:g} % as the labels are."
     if least:
@@ -223,33 +234,35 @@ def assumptions(judged: Judged) -> list[Block]:
         f"Hallucination rate of {subject} if so many answers that count as right are wrong: mislabelled cases. {lead}"
     )
     return [
-        Table(caption, ["wrong labels", *map(str, shown)], rows),
+        ReportTable(caption, ["wrong labels", *map(str, shown)], rows),
         _traffic(judged, said.status, said.right, sure),
     ]
 
 
-def _target(judged: Judged) -> float:
+def _hallucination_target(judged: ReportData) -> float:
     """Hallucination rate that the subject promises, or should keep."""
     made = judged.policies[judged.subject].certificate or {}
     kept = {one["name"]: float(one["alpha"]) for one in made.get("promises", ())}
     return kept.get("hallucination_rate", TARGETS["hallucination_rate"])
 
 
-def _traffic(judged: Judged, status: Any, right: Any, sure: str) -> Table:  # noqa: ANN401 - arrays
+def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTable:  # noqa: ANN401 - arrays
     """Rates for the set's own shares of the labels, and for equal ones."""
     counts, labels = robustness.answers(status, judged.seen.label, right)
     there = labels > 0
     mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
     rows = []
     for name, shares in mixes.items():
-        found = robustness.reweighted(counts, labels, shares, findings.DELTA)
+        found = robustness.traffic_rates(counts, labels, shares, findings.DELTA)
         told = ", ".join(f"{100 * share:.0f} % {one.name}" for one, share in zip(Status, shares, strict=True) if share)
         rows.append(
             [
-                Cell(name, told),
-                Cell(percent(found.hallucination_rate), mark="number"),
-                Cell(percent(found.bound), mark="number"),
-                Cell(percent(found.coverage), wording.interval(found.coverage_low, found.coverage_high), "number"),
+                ReportCell(name, told),
+                ReportCell(percent(found.hallucination_rate), mark="number"),
+                ReportCell(percent(found.bound), mark="number"),
+                ReportCell(
+                    percent(found.coverage), wording.interval(found.coverage_low, found.coverage_high), "number"
+                ),
             ]
         )
     caption = (
@@ -257,16 +270,16 @@ def _traffic(judged: Judged, status: Any, right: Any, sure: str) -> Table:  # no
         f"hold at {sure} confidence, each by itself; put together from one for each label, they are wider than the "
         "plain one. The rate of false refusals does not move with the shares."
     )
-    return Table(caption, ["traffic", "hallucination_rate", "upper bound", "coverage"], rows)
+    return ReportTable(caption, ["traffic", "hallucination_rate", "upper bound", "coverage"], rows)
 
 
-def _counts(judged: Judged, rate: str) -> tuple[int, int]:
+def _rate_counts(judged: ReportData, rate: str) -> tuple[int, int]:
     """Counts of a rate of the subject: k of n cases."""
     row: dict[Any, Any] = judged.table.loc[[judged.subject]].to_dict("records")[0]
     return int(row[f"{rate}_k"]), int(row[f"{rate}_n"])
 
 
-def _sure() -> str:
+def _bound_confidence() -> str:
     """Confidence of bounds that no certificate names."""
     return f"{100 * (1 - findings.DELTA):g} %"
 
@@ -274,7 +287,7 @@ def _sure() -> str:
 class Material(NamedTuple):
     """What sections are made of: what was judged, and what the caller gave beside it; see `write_report`."""
 
-    judged: Judged
+    judged: ReportData
     notes: tuple[str, ...]
     trials: pd.DataFrame | None
     plateaus: pd.DataFrame | None
@@ -284,20 +297,20 @@ class Material(NamedTuple):
 SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title, in its order
     "What was judged": lambda on: parts.head(on.judged, on.notes),
     "Verdict": lambda on: parts.verdict(on.judged, on.trials),
-    "What is promised": lambda on: promised(on.judged),
-    "Policies and their rates": lambda on: parts.rates(on.judged, on.paired),
+    "What is promised": lambda on: certificate_blocks(on.judged),
+    "Policies and their rates": lambda on: parts.rates_section(on.judged, on.paired),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
-    "Does the confidence mean what it says?": lambda on: believed.reliability(on.judged),
-    "Risk and coverage": lambda on: [*parts.risk_coverage(on.judged), *believed.signals(on.judged)],
+    "Does the confidence mean what it says?": lambda on: believed.reliability_section(on.judged),
+    "Risk and coverage": lambda on: [*parts.risk_coverage_section(on.judged), *believed.signals_section(on.judged)],
     "Every threshold over its range": lambda on: parts.sweeps(on.judged),
     "Label against decision": lambda on: parts.confusions(on.judged),
-    "What decided": lambda on: parts.stages(on.judged),
-    "Confidence by label": lambda on: parts.histograms(on.judged),
-    "Decision boundary": lambda on: parts.boundary(on.judged),
-    "Plateaus and trials": lambda on: parts.search(on.plateaus, on.trials),
-    "What changed": lambda on: parts.flips(on.judged),
-    "Ranking of the expected sources": lambda on: parts.ranked(on.judged.trace),
+    "What decided": lambda on: parts.stages_section(on.judged),
+    "Confidence by label": lambda on: parts.histogram_section(on.judged),
+    "Decision boundary": lambda on: parts.boundary_section(on.judged),
+    "Plateaus and trials": lambda on: parts.search_section(on.plateaus, on.trials),
+    "What changed": lambda on: parts.flips_section(on.judged),
+    "Ranking of the expected sources": lambda on: parts.ranking_section(on.judged.trace),
 }
 
 
@@ -335,7 +348,7 @@ def write_report(
 
     Source: rules S6.2, S6.4, S6.5.
     """
-    judged = _judged(trace, policies, arm, tuned, incumbent, split)
+    judged = _report_data(trace, policies, arm, tuned, incumbent, split)
     _check_trials(trials)
     page = Path(path)
     # A section with nothing to say is left out.
@@ -348,12 +361,12 @@ def write_report(
     for block in (block for section in kept for block in section.blocks):
         if isinstance(block, Picture):
             (folder / f"{block.name}.png").write_bytes(block.png)
-    title = f"Report on {cut(str(trace.meta.get('corpus', 'a corpus')))}: {cut(judged.subject)}"
-    write_text(_rendered(title, kept), page)
+    title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
+    write_text(_render_page(title, kept), page)
     return page
 
 
-def _rendered(title: str, sections: Sequence[Section]) -> str:
+def _render_page(title: str, sections: Sequence[Section]) -> str:
     """Page of the sections, everything escaped."""
     source = files("raglab.lab.report").joinpath("report.html.j2").read_text(encoding="utf-8")
     environment = Environment(autoescape=True, undefined=StrictUndefined)
@@ -361,9 +374,9 @@ def _rendered(title: str, sections: Sequence[Section]) -> str:
     return environment.from_string(source).render(title=title, sections=sections)
 
 
-def _judged(
+def _report_data(
     trace: TraceData, policies: Mapping[str, Policy], arm: str | None, tuned: str, incumbent: str, split: str
-) -> Judged:
+) -> ReportData:
     if not len(trace):
         msg = "a report needs at least one case, got none; check the split."
         raise ValueError(msg)
@@ -375,14 +388,14 @@ def _judged(
     name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
     table = replay.sweep(trace, list(policies.values()), name).set_axis(list(policies), axis=0)
     said = {one: replay.decide(trace, policies[one], name) for one in names}
-    return Judged(
+    return ReportData(
         trace=trace,
         arm=name,
         split=split,
         policies=policies,
         names=names,
         said=said,
-        seen=findings.answered(trace, policies[names[-1]], name),
+        seen=findings.answer_signals(trace, policies[names[-1]], name),
         table=table,
     )
 

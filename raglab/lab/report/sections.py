@@ -17,8 +17,8 @@ from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as findings
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
-from raglab.lab.report.blocks import Block, Cell, Picture, Table, Text
-from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, counted
+from raglab.lab.report.blocks import Block, Picture, ReportCell, ReportTable, Text
+from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.lab.report.canvas import png
 from raglab.lab.report.gate_displays import ReliabilityDisplay
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-class Judged(NamedTuple):
+class ReportData(NamedTuple):
     """What every part reads.
 
     names: the incumbent, then the tuned policy where there is one; said: decisions of these. table: of `replay.sweep`,
@@ -43,7 +43,7 @@ class Judged(NamedTuple):
     policies: Mapping[str, Policy]
     names: tuple[str, ...]
     said: Mapping[str, Decisions]
-    seen: findings.Answered
+    seen: findings.AnswerSignals
     table: pd.DataFrame
 
     @property
@@ -52,7 +52,7 @@ class Judged(NamedTuple):
         return self.names[-1]
 
 
-def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
+def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
     """Corpus, cases, fingerprint, models and policies; then what a reader must know."""
     trace, meta = judged.trace, judged.trace.meta
     known = {name: meta.get(name, wording.DASH) for name in ("corpus", "n_documents", "n_chunks", "fingerprint")}
@@ -69,31 +69,31 @@ def head(judged: Judged, notes: Sequence[str]) -> list[Block]:
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
         **{f"policy {name}": policy.policy_id for name, policy in judged.policies.items()},
     }
-    rows = [[Cell(wording.cut(name)), Cell(wording.cut(value))] for name, value in facts.items()]
-    blocks: list[Block] = [Table("What the numbers of this page were computed from.", ["what", "which"], rows)]
+    rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]
+    blocks: list[Block] = [ReportTable("What the numbers of this page were computed from.", ["what", "which"], rows)]
     if not of_split and len(judged.names) > 1:
         text = (
-            f"Not all cases are of the split {wording.cut(judged.split)}: if thresholds were tuned on some of them, "
-            "the tuned rates flatter (rule S6.5)."
+            f"Not all cases are of the split {wording.cut_text(judged.split)}: if thresholds were tuned on some of "
+            "them, the tuned rates flatter (rule S6.5)."
         )
         blocks.append(Text(text, warning=True))
     return blocks + [Text(note, warning=True) for note in notes]
 
 
-def verdict(judged: Judged, trials: pd.DataFrame | None) -> list[Block]:
+def verdict(judged: ReportData, trials: pd.DataFrame | None) -> list[Block]:
     """Verdict on every target, and how near one can come."""
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
     can = findings.reachable(judged.seen, judged.table, trials)
     found = findings.verdicts(row, can=can)
-    pairs = [findings.nearest(judged.seen, signal) for signal in judged.seen.score]
+    pairs = [findings.nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
     return [
         Text(wording.verdict_sentence(judged.subject, found, can=can)),
         wording.verdict_table(found),
-        wording.nearest_table(pairs, TARGETS),
+        wording.nearest_reach_table(pairs, TARGETS),
     ]
 
 
-def rates(judged: Judged, paired: Mapping[str, Paired] | None) -> list[Block]:
+def rates_section(judged: ReportData, paired: Mapping[str, Paired] | None) -> list[Block]:
     """Policies × rates, the paired test, and the thresholds that differ."""
     blocks: list[Block] = [wording.rates_table(judged.table)]
     if len(judged.names) > 1:
@@ -104,7 +104,7 @@ def rates(judged: Judged, paired: Mapping[str, Paired] | None) -> list[Block]:
     return blocks
 
 
-def risk_coverage(judged: Judged) -> list[Block]:
+def risk_coverage_section(judged: ReportData) -> list[Block]:
     """Risk–coverage curves of the signals with the policies' operating points."""
     points = {name: (float(row["coverage"]), float(row["hallucination_rate"])) for name, row in judged.table.iterrows()}
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
@@ -119,19 +119,19 @@ def risk_coverage(judged: Judged) -> list[Block]:
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
     if "fused gate" in curves:
         caption += " The fused gate's line is fair where its model was fitted on other cases."
-    drawn = figures.risk_coverage(
+    drawn = figures.draw_risk_coverage(
         curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
     )
     return [picture("risk_coverage", caption, drawn)]
 
 
-def sweeps(judged: Judged) -> list[Block]:
+def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = findings.swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
-            wording.unit_of(one.path),
+            wording.threshold_unit(one.path),
             one.steps,
             one.marks,
         )
@@ -147,28 +147,28 @@ def sweeps(judged: Judged) -> list[Block]:
             f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
         )
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
-    return [picture("thresholds", caption, figures.thresholds(panels, TARGETS))] if panels else [Text(caption)]
+    return [picture("thresholds", caption, figures.threshold_panels(panels, TARGETS))] if panels else [Text(caption)]
 
 
-def confusions(judged: Judged) -> list[Block]:
+def confusions(judged: ReportData) -> list[Block]:
     """Label × decision of incumbent and tuned, as figure and tables."""
-    counts = {name: findings.label_by_decision(said) for name, said in judged.said.items()}
+    counts = {name: findings.confusion_counts(said) for name, said in judged.said.items()}
     drawn = picture(
         "label_by_decision",
         "Cases by label and decision; the diagonal is the right status.",
-        figures.labels_by_decision(counts),
+        figures.confusion_matrices(counts),
     )
     names = [status.name for status in Status]
     head = ["label", *(f"decided {status}" for status in names)]
     tables = []
     for name, table in counts.items():
-        shares = [[wording.share_of(int(count), int(row.sum())) for count in row] for row in table]
-        rows = [[Cell(label), *cells] for label, cells in zip(names, shares, strict=True)]
-        tables.append(Table(f"Policy {wording.cut(name)}.", head, rows))
+        shares = [[wording.share_cell(int(count), int(row.sum())) for count in row] for row in table]
+        rows = [[ReportCell(label), *cells] for label, cells in zip(names, shares, strict=True)]
+        tables.append(ReportTable(f"Policy {wording.cut_text(name)}.", head, rows))
     return [drawn, *tables]
 
 
-def stages(judged: Judged) -> list[Block]:
+def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
     by_policy = {name: findings.stage_by_label(said) for name, said in judged.said.items()}
     rows = []
@@ -177,20 +177,20 @@ def stages(judged: Judged) -> list[Block]:
             counts = [found.get(stage, np.zeros(3, dtype=np.int64)) for found in by_policy.values()]
             rows.append(
                 [
-                    Cell(stage),
-                    Cell(status.name),
-                    *(Cell(str(int(count)), mark="number") for row in counts for count in row),
+                    ReportCell(stage),
+                    ReportCell(status.name),
+                    *(ReportCell(str(int(count)), mark="number") for row in counts for count in row),
                 ]
             )
     head = [
         "gate or rule",
         "decides",
-        *(f"{wording.cut(name)}: label {status.name}" for name in by_policy for status in Status),
+        *(f"{wording.cut_text(name)}: label {status.name}" for name in by_policy for status in Status),
     ]
-    return [Table("Cases by the gate or rule that decided, in the order of the chain, and by label.", head, rows)]
+    return [ReportTable("Cases by the gate or rule that decided, in the order of the chain, and by label.", head, rows)]
 
 
-def histograms(judged: Judged) -> list[Block]:
+def histogram_section(judged: ReportData) -> list[Block]:
     """Confidence by label with the taus."""
     by_value: dict[tuple[str, float], list[str]] = {}
     paths = ("tau_default", "tau_explicit") if judged.seen.explicit else ("tau_default",)
@@ -202,30 +202,30 @@ def histograms(judged: Judged) -> list[Block]:
     off = [name for name in judged.names if name not in on]
     caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
     caption += f" Gate off: {', '.join(off)}." if off else ""
-    drawn = figures.confidence_by_label(findings.histograms(judged.seen), findings.FINE_EDGES, taus)
+    drawn = figures.confidence_by_label(findings.confidence_histograms(judged.seen), findings.FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
 
 
-def boundary(judged: Judged) -> list[Block]:
+def boundary_section(judged: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
-    subject = wording.cut(judged.subject)
+    subject = wording.cut_text(judged.subject)
     if not judged.policies[judged.subject].confidence.enabled:
         return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
     shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
-    counts = counted(shown.boundary)
+    counts = zone_counts(shown.boundary)
     rows = []
     for zone in shown.boundary.zones:
         n, answered, right = (table[zone] for table in (counts.n, counts.answered, counts.right))
         shares = [(n[:2].sum(), n.sum()), (answered.sum(), n.sum()), *zip(right, n, strict=True)]
-        rows.append([Cell(shown.zone(zone)), *(wording.share_of(int(k), int(of)) for k, of in shares)])
+        rows.append([ReportCell(shown.zone(zone)), *(wording.share_cell(int(k), int(of)) for k, of in shares)])
     lead = f"What the confidence gate of {subject} meets, whatever gate decides. With its evidence chosen, a case would"
     told = f"{lead} be answered rightly if no gate stood in the way. {shown.says}"
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
     head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
-    return [picture("decision_boundary", told, shown.ax_), Table(caption, head, rows)]
+    return [picture("decision_boundary", told, shown.ax_), ReportTable(caption, head, rows)]
 
 
-def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
+def search_section(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
     """Plateaus and the Pareto scatter of the trials, where given."""
     blocks: list[Block] = []
     if plateaus is not None:
@@ -249,38 +249,38 @@ def search(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[B
     return blocks
 
 
-def flips(judged: Judged) -> list[Block]:
+def flips_section(judged: ReportData) -> list[Block]:
     """Cases that incumbent and tuned decide differently."""
     if len(judged.names) == 1:
         return []
     first, second = judged.names
-    return changes.flips(first, second, judged.said[first], judged.said[second])
+    return changes.flip_blocks(first, second, judged.said[first], judged.said[second])
 
 
-def ranked(trace: TraceData) -> list[Block]:
+def ranking_section(trace: TraceData) -> list[Block]:
     """Ranking measures of every arm."""
     frame = ranking(trace)
     rows = []
     for row in frame.to_dict("records"):
         n = int(row["n"])
-        hits = [wording.share_of(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
+        hits = [wording.share_cell(round(float(row[f"hit@{k}"]) * n) if n else 0, n) for k in DEPTHS_OF_LIST]
         rows.append(
             [
-                Cell(str(row["arm"])),
-                Cell(str(row["order"])),
-                Cell(str(n), mark="number"),
+                ReportCell(str(row["arm"])),
+                ReportCell(str(row["order"])),
+                ReportCell(str(n), mark="number"),
                 *hits,
-                Cell(_three(row["nDCG@10"]), mark="number"),
+                ReportCell(_three_decimals(row["nDCG@10"]), mark="number"),
             ]
         )
     caption = (
         "Cases that expect a source. hit@k: a hit of an expected source among the first k. nDCG@10: binary gains, "
         "the first hit of each expected source counts."
     )
-    return [Table(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
+    return [ReportTable(caption, ["arm", "order", "n", *frame.columns[3:]], rows)]
 
 
-def _three(value: Any) -> str:  # noqa: ANN401 - cell of a frame
+def _three_decimals(value: Any) -> str:  # noqa: ANN401 - cell of a frame
     return wording.DASH if np.isnan(value) else f"{value:.3f}"
 
 
@@ -294,7 +294,7 @@ FOLDS, LEAST = 5, 10  # of the cross-fitting; right and wrong cases that it need
 SEED = 0  # of folds and resamples, so that the page is the same bytes twice
 
 
-def reliability(judged: Judged) -> list[Block]:
+def reliability_section(judged: ReportData) -> list[Block]:
     """Confidence as a probability: reliability, calibration errors, and beside it a cross-fitted calibration."""
     known = ~np.isnan(judged.seen.score["confidence"])
     right, score = judged.seen.right[known], judged.seen.score["confidence"][known]
@@ -311,17 +311,17 @@ def reliability(judged: Judged) -> list[Block]:
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
     frame = as_it_is.to_frame()
     rows = [
-        [Cell(f"{100 * one['score']:.1f}", mark="number"), wording.share_of(int(one["k"]), int(one["n"]))]
+        [ReportCell(f"{100 * one['score']:.1f}", mark="number"), wording.share_cell(int(one["k"]), int(one["n"]))]
         for one in frame.to_dict("records")
     ]
     return [
         picture("reliability", _reliability_caption(judged, enough=enough), as_it_is.ax_),
-        _judgements(judgements),
-        Table("Confidence in numbers.", ["mean confidence (points)", "right if answered"], rows),
+        _judgement_table(judgements),
+        ReportTable("Confidence in numbers.", ["mean confidence (points)", "right if answered"], rows),
     ]
 
 
-def _reliability_caption(judged: Judged, *, enough: bool) -> str:
+def _reliability_caption(judged: ReportData, *, enough: bool) -> str:
     from raglab.live.trace_building import LATE_INTERACTION
 
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
@@ -337,12 +337,12 @@ def _reliability_caption(judged: Judged, *, enough: bool) -> str:
     return caption + f" Calibrating it takes {LEAST} right and {LEAST} wrong cases at least."
 
 
-def _judgements(judgements: Mapping[str, Judgement]) -> Table:
+def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:
     rows = [
         [
-            Cell(name),
+            ReportCell(name),
             *(
-                Cell(f"{value:.3f}", mark="number")
+                ReportCell(f"{value:.3f}", mark="number")
                 for value in (one.ece, one.smooth_ece, one.brier.score, one.brier.mcb, one.brier.dsc, one.brier.unc)
             ),
         ]
@@ -352,10 +352,10 @@ def _judgements(judgements: Mapping[str, Judgement]) -> Table:
         "How far the probabilities can be believed, lower is better but for DSC. ECE over 15 equal widths; Brier = MCB "
         "(miscalibration) − DSC (discrimination) + UNC (that of the base rate)."
     )
-    return Table(caption, ["probability", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC"], rows)
+    return ReportTable(caption, ["probability", "ECE", "smooth ECE", "Brier", "MCB", "DSC", "UNC"], rows)
 
 
-def signals(judged: Judged) -> list[Block]:
+def signals_section(judged: ReportData) -> list[Block]:
     """How well each signal ranks right above wrong: AUROC and AURC with intervals, against the best."""
     right, none = judged.seen.right, np.zeros(len(judged.seen.right))
     areas = {name: metrics.aurc(right, score) for name, score in judged.seen.score.items()}
@@ -366,17 +366,17 @@ def signals(judged: Judged) -> list[Block]:
         perfect = np.stack([right, np.ones_like(right)])  # a second signal that is never wrong has an AURC of 0
         own = metrics.aurc_difference(perfect, score, none, rng=np.random.default_rng(SEED))
         row = [
-            Cell(name),
-            wording.estimate(metrics.auroc(right, score), float(low), float(high)),
-            wording.estimate(areas[name], own.low, own.high),
+            ReportCell(name),
+            wording.estimate_cell(metrics.auroc(right, score), float(low), float(high)),
+            wording.estimate_cell(areas[name], own.low, own.high),
         ]
         if name == best:
-            rows.append([*row, Cell(wording.DASH, mark="number")])
+            rows.append([*row, ReportCell(wording.DASH, mark="number")])
         else:
             beside = metrics.aurc_difference(right, score, judged.seen.score[best], rng=np.random.default_rng(SEED))
-            rows.append([*row, wording.estimate(beside.value, beside.low, beside.high, sign="+")])
+            rows.append([*row, wording.estimate_cell(beside.value, beside.low, beside.high, sign="+")])
     caption = (
         "Each signal alone, 95 % intervals. AUROC: chance that a right case ranks above a wrong one (DeLong). AURC: "
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap."
     )
-    return [Table(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
+    return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
