@@ -21,7 +21,7 @@ from raglab.lab.bandit_study import baselines, compare_learners, tune_bandit
 from raglab.lab.reward_audit import audit_rewards
 from raglab.lab.search_space import always_answer
 from raglab.lab.slices import ndcg_by_case
-from raglab.live.arms import router, table
+from raglab.live.arm_choice import router, table
 
 BUNDLED = Path("datasets/broker/policy.yaml")
 TUNED = Path("out/broker/tuned.yaml")

@@ -27,7 +27,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from raglab.default_learner import RULES, SIGNALS, Learner, init, update
-from raglab.default_learner.votes import add_signal, decay_votes, no_votes, vote_confidence
+from raglab.default_learner.confidence import add_signal, decay_votes, no_votes, vote_confidence
 
 VALUES = 4
 KINDS = (0.3, 0.1, 0.5, 0.1)  # shares of the signals

@@ -18,8 +18,9 @@ import pandas as pd
 from raglab.answering.contents import scope
 from raglab.answering.fields import extract
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
-from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
+from raglab.lab.clarify_environments import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
@@ -30,7 +31,6 @@ from raglab.lab.clarify_study import (
     summary,
     tune_clarification,
 )
-from raglab.lab.clarify_worlds import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc
 from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson

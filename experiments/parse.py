@@ -18,7 +18,7 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from raglab.answering.question_gaps import failures
+from raglab.answering.missing_fields import failures
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, build_vocabulary
 from raglab.metrics import clopper_pearson

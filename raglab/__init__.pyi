@@ -47,7 +47,7 @@ from .lab.slices import slices as slices
 from .lab.study import TuneResult as TuneResult
 from .lab.study import tune as tune
 from .lab.tracking import track as track
-from .live.arms import feedback as feedback
+from .live.arm_choice import feedback as feedback
 from .live.ask import ask as ask
 from .live.ask import buttons as buttons
 from .live.ask import reply as reply

@@ -1,4 +1,4 @@
-"""The one door to numba, and the choice between a compiled kernel and NumPy."""
+"""Compiled loops (algebra): the one door to numba."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The table of arms: which ways of retrieving there are, what each needs and costs, which of them answer live.
+"""Arms (algebra): the table of retrieval strategies, what each needs, which of them answer live (S4.1).
 
-What an arm finds beside keywords and vectors is a function of the same name in `raglab.retrieval.strategies`.
+What an arm finds beside keywords and vectors is a function of the same name in `raglab.retrieval.arms`.
 """
 
 from __future__ import annotations

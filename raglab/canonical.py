@@ -1,4 +1,4 @@
-"""One written form of a value and of a moment (algebra): canonical JSON, digests over it, and UTC.
+"""Canonical forms (algebra): one written form of a value and of a moment; JSON, digests over it, UTC (S0.5).
 
 Every id and hash of raglab is a digest of canonical JSON, so that equal values have equal names in every process.
 """

@@ -1,4 +1,4 @@
-"""Certificates, tests behind them, how far they carry.
+"""Certificates (algebra): thresholds with a finite-sample guarantee, the tests behind it, the cases it needs (S6.4).
 
 A certificate says: with probability at least 1 − delta over the draw of the labelled cases, every promise of the
 chosen threshold (or policy) holds on the traffic the cases were drawn from. It holds for any scores, however poor:

@@ -1,4 +1,4 @@
-"""Fused gate: every signal of a case in one probability of being right, monotone in each, explained by its parts.
+"""Fused gate (algebra): every signal in one probability of being right, monotone in each, explained by its parts.
 
 The model is additive: logit = bias + sum of f_i(signal_i), each f_i a non-decreasing polyline through knots. A policy
 holds the knots, so a fitted gate replays, travels and explains itself without the library that fitted it.

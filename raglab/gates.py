@@ -1,4 +1,4 @@
-"""One table of gates: name, rule, measurement, thresholds, what firing means, order; and every gate's margins.
+"""Gates (algebra): one table of what refuses; thresholds in, signed headroom out, verdict (S2.1 to S2.14).
 
 `GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled kernel,
 explanation, steps, search space, certificates and report read it. One more gate is one row; it brings a margin

@@ -1,4 +1,4 @@
-"""The one loader of encoders and cross-encoders.
+"""Models (shore): the one loader of encoders and cross-encoders, by bundled package, path or name.
 
 Nothing is downloaded here: a name must already be in the local model cache, so that a run means the
 same with and without a network.

@@ -1,4 +1,4 @@
-"""Numbers and dates as they are written, in digits and in words, in the languages of `raglab.languages`.
+"""Numerals (algebra): numbers and dates as written, in digits and in words, in the languages of `raglab.languages`.
 
 One rule for marks of thousands and decimals, one table of number words and of months, for all that reads text.
 """

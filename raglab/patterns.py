@@ -1,4 +1,4 @@
-"""Patterns of a policy (algebra): linear-time expressions and what they hit, in queries and chunks (S0.6, S2.1)."""
+"""Patterns (algebra): linear-time expressions of a policy, and what they hit in queries and chunks (S0.6, S2.1)."""
 
 from __future__ import annotations
 

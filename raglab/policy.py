@@ -1,4 +1,4 @@
-"""The policy file as a validated value, its sections, its thresholds as arrays."""
+"""The policy (algebra): every threshold, switch and pattern as one validated value with a policy_id (S0.5, S0.8)."""
 
 from __future__ import annotations
 

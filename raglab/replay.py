@@ -1,4 +1,4 @@
-"""Decide, sweep, steps, flips, tally."""
+"""Replay (algebra): decide, sweep, exact steps of a threshold, the smallest flips of a decision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics
 from raglab._numba import kernel_of
+from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
-from raglab.bandit.worlds import Bernoulli, Table
 from raglab.decision import chain
 from raglab.decision.chain import STAGES, STATUS_OF, Outcome, decide_cases, narrow_evidence, values_at_slot
 from raglab.decision.decisions import Decisions

@@ -1,4 +1,4 @@
-"""Ambiguity: groups, six rules, options.
+"""Resolver (algebra): ambiguity as an outcome; groups by signature, six rules in order, options (S3).
 
 Everything but the rules' margins is free of thresholds: it is measured once for a trace, and every
 threshold is replayed over it (rule S3.6). Hits stand in ascending L2 order on axis K.

@@ -1,4 +1,4 @@
-"""Reward of a strategy.
+"""Reward (algebra): components of a strategy's reward, weighted, normalised, clamped (S4.3, S4.4).
 
 A log holds components, never rewards: any weights re-score it exactly, with the bits they would have given live.
 """

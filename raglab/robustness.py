@@ -1,4 +1,4 @@
-"""How far a certificate carries: wrong labels, other traffic, another embedder. Pure numbers on counts and scores."""
+"""Robustness (algebra): how far a certificate carries; wrong labels, other traffic, another embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a signal is: name, unit, direction, stage, what a missing one means; the built-in ones.
+"""Signals (algebra): name, unit, direction, stage, and what a missing one means; the built-in ones (S2.15).
 
 A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
 gate puts several into one probability. One more signal is a row of `BUILT_IN` and its measurement in

@@ -1,4 +1,4 @@
-"""Words, sentences, number and accent folding; SQuAD scores."""
+"""Text (algebra): words and sentences, folded accents, answers compared as SQuAD compares them."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ from raglab.lab.bandit_study import (
 )
 from raglab.lab.search_space import SearchRange, always_answer
 from raglab.lab.study import TrialOutcome, maximise
-from raglab.live.arms import components, router, table
+from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import BanditSettings
 from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward

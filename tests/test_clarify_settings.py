@@ -9,7 +9,7 @@ import pytest
 
 from raglab.audit.log import AuditLog
 from raglab.default_learner import Learner, gate
-from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW, EVERY
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live import settings
 from raglab.live.settings import AuditSettings, ClarifySettings, open_audit
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from raglab.lab.clarify_worlds import (
+from raglab.lab.clarify_environments import (
     COLUMNS,
     PARTS,
     SCOPES,

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from raglab.lab.slices import ndcg_by_case, ranking
-from raglab.live.arms import FEATURES, available, case_features, components, context, router, table
+from raglab.live.arm_choice import FEATURES, available, case_features, components, context, router, table
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights, reward
 from raglab.values import Latency, TraceData

@@ -30,7 +30,7 @@ from raglab.default_learner import (
     update,
     worth_asking,
 )
-from raglab.default_learner.votes import (
+from raglab.default_learner.confidence import (
     add_signal,
     arrays,
     decay_votes,

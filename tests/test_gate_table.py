@@ -28,13 +28,13 @@ import numpy as np
 import pytest
 
 from raglab import replay
-from raglab.audit.explanation import decided, problems
+from raglab.audit.explanation import decide_by_checks, problems
 from raglab.decision import kernel
 from raglab.decision.chain import STAGES
 from raglab.lab.certification import grid
-from raglab.lab.report.blocks import unit_of
+from raglab.lab.report.blocks import threshold_unit
 from raglab.lab.search_space import always_answer, full_space
-from raglab.policy import PolicyData, thresholds
+from raglab.policy import PolicyData, policy_thresholds
 from raglab.store.loaders import Policy
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -59,8 +59,8 @@ assert replay.decide(trace, both).frame()["gate"].tolist() == ["similarity", "si
 assert replay.decide(trace, always_answer(chosen)).frame()["status"].tolist() == ["ok", "ok"]
 
 # The audit: the decision follows from the checks, whose margins follow from value and threshold.
-assert decided(said.explain("q0")).gate == "toy"
-assert problems(said.explain("q0"), thresholds([chosen])) == []
+assert decide_by_checks(said.explain("q0")).gate == "toy"
+assert problems(said.explain("q0"), policy_thresholds([chosen])) == []
 
 # Steps, flips, search space, certificates and report.
 open_ = chosen.replace("confidence.enabled", False)
@@ -72,7 +72,7 @@ flips = replay.flips(trace, open_, "q0").set_index("path")
 assert flips.loc["toy.min_hybrid", "flips_at"] == 0.3
 assert full_space(trace, open_)["toy.min_hybrid"].low == 0.3
 assert {one.toy.min_hybrid for one in grid(trace, open_, paths=["toy.min_hybrid"])} == {0.3, 0.5, 0.6}
-assert unit_of("toy.min_hybrid") == "share"
+assert threshold_unit("toy.min_hybrid") == "share"
 
 # The compiled kernel: as the chain, in every cell, wherever the row stands among the gates on the chosen hits.
 assert [name for name, _ in STAGES].index("toy") == [name for name, _ in STAGES].index("similarity") + 1

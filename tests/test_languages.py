@@ -54,12 +54,12 @@ def test_a_third_language_is_one_file_in_the_folder(tmp_path: Path) -> None:
     shutil.copy(DATA / "de.yaml", package / "languages" / "de.yaml")
     program = """
 import raglab.languages, sys
-from raglab.answering.claim_words import words_of
-from raglab.answering.extractive import expected
+from raglab.answering.claim_words import claim_words
+from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
 from raglab.decision.evidence import intent
-from raglab.retrieval.quantities import period_of, quantity_of
+from raglab.retrieval.quantities import cell_quantity, head_period
 from raglab.text import content_terms, content_words, sentences
 
 assert raglab.languages.LANGUAGES.name == "German and English and French"
@@ -67,10 +67,10 @@ assert content_words("Wie hoch ist die Prämie der Flotte?") == ("prämie", "flo
 assert content_terms("zwölf Tage") == ("12", "tage")
 assert sentences("Es gilt für Glas bzw. Spiegel. Sturm ist versichert.") == [
     "Es gilt für Glas bzw. Spiegel.", "Sturm ist versichert."]
-assert [word.key for word in words_of("am 3 Dezember, zwei hundert")][1:] == ["3", "m12", "", "200"]
-assert quantity_of("14 Tage").unit == "days" and quantity_of("keine").high == 0.0
-assert period_of("bis zum 31. März 2025") == period_of("until 31 March 2025")
-assert expected("Wann beginnt der Schutz?") == "date"
+assert [word.key for word in claim_words("am 3 Dezember, zwei hundert")][1:] == ["3", "m12", "", "200"]
+assert cell_quantity("14 Tage").unit == "days" and cell_quantity("keine").high == 0.0
+assert head_period("bis zum 31. März 2025") == head_period("until 31 March 2025")
+assert expected_kind("Wann beginnt der Schutz?") == "date"
 assert insufficiency("Das kann ich leider nicht beantworten.")
 assert intent("Wieviele Tage?").reasons["table"] == ("how much",)
 held, turned = support_scores(["Flut ist versichert."] * 2, [["Flut ist versichert."], ["Flut ist nicht versichert."]])

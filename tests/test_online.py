@@ -18,8 +18,8 @@ from generators import Fixed
 from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
 from raglab.cli import app
-from raglab.live import arms, online_bandit
-from raglab.live.arms import feedback, offer
+from raglab.live import arm_choice, online_bandit
+from raglab.live.arm_choice import feedback, offer
 from raglab.live.ask import ask
 from raglab.live.online_bandit import FEATURES, Online, linear_context
 from raglab.live.system import Lab, build_index
@@ -176,7 +176,7 @@ class TestChoice:
         known = {name: float(place) for place, name in enumerate(FEATURES)} | {"p95_graph": 0.25, "p95_hybrid": None}
         assert linear_context(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
         assert linear_context({}, opened().setup) is None
-        assert FEATURES[: len(arms.FEATURES) - 1] == arms.FEATURES[1:]
+        assert FEATURES[: len(arm_choice.FEATURES) - 1] == arm_choice.FEATURES[1:]
 
     @pytest.mark.parametrize(
         ("given", "rule"),
@@ -457,7 +457,7 @@ class TestAsk:
             share, mask = np.array(choice["propensities"]), np.array(choice["mask"])
             assert share.sum() == pytest.approx(1.0, abs=1e-9)
             assert (share[~mask] == 0.0).all()
-            assert mask.tolist() == arms.available(question, lab.policy, ARMS).tolist()
+            assert mask.tolist() == arm_choice.available(question, lab.policy, ARMS).tolist()
             assert came["components"] | said.seen.measures == came["components"]
             assert came["components"]["latency_ratio"] == said.seen.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0

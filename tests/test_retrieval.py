@@ -13,6 +13,7 @@ import pytest
 from numpy.typing import NDArray
 
 from raglab.models import CrossEncoder, Encoding
+from raglab.retrieval.arms import Sizes, Strategy, walk
 from raglab.retrieval.dense import (
     EmbeddingCache,
     Kind,
@@ -26,7 +27,6 @@ from raglab.retrieval.dense import (
 from raglab.retrieval.indexes import Bm25Index, Indexes, Queries, Signatures, build_indexes, embed_queries, index_words
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import CrossEncoderReranker, MaxSim, RerankScores
-from raglab.retrieval.strategies import Sizes, Strategy, walk
 from raglab.values import FLOAT_FIELDS, Hits
 
 DIM = 8

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, choose, init, simulate, update, worlds
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, choose, environments, init, simulate, update
+from raglab.bandit.environments import check_world, feed
 from raglab.bandit.simulation import Run, run
-from raglab.bandit.worlds import check_world, feed
 
 BAD, GOOD = Bernoulli(np.array([0.5, 0.6])), Bernoulli(np.array([0.2, 0.9]))
 
@@ -64,7 +64,7 @@ def test_a_run_is_choose_and_update_in_turn() -> None:
         done = run(bandit, world, rounds=15, replications=1, seed=6, delay=2)
         assert done.case is not None
         case, arms = done.case[0], []
-        rng = worlds.stream(6, 0, worlds.POLICY)
+        rng = environments.stream(6, 0, environments.POLICY)
         state = init(3, bandit=bandit, n_features=2, batch=(1,))
         for t in range(15):
             state, choice = choose(state, bandit, rng, mask=world.mask[case[t]], context=world.features[case[t]])
@@ -98,8 +98,10 @@ def uniform(world: Bernoulli | Table) -> Any:
 
 def test_more_replications_begin_as_fewer() -> None:
     """Whole blocks are the same, whatever follows."""
-    few, many = (run(Bandit("ucb1"), table(), rounds=5, replications=n) for n in (worlds.BLOCK, worlds.BLOCK + 7))
-    np.testing.assert_array_equal(few.arm, many.arm[: worlds.BLOCK])
+    few, many = (
+        run(Bandit("ucb1"), table(), rounds=5, replications=n) for n in (environments.BLOCK, environments.BLOCK + 7)
+    )
+    np.testing.assert_array_equal(few.arm, many.arm[: environments.BLOCK])
 
 
 def test_two_policies_meet_the_same_cases() -> None:

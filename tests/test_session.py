@@ -14,7 +14,7 @@ import pytest
 
 import raglab
 from generators import Drawn, Fixed, Weighed
-from raglab.live.arms import route_arm
+from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask
 from raglab.live.response import KEYS, record_answers
 from raglab.live.system import Lab, build_index

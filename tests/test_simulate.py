@@ -9,10 +9,9 @@ import pytest
 from scipy.stats import chi2
 
 from exact_regret import expected_regret, thompson, ucb1
-from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, loops, simulate
-from raglab.bandit import worlds as environments
+from raglab.bandit import LEARNERS, POLICIES, Bandit, Bernoulli, Table, environments, fast_loops, simulate
+from raglab.bandit.environments import Feed, check_world, feed, stream
 from raglab.bandit.simulation import run, stepwise_arms
-from raglab.bandit.worlds import Feed, check_world, feed, stream
 
 MEANS = (0.5, 0.6)
 AT = (10, 20, 30)
@@ -120,8 +119,8 @@ def test_simulated_regret_is_the_exact_one(policy: str, exact: tuple[float, ...]
 def test_fast_loops_are_the_general_path(name: str, policy: str, settings: Bandit) -> None:
     """Every arm of every round and replication; also those of exact ties and of masked arms."""
     bandit, block = settings._replace(policy=policy), met(name)
-    assert loops.is_loop_exact(bandit, block)
-    fast = loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
+    assert fast_loops.is_loop_exact(bandit, block)
+    fast = fast_loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
     plain = stepwise_arms(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(fast, plain)
     assert len(np.unique(fast)) > 1 or policy == "kl_ucb"
@@ -134,7 +133,7 @@ def test_compiled_loops_are_the_fast_ones(name: str, policy: str, settings: Band
     """Arms, regret, value and pulls have the same bits; so do exact ties and masked arms."""
     kernel = pytest.importorskip("raglab.bandit.kernel", reason="numba is not installed")
     bandit, block = settings._replace(policy=policy), met(name, 31)
-    fast = loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
+    fast = fast_loops.loop_arms(block, bandit, stream(3, 0, environments.POLICY))
     compiled = kernel.played(block, bandit, stream(3, 0, environments.POLICY))
     np.testing.assert_array_equal(fast, compiled)
     for one, other in zip(environments.play_accounts(block, fast), kernel.accounts(block, compiled), strict=True):

@@ -25,7 +25,7 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.default_learner.rows import gathers
+from raglab.default_learner.default_updates import gathers
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 POSTERIOR = Learner(rule="posterior")

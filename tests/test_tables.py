@@ -38,7 +38,7 @@ from raglab.lab.report.bandit_displays import PosteriorDisplay
 from raglab.lab.report.page import SECTIONS
 from raglab.live.settings import BanditSettings
 from raglab.metrics import RATE_TABLE, RATES, Rate
-from raglab.retrieval.strategies import SEARCHES
+from raglab.retrieval.arms import SEARCHES
 from raglab.store import loaders
 from raglab.store.files import InputError, JsonLine, required_text
 from raglab.store.loaders import FORMATS, Format

@@ -1,4 +1,4 @@
-"""Claim tokens, numerals, lexicon.
+"""Claims as words (shore): tokens, numbers as written, negations, the words that bear weight.
 
 Nothing here is learned: the words stand in the files of `raglab.languages`, and are known by their beginnings.
 """

@@ -1,4 +1,4 @@
-"""Compressor."""
+"""Compression (shore): passages shortened to what a question needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables of contents, page scopes, and the kind of page 1 (body or cover sheet).
+"""Tables of contents and page kinds (shore): which pages a question points to, and what a page is.
 
 Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
 names is a label, and the chunks say which page carries it.

@@ -1,4 +1,4 @@
-"""The embedded generator."""
+"""Extractive generator (shore): an answer of verbatim sentences and rows, with a calibrated confidence."""
 
 from __future__ import annotations
 

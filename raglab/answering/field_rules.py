@@ -1,4 +1,4 @@
-"""Table readers of fields: columns of old and new figures, rows of roles and totals, asides; patterns are a pack's."""
+"""Rules of fields (shore): patterns and table readers that find a field's value in a page."""
 
 from __future__ import annotations
 

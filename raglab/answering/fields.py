@@ -1,4 +1,4 @@
-"""Extraction of fields from pages, and the choice among several figures, by the rules of a pack.
+"""Field extraction (shore): a target field's value over the scoped pages, and the figures of a page (S5.10).
 
 Only what the pages print is read: sentences, headings of sections and table rows. Tags and the document's title, which
 stand before each chunk's text as its heading path, fill nothing. Where no rule matches the value is None, which is the

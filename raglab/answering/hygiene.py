@@ -1,4 +1,4 @@
-"""Clean; answers that are none.
+"""Hygiene (shore): `clean` what leaves the system, and notice answers that are none (S2.13).
 
 Cleaning is repeated until nothing changes, so that what one removal joins cannot bring back what another took. Every
 step is linear in the text.

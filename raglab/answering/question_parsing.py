@@ -1,4 +1,4 @@
-"""Parsers of questions: rules over a pack's expressions, and a language model, into slots with confidences.
+"""Question parsing (shore): typed fields with a confidence each, by rules or by a model (S5.1).
 
 Every slot has a confidence: the chance that a careful reader of the question alone would put down the same value. It
 comes from what the value rests on, and `experiments/parse.py` states how often each of the levels is right.

@@ -1,4 +1,4 @@
-"""Vocabulary of a corpus: its terms, names and figures in the words of a pack, and the slots of a question."""
+"""Question vocabulary (shore): terms, names, figures and slots that a question fills."""
 
 from __future__ import annotations
 

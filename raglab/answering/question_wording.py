@@ -1,4 +1,4 @@
-"""The question back to the user, in English and French: forms of sentences, filled with the words of a pack."""
+"""Clarification wording (shore): the question back, in the language of the question (S5.2)."""
 
 from __future__ import annotations
 

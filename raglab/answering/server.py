@@ -1,4 +1,4 @@
-"""OpenAI-compatible server.
+"""Generation by a server (shore): any OpenAI-compatible endpoint, its replies and its secrets.
 
 What is sent goes to the host of `base_url` alone: redirects are not followed, proxies and further headers of the
 environment not used. The key is read from the environment at each call, stands in no field, and is masked in whatever

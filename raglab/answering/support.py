@@ -1,4 +1,4 @@
-"""Support_scores and the word scorer.
+"""Support (shore): how far the chosen hits bear out each claim of an answer (S2.11).
 
 The constants were set by what they mean and checked on SciFact, SQuAD, Natural Questions, PubMedQA, MT-RAG and the
 bundled set, where a wide range about each ranks alike; none was chosen by its score on WiCE or BEGIN.

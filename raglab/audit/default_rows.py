@@ -1,4 +1,4 @@
-"""Event-sourced default table, settlement."""
+"""The default table in the audit (shore): rows rebuilt from events, silent successes settled (S5.4, S5.8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Explain: rebuilt and compared.
+"""Explanation of a request (shore): rebuilt from the log alone and compared with what was recorded (S5.8).
 
 Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's settings, every check
 and every change of the default table. What is recorded is held against what follows from them; an edit of the log that

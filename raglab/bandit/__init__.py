@@ -1,7 +1,8 @@
-"""Bandits over retrieval arms: `init`, `choose`, `update`, and a fast simulation (rules S4.1 to S4.5)."""
+"""Bandits over retrieval arms (algebra): `init`, `choose`, `update`, and a fast simulation (S4.1 to S4.7)."""
 
 from __future__ import annotations
 
+from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, Choice, LearnerEntry, State, Stats, choose, init, revise, update
 from raglab.bandit.learners import POLICIES
 from raglab.bandit.persistence import (
@@ -18,7 +19,6 @@ from raglab.bandit.persistence import (
 from raglab.bandit.propensity import propensities, sample
 from raglab.bandit.scores import kl_upper
 from raglab.bandit.simulation import Simulation, simulate
-from raglab.bandit.worlds import Bernoulli, Table
 
 __all__ = [
     "LEARNERS",

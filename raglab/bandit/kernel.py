@@ -1,4 +1,4 @@
-"""Numba twins.
+"""Compiled kernels of the bandits (algebra): the simulation loops in numba.
 
 A generator draws in a compiled loop what it draws in NumPy, in the order in which it is asked: rounds, then
 replications, then arms. Logarithms come ready from NumPy, whose last digits are its own.
@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from raglab._numba import compile_kernel
+from raglab.bandit.environments import Accounts, Arms, Feed
+from raglab.bandit.fast_loops import exploration_arms, logs
 from raglab.bandit.learner import LEARNERS, Bandit
-from raglab.bandit.loops import exploration_arms, logs
 from raglab.bandit.scores import noise
-from raglab.bandit.worlds import Accounts, Arms, Feed
 
 # ruff: noqa: ANN401, C901, FBT001, PLR0912 - arrays, which numba types for itself; one loop says a policy whole
 

@@ -1,4 +1,4 @@
-"""Settings and state of a bandit, the form of an entry of its table, and init, choose, update, revise.
+"""Bandit learners (algebra): settings, state, init, choose, update; indices and posteriors (S4.5).
 
 What the entries hold stands in `raglab.bandit.learners`: here nothing knows a learner by its name.
 """

@@ -1,4 +1,4 @@
-"""The learners: the index or the draw of each, and the table with one entry each.
+"""The bandits (algebra): the index or the draw of each, and the table with one entry each (S4.5).
 
 An entry holds all that choosing, propensities, simulation, files, settings, studies and displays read of a learner. One
 more is an index (or a draw and the probability that it is the largest) and an entry; the rest of it is optional.
@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit import loops
+from raglab.bandit import fast_loops
 from raglab.bandit.learner import LEARNERS, Bandit, LearnerEntry, State, refuse
 from raglab.bandit.propensity import greedy_choice, largest_beta, largest_normal, largest_t
 from raglab.bandit.scores import (
@@ -120,21 +120,21 @@ BUILT_IN = {
     "epsilon_greedy": LearnerEntry(
         settings=("epsilon",),
         index=greedy,
-        loop=loops.greedy_loop,
+        loop=fast_loops.greedy_loop,
         compiled="greedy",
         pays=8e6,
     ),
     "ucb1": LearnerEntry(
         settings=("exploration",),
         index=ucb1,
-        loop=loops.ucb1_loop,
+        loop=fast_loops.ucb1_loop,
         compiled="ucb1",
         pays=8e6,
     ),
     "kl_ucb": LearnerEntry(
         settings=("exploration",),
         index=kl_ucb,
-        loop=loops.kl_ucb_loop,
+        loop=fast_loops.kl_ucb_loop,
     ),
     "thompson_beta": LearnerEntry(
         settings=("exploration", "prior_mean", "prior_strength", "threshold"),
@@ -143,7 +143,7 @@ BUILT_IN = {
         successes=True,
         draw=thompson_beta,
         largest=beta_largest,
-        loop=loops.beta_loop,
+        loop=fast_loops.beta_loop,
         compiled="beta",
         pays=3e6,
         belief=beta_belief,
@@ -154,7 +154,7 @@ BUILT_IN = {
         positive=("prior_strength", "prior_variance"),
         draw=thompson_nig,
         largest=student_largest,
-        loop=loops.student_loop,
+        loop=fast_loops.student_loop,
         compiled="student",
         pays=2e6,
         belief=student_belief,
@@ -165,7 +165,7 @@ BUILT_IN = {
         positive=("prior_strength",),
         linear=True,
         index=lin_ucb,
-        loop=loops.lin_ucb_loop,
+        loop=fast_loops.lin_ucb_loop,
         compiled="lin_ucb",
         pays=1e6,
     ),
@@ -175,7 +175,7 @@ BUILT_IN = {
         linear=True,
         draw=lin_thompson,
         largest=normal_largest,
-        loop=loops.lin_thompson_loop,
+        loop=fast_loops.lin_thompson_loop,
         compiled="lin_thompson",
         pays=1e6,
     ),

@@ -1,4 +1,4 @@
-"""Save, load, merge, warm start."""
+"""Saved bandits (algebra): state as text and back, merged states, warm start from history (S4.5, S4.6)."""
 
 from __future__ import annotations
 

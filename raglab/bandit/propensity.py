@@ -1,4 +1,4 @@
-"""Exact propensities.
+"""Propensities (algebra): the exact probability of each arm under a learner (S4.6).
 
 P(i) = ∫ f_i(x) ∏_{j≠i} F_j(x) dx over the arms that are available, by Gauss–Legendre on panels that are short wherever
 one of the densities bends. Nothing is drawn, so the same posteriors give the same bits.

@@ -1,4 +1,4 @@
-"""Posteriors and upper bounds: what the indices and draws of the learners are made of."""
+"""Scores of arms (algebra): posteriors and upper bounds that the learners' indices and draws are made of (S4.5)."""
 
 from __future__ import annotations
 

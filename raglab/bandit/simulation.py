@@ -1,4 +1,4 @@
-"""Simulate, run, log."""
+"""Bandit simulation (algebra): replications of a learner in an environment; the log a live one would write (S4.7)."""
 
 from __future__ import annotations
 
@@ -8,20 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from raglab._numba import check_engine, kernel_of
-from raglab.bandit import loops
-from raglab.bandit.learner import (
-    LEARNERS,
-    Bandit,
-    check_count,
-    choose_arm,
-    init,
-    record_pull,
-    record_rewards,
-    refuse,
-    update,
-)
-from raglab.bandit.propensity import propensities, sample
-from raglab.bandit.worlds import (
+from raglab.bandit import fast_loops
+from raglab.bandit.environments import (
     POLICY,
     Accounts,
     Arms,
@@ -37,6 +25,18 @@ from raglab.bandit.worlds import (
     replication_blocks,
     stream,
 )
+from raglab.bandit.learner import (
+    LEARNERS,
+    Bandit,
+    check_count,
+    choose_arm,
+    init,
+    record_pull,
+    record_rewards,
+    refuse,
+    update,
+)
+from raglab.bandit.propensity import propensities, sample
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -137,7 +137,7 @@ def play_block(
     """
     met = feed(world, rounds, size, seed, number, delay=delay, missing=missing)
     rng = stream(seed, number, POLICY)
-    plain = loops.is_loop_exact(bandit, met)
+    plain = fast_loops.is_loop_exact(bandit, met)
     if engine == "numba" and not plain:
         came = "a learner that forgets or has a floor, or rewards that are late or missing"
         refuse("engine numba plays plain learners whose rewards are there at once", came, "use engine='auto'")
@@ -146,7 +146,7 @@ def play_block(
         done: Accounts = twin.accounts(met, twin.played(met, bandit, rng))
         return done
     fast = plain and LEARNERS[bandit.policy].loop is not None
-    return play_accounts(met, loops.loop_arms(met, bandit, rng) if fast else stepwise_arms(met, bandit, rng))
+    return play_accounts(met, fast_loops.loop_arms(met, bandit, rng) if fast else stepwise_arms(met, bandit, rng))
 
 
 def simulate(
@@ -220,7 +220,7 @@ def run(
     Source: rule S4.7.
 
     Example:
-      >>> from raglab.bandit.worlds import Bernoulli
+      >>> from raglab.bandit.environments import Bernoulli
       >>> world = Bernoulli(np.array([0.5, 0.6]))
       >>> run(Bandit("ucb1"), world, rounds=4, replications=2).arm[:, :2]
       array([[0, 1],
@@ -302,7 +302,7 @@ def log(bandit: Bandit, world: World, *, rounds: int, seed: int = 0) -> pd.DataF
     Source: rules S4.6, S4.7.
 
     Example:
-      >>> from raglab.bandit.worlds import Bernoulli
+      >>> from raglab.bandit.environments import Bernoulli
       >>> seen = log(Bandit("epsilon_greedy", epsilon=0.5), Bernoulli(np.array([0.2, 0.8])), rounds=3)
       >>> seen[["p_0", "p_1"]].sum(axis=1).tolist()
       [1.0, 1.0, 1.0]

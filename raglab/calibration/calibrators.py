@@ -1,4 +1,4 @@
-"""Maps, cross-fitting, Brier parts.
+"""Calibrators (algebra): isotonic, Platt, beta, temperature, Venn-Abers; cross-fitting; parts of the Brier score.
 
 A million rows on a hundred levels cost what a hundred rows cost, once they are sorted. Isotonic, Platt and
 Venn–Abers take scores of any scale; beta takes probabilities, temperature probabilities other than 0 and 1.

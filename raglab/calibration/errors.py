@@ -1,4 +1,4 @@
-"""Reliability, ECE, smooth ECE.
+"""Calibration error (algebra): reliability bins, ECE with intervals, smooth ECE.
 
 Rows are sorted once; whatever comes after sums over levels, or over sorted rows, so that no number depends on
 the order of the rows, not even in its last bit.

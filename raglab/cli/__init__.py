@@ -1,4 +1,4 @@
-"""App and the main commands."""
+"""Command line: the app, and the commands of traces, decisions, sweeps and studies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options, printing."""
+"""Command line: options and printing that commands share."""
 
 from __future__ import annotations
 

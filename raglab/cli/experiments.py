@@ -1,4 +1,4 @@
-"""Simulate, clarify-sim, certify, check, fuse."""
+"""Command line: fuse, certify, check, simulate, clarify-sim."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def _simulated_trace(
     from raglab.bandit import Bandit
     from raglab.lab.bandit_study import FIXED, ORACLE, baselines, best_fixed_arm, compare_learners
     from raglab.lab.search_space import always_answer as opened
-    from raglab.live.arms import router, table
+    from raglab.live.arm_choice import router, table
 
     policy, weights, split = given
     trace, chosen = load_trace(path, split), load_policy(policy)
@@ -280,7 +280,7 @@ def clarify_sim(
     """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
     with refusals():
         from raglab.default_learner import Learner, simulate
-        from raglab.lab.clarify_worlds import load_world
+        from raglab.lab.clarify_environments import load_world
 
         stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
         chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
@@ -328,8 +328,8 @@ def _tune_learner(
     costs: dict[str, Any],
 ) -> tuple[Any, tuple[Learner, str, list[str]]]:
     """World that is judged on, and what a study found on the other part."""
+    from raglab.lab.clarify_environments import load_world
     from raglab.lab.clarify_study import tune_clarification
-    from raglab.lab.clarify_worlds import load_world
 
     split = world in {"clariq", "sharc"}
     on, judged = (load_world(world, path, part if split else None) for part in ("tune", "held_out"))

@@ -1,4 +1,4 @@
-"""Index, ask, reply, support."""
+"""Command line: index, ask, reply, support."""
 
 from __future__ import annotations
 

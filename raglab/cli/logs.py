@@ -1,4 +1,4 @@
-"""Evaluate-log, explain, audit, metrics, feedback."""
+"""Command line: evaluate-log, explain, audit, metrics, feedback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The chain: what each policy decides for each case, gate after gate in the order of the table.
+"""The chain (algebra): the gates in their order, one outcome per policy and case (S2.9 to S2.13, S2.16).
 
 The first gate that fires decides. Outcomes are numbered so that this is arithmetic: refusals come first and in the
 order of `gates.GATES`, so that of all gates that fire the one with the least number is the first.

@@ -1,4 +1,4 @@
-"""Decided cases, explained in words."""
+"""Decisions (algebra): status, gate, reason and sources of every case; each gate of one case explained."""
 
 from __future__ import annotations
 
@@ -207,8 +207,8 @@ def _rules(said: Decisions, row: int) -> Iterator[Check]:
         ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
     ):
         name = f"{what}_similarity"
-        least = _required_side(float(best), _scalar_value(least_best))
-        text = f"best {what} {least}, lead {_required_side(float(lead), _scalar_value(least_lead))}"
+        wanted = _required_side(float(best), _scalar_value(least_best))
+        text = f"best {what} {wanted}, lead {_required_side(float(lead), _scalar_value(least_lead))}"
         yield _format_check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 

@@ -1,4 +1,4 @@
-"""Patterns, entity masks, confidence, intent of a question.
+"""Evidence (algebra): confidence, degenerate scores, bit masks of entities and words, intent (S2.5 to S2.8).
 
 Nothing here knows a threshold. Sets of entities, words and expected sources are bit masks (uint64),
 numbered within one query, so that the union over chosen hits is a bitwise or.

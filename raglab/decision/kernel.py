@@ -1,4 +1,4 @@
-"""Compiled kernel of the chain, by numba.
+"""The compiled kernel of the chain (algebra): the same decisions in numba, a case at a time.
 
 A twin of `chain.gate_depth` for traces without refinement that stops at the first gate that decides.
 Margins are formed as in `gates` and `resolver`, a difference against zero, so that NaN never passes.

@@ -1,4 +1,4 @@
-"""Trace to evidence: orders, hit sets, near pages, coverage.
+"""Measurement (algebra): a trace measured once into evidence; orders, sets of hits, near pages, coverage (S2.4, S3.6).
 
 A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are relevant",
 then one for each way the resolver can pick. Whatever is asked of the chosen hits (are the entities

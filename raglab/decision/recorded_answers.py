@@ -1,4 +1,4 @@
-"""Answers recorded in a trace: which one belongs to which set of hits, their confidence and support by slot.
+"""Recorded answers (algebra): what the answers of a trace say of every set of hits that a policy may choose (S2.12).
 
 A generator answers a set of hits, not a policy: the same set at another threshold has the same answer. So answers are
 kept under case, arm, depth and chunks, and looked up for every slot that a decision may rest on.

@@ -1,4 +1,4 @@
-"""Ask once, learn the default: rows of the default table, their votes, gate and splits (rules S5.2 to S5.7).
+"""Default learner (algebra): ask once, learn the default; rows, votes, gate and splits (S5.2 to S5.7).
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
 `gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
@@ -7,7 +7,16 @@ under one condition, `lookup` finds the row of a request, `suggest` the value to
 
 from __future__ import annotations
 
-from raglab.default_learner.rows import (
+from raglab.default_learner.confidence import (
+    OTHER,
+    RULES,
+    SIGNALS,
+    ClarificationDefault,
+    ClarificationRequest,
+    Counts,
+    Learner,
+)
+from raglab.default_learner.default_updates import (
     Split,
     Suggested,
     Worth,
@@ -26,15 +35,6 @@ from raglab.default_learner.rows import (
     worth_asking,
 )
 from raglab.default_learner.simulation import Priced, World, asked, confidence_paths, silence, simulate, world
-from raglab.default_learner.votes import (
-    OTHER,
-    RULES,
-    SIGNALS,
-    ClarificationDefault,
-    ClarificationRequest,
-    Counts,
-    Learner,
-)
 
 __all__ = [
     "OTHER",

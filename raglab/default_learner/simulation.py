@@ -1,4 +1,4 @@
-"""Users and what learners come to."""
+"""Simulated users (algebra): what default learners ask and get wrong over many requests (S5.4)."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.bandit.environments import stream
 from raglab.bandit.learner import check_count, refuse
-from raglab.bandit.worlds import stream
-from raglab.default_learner.rows import gathers
-from raglab.default_learner.votes import (
+from raglab.default_learner.confidence import (
     CORRECTED,
     FAILED,
     N_COUNTS,
@@ -35,7 +34,8 @@ from raglab.default_learner.votes import (
     vote_confidence,
     vote_counts,
 )
-from raglab.default_learner.votes import check_learner as settled
+from raglab.default_learner.confidence import check_learner as settled
+from raglab.default_learner.default_updates import gathers
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""Study, baselines."""
+"""Bandit study (shore): reward weights, threshold and exploration tuned by Optuna, beside three baselines (S4.7)."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.learner import LEARNERS, Bandit, check_bandit
 from raglab.bandit.simulation import Run, run
-from raglab.bandit.worlds import Bernoulli, Table
 from raglab.lab import reward_audit as audit
 from raglab.lab.search_space import DIGITS, SearchRange, round_value
 from raglab.lab.study import TrialOutcome, maximise
-from raglab.live.arms import components, router, table
+from raglab.live.arm_choice import components, router, table
 from raglab.metrics.intervals import mean_interval, percentile_interval
 from raglab.policy import PolicyData
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, COMPONENTS, PUBLISHED, RewardWeights, reward

@@ -1,4 +1,4 @@
-"""Certified policies: candidates on a grid, tests in order, looks at the same cases, re-tests on new ones."""
+"""Certification (shore): candidates tested on held-out cases, promises re-tested, looks remembered (S6.4)."""
 
 from __future__ import annotations
 

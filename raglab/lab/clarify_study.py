@@ -1,4 +1,4 @@
-"""Study."""
+"""Clarification study (shore): thresholds of the default learner tuned on simulated users."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from raglab.bandit.learner import check_count, refuse
+from raglab.default_learner.confidence import Learner
 from raglab.default_learner.simulation import ALWAYS, NEVER, ORACLE, Policy, World, asked, request_costs
-from raglab.default_learner.votes import Learner
 from raglab.lab.search_space import SearchRange, round_value
 from raglab.lab.study import TrialOutcome, maximise
 from raglab.metrics.intervals import percentile_interval

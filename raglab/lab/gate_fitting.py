@@ -1,4 +1,4 @@
-"""Fused gate, generator calibration, transfer."""
+"""Fitted gates (shore): the fused gate, the generator's calibration, thresholds transferred to another embedder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangChain hits."""
+"""LangChain (shore): traces from any vector store's or retriever's hits."""
 
 from __future__ import annotations
 

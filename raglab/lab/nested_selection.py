@@ -1,4 +1,4 @@
-"""Honest winners.
+"""Honest winners (shore): the best of many policies, estimated by nested selection.
 
 Every policy decides every case once. In each fold the winner on the other folds is judged on this one, so that no case
 judges a policy that it helped to choose; the pooled rates are those of the *selection*, not of one policy. Nothing is
@@ -198,9 +198,9 @@ class Honest(NamedTuple):
 
     winner: position of the best policy on all cases. winners: of the best without each fold, [repeats, folds].
     in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `score` and of each rate; a
-    score that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters. paired: McNemar
-    of incumbent (first) and selection (second), held out; over several repeats that of the upper median p. labels: cases
-    by label, [3].
+    score that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters.
+    paired: McNemar of incumbent (first) and selection (second), held out; over several repeats that of the upper
+    median p. labels: cases by label, [3].
     """
 
     winner: int

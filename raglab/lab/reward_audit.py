@@ -1,4 +1,4 @@
-"""Reward audit."""
+"""Reward audit (shore): whether a reward points where the labels point."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.bandit.worlds import Table
-from raglab.live.arms import components, router, table
+from raglab.bandit.environments import Table
+from raglab.live.arm_choice import components, router, table
 from raglab.metrics import clopper_pearson
 from raglab.metrics.intervals import percentile_interval
 from raglab.policy import PolicyData

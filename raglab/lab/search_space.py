@@ -1,4 +1,4 @@
-"""Ranges, goal, line search."""
+"""Search space (shore): ranges of thresholds, the goal, exact line search after the study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Slices, ranking."""
+"""Slices (shore): rates by group of cases; ranking measures of the arms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Threshold studies with Optuna: the search in batches, its resumption, `tune` and what the winner had to beat."""
+"""The study (shore): `tune` thresholds and switches with Optuna, judged on cases it did not see (S6.4, S6.5)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow."""
+"""Tracking (shore): studies as MLflow runs."""
 
 from __future__ import annotations
 

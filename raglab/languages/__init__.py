@@ -1,4 +1,4 @@
-"""What is particular to a language: its words, numerals, months, units, negations and turns of phrase, a file each.
+"""Languages (algebra): words, numerals, months, units, negations and turns of phrase, a file a language.
 
 A language is one YAML file beside this module; every reader of text in raglab reads by all of them together, so that a
 third language is a file and no code. Where a function takes a `language`, another union may be given to it.

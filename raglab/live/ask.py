@@ -1,4 +1,4 @@
-"""Ask a question, reply to what the system asked, and buttons for a notebook: the doors of the live system."""
+"""Asking (shore): `ask`, `reply` and the buttons of a notebook; one question from retrieval to response (S0.3)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clarification: a vague request filled in by a learned default or by the user, choices among options, replies.
+"""Clarification (shore): ask once, read the reply, complete the request, learn the default (S5).
 
 A request goes through the pipeline as ever. Before that, where the system clarifies, what the question leaves
 out is filled in: by the learned default where its gate says apply, else by the user, once a request.
@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
-from raglab.answering.question_gaps import failures
+from raglab.answering.missing_fields import failures
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
 from raglab.answering.question_wording import question_wording as wording
 from raglab.audit.default_rows import RowKey

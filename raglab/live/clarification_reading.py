@@ -1,4 +1,4 @@
-"""Fields and documents read in the loop."""
+"""Reading in the clarification loop (shore): fields and documents that a default is learned for (S5.10)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab.answering.contents import scope
 from raglab.answering.fields import Extraction, extract
-from raglab.answering.question_gaps import NarrowedRequest, narrow_request
+from raglab.answering.missing_fields import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks

@@ -1,4 +1,4 @@
-"""Request, clarifier, meaning of replies."""
+"""Clarification requests (shore): what is asked, of what, and what a reply means (S5.2)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph."""
+"""LangGraph (shore): the chain as nodes of a graph."""
 
 # Annotations are not postponed here: LangGraph reads those of the state when the graph is built.
 
@@ -14,13 +14,13 @@ from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
-from raglab.live.arms import default_arm
+from raglab.live.arm_choice import default_arm
 from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.response import Generator, Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
 from raglab.live.trace_building import question_scopes
 from raglab.replay import decide
-from raglab.retrieval.strategies import DepthHits, walk
+from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Chunk, Generation, Status
 
 NODES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
@@ -167,8 +167,8 @@ def build_graph(
     texts. Caches are neither read nor written.
 
     What comes out is `GraphState` with `found`, the hits depth by depth, and `decision`, what the policy says of them.
-    These two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and a selected
-    option hold until others are stated.
+    These two are not checkpointed, and made again where a run is resumed. On a thread that goes on, documents and
+    a selected option hold until others are stated.
 
     Args:
       lab: the system; the folder of an index opens one under the published policy.

@@ -1,4 +1,4 @@
-"""Bandit at work, its state, frames, Prometheus.
+"""Online bandit (shore): a learner at work, its log and state, frames, Prometheus (S4.6).
 
 The log is the truth and the state a fold over it: whatever is killed between a choice and its reward, the log rebuilds
 the state that there was, to the byte.

@@ -1,4 +1,4 @@
-"""One question through the pipeline: arm, retrieval depth by depth, gates, generation, gates on the answer.
+"""Pipeline (shore): one question through arm, retrieval by depth, gates, generation, gates on the answer (S2.9, S2.12).
 
 The gates are those of the replay, over a trace of this one question, so that a question asked live is decided as a
 stored trace would decide it. Caches stand before retrieval and before the whole answer.
@@ -20,7 +20,7 @@ from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
-from raglab.live.arms import measures, record_outcome, select_arm
+from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.response import PREVIEW, CheckedAnswer, Response, ResponseRecord, answer_sets, check_answer
 from raglab.live.system import Key, Lab, pack_depths, unpack_depths
@@ -28,7 +28,7 @@ from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.policy import Thresholds, policy_thresholds
 from raglab.replay import decide_on_tables, measured_tables
-from raglab.retrieval.strategies import DepthHits, walk
+from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Hits, Status, TraceData
 
 

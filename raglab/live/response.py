@@ -1,4 +1,4 @@
-"""Response, generator and scorer protocols, recorded answers."""
+"""Response (shore): what one question gets back, and answers recorded for every set of hits (S0.3, S2.12)."""
 
 from __future__ import annotations
 

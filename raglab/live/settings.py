@@ -1,4 +1,4 @@
-"""Environment variables.
+"""Settings (shore): environment variables of the bandit, the clarification and the audit log.
 
 What a `.env` may say, with the values that hold where nothing is said:
 
@@ -59,7 +59,7 @@ from raglab.audit.default_rows import SilenceRule
 from raglab.audit.log import AuditLog, Redaction
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
-from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW, EVERY
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY
 from raglab.live.online_bandit import Online
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url

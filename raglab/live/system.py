@@ -1,4 +1,4 @@
-"""Lab, build_index, caches."""
+"""The system (shore): an index opened with its policy, models and caches; `Lab`, `build_index`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from raglab.live.trace_building import RetrievalSettings, Retriever, check_setti
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
+from raglab.retrieval.arms import DepthHits, Rewriter, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
-from raglab.retrieval.strategies import DepthHits, Rewriter, walk
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.loaders import Policy, hash_corpus, load_corpus, load_pack, save_corpus
 from raglab.text import composed, word_set

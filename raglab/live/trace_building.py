@@ -1,4 +1,4 @@
-"""Build_trace, retriever, fingerprint."""
+"""Trace building (shore): retrieval once for every case, arm and depth, resumable (S1.2, S2.9)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from raglab.canonical import canonical_json, digest
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
+from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
-from raglab.retrieval.strategies import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
 from raglab.retrieval.tables import table_index
 from raglab.store.loaders import hash_cases, hash_corpus, load_pack
 from raglab.store.traces import Trace, TraceError

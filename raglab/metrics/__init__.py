@@ -1,4 +1,4 @@
-"""Rates of decisions against labels, each with its counts and an interval; ranking measures; paired tests.
+"""Metrics (algebra): rates of decisions with counts and intervals, selective prediction, paired tests (S6.2).
 
 A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets no
 target (rule S6.2).

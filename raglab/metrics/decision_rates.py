@@ -1,4 +1,4 @@
-"""Rates with counts, outcome table, cost, ranking.
+"""Rates of decisions (algebra): false refusals, hallucinations, over-asking, coverage; cost; ranking measures (S6.2).
 
 A rate is never bare: k, n, and the exact binomial interval travel with it. 0 of 0 is NaN and meets no
 target (rule S6.2).

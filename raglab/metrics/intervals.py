@@ -1,4 +1,4 @@
-"""Intervals: exact binomial ones of rates, Student's t of a mean, percentiles of resamples.
+"""Intervals and paired tests (algebra): Clopper-Pearson, McNemar, bounds of a rate.
 
 Those of rates hold for finite samples; no normal approximation is made.
 """

@@ -1,4 +1,4 @@
-"""Risk-coverage, AURC, AUROC, their bands.
+"""Selective prediction (algebra): risk-coverage, AURC, AUROC, their bands and differences.
 
 Everything is counted on the levels of the confidence, from the most confident down, and summed in their order: the
 order of the rows changes no bit. Cases of equal confidence are answered together or not at all. A case whose

@@ -1,4 +1,4 @@
-"""What another policy would have earned, from the log of this one, and how sure that is.
+"""Off-policy evaluation (algebra): what another policy would have earned, from the log of this one (S4.7).
 
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
 where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm

@@ -1,4 +1,4 @@
-"""Estimators, intervals, trust status."""
+"""Off-policy estimators (algebra): IPS, SNIPS, direct, doubly robust, switch; intervals and warnings (S4.7)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Estimate, difference, overlap, lower_bound.
+"""Off-policy evaluation (algebra): estimate, difference, overlap, lower bound of another policy's value (S4.7).
 
 A log is a frame with a row a round: action (the arm), reward, propensity (its probability when it was chosen), and
 where there is a reward model from outside q_<arm>, its reward of every arm. A target is the probability of every arm

@@ -1,4 +1,4 @@
-"""A log of arms, rewards and propensities: read, checked, and weighed for a target policy."""
+"""Logged rounds (algebra): a log checked and weighed, arms, masks and propensities (S4.6)."""
 
 from __future__ import annotations
 

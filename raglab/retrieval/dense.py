@@ -1,4 +1,4 @@
-"""Embeddings, cache, FAISS."""
+"""Dense retrieval (shore): embeddings, their cache, FAISS (S1.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Named entities, graph search."""
+"""Entity graph (shore): named entities of the passages, personalised PageRank over them."""
 
 from __future__ import annotations
 

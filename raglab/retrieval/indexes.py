@@ -1,4 +1,4 @@
-"""BM25 and all indexes of a corpus."""
+"""Indexes (shore): BM25, and all indexes of a corpus."""
 
 from __future__ import annotations
 

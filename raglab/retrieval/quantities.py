@@ -1,4 +1,4 @@
-"""Money, dates, shares parsed."""
+"""Quantities (shore): money, dates, shares and spans read from text."""
 
 from __future__ import annotations
 

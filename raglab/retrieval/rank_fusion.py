@@ -1,4 +1,4 @@
-"""Reciprocal rank fusion."""
+"""Rank fusion (shore): reciprocal ranks of several lists in one score (S1.4)."""
 
 from __future__ import annotations
 

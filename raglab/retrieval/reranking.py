@@ -1,4 +1,4 @@
-"""MaxSim, cross-encoder, measured hits."""
+"""Reranking (shore): MaxSim or a cross-encoder, and hits measured against the original question (S1.3, S1.4)."""
 
 from __future__ import annotations
 

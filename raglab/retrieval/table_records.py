@@ -1,4 +1,4 @@
-"""Tables as typed records, DuckDB.
+"""Table records (shore): tables of documents as typed records in DuckDB.
 
 Every statement stands here as it is run: what a question says comes in as a parameter, never as a part of it.
 """

@@ -1,4 +1,4 @@
-"""What a question means in tables, and the answer."""
+"""Table questions (shore): what a question means in the tables, and the rows that answer it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SQuAD, BEIR, MT-RAG, CLINC150.
+"""Benchmarks (shore): SQuAD 2.0, BEIR, MT-RAG and CLINC150 as corpora and cases.
 
 Splits keep whole articles together: articles in the order of the SHA-256 of their titles, the first 30 % are `tune`,
 the next 45 % `certify`, the rest `report`, each border rounded to a whole article. From three articles on every split

@@ -1,7 +1,7 @@
-"""SQLAlchemy, SQLite.
+"""Database (shore): tables through SQLAlchemy, SQLite's files and locks.
 
 `Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and those of the
-questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out of it when they are to
+questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out when they are to
 be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild.
 """
 

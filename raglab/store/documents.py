@@ -1,4 +1,4 @@
-"""Markdown, CSV, PDF, text to passages."""
+"""Documents (shore): Markdown, CSV, PDF and plain text cut into passages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading, writing, record fields, InputError."""
+"""Files (shore): reading, writing whole or not at all, record fields, `InputError`."""
 
 from __future__ import annotations
 

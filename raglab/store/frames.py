@@ -1,4 +1,4 @@
-"""Traces from DataFrames."""
+"""Frames (shore): traces from DataFrames of a system's own hits."""
 
 from __future__ import annotations
 

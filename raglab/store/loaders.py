@@ -1,4 +1,4 @@
-"""Corpora, cases, policies from files.
+"""Loaders (shore): corpora, cases and policies from files (S0.5, S6.1).
 
 Two forms of JSON lines are ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::

@@ -1,4 +1,4 @@
-"""Tables of both logs.
+"""Log tables (shore): the columns of the bandit's log and of the audit's.
 
 What changes a row of the default table is one event of `CHANGES`, whatever it is, so that the rows are a fold over that
 table alone. `CURRENT` and `OPEN` are its shortcuts: the latest version of each row, and the defaults applied silently

@@ -1,4 +1,4 @@
-"""Trace on disk, Parquet.
+"""Traces on disk (shore): one Parquet file, refused when altered, truncated or of another make.
 
 Hits stand in list columns of length A·D·K; a chunk is stored once, in the row of the first case that
 hit it. Values are float32 where that loses nothing, else float64, so that a loaded trace decides as

@@ -1,4 +1,4 @@
-"""Regret, shares, beliefs.
+"""Bandit displays (shore): regret, shares of arms, posteriors, propensities.
 
 In scikit-learn's manner, as in `displays`: `from_…` takes values that were computed elsewhere and draws them, `plot`
 draws them again on any axes, `to_frame` gives every number that is drawn.

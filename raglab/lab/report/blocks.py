@@ -1,4 +1,4 @@
-"""Findings, tables, words."""
+"""Blocks of the report (shore): verdicts, tables and sentences, before anything is drawn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Decision boundary."""
+"""Decision boundary display (shore): which cases one pair of thresholds answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matplotlib, inks, notebook HTML.
+"""Canvas (shore): figures, inks and notebook HTML; the one module that knows matplotlib.
 
 No state of `pyplot` is touched: a figure made here belongs to who asked for it.
 

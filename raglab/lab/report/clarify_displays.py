@@ -1,4 +1,4 @@
-"""Clarification.
+"""Clarification displays (shore): questions and errors, confidence paths, splits.
 
 In scikit-learn's manner, as in `displays`: `from_…` takes values that were computed elsewhere and draws them, `plot`
 draws them again on any axes, `to_frame` gives every number that is drawn.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import Silence
-from raglab.default_learner.votes import APPLY_ABOVE, ASK_BELOW
 from raglab.lab.report import canvas
 from raglab.lab.report import canvas as ink
 from raglab.lab.report.blocks import estimate_cell

@@ -1,4 +1,4 @@
-"""Curves and panels.
+"""Curves and panels (shore): what several displays draw.
 
 A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns what it drew
 on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the returned figure. How

@@ -1,4 +1,4 @@
-"""Reliability, risk-coverage, sweep, outcomes.
+"""Gate displays (shore): reliability, risk-coverage, threshold sweep, outcomes, in scikit-learn's manner.
 
 `from_predictions` computes and draws, `plot` draws again, `to_frame` gives every number that is drawn with its counts
 and interval, and a display that ends a cell shows figure and table. A figure that `pyplot` holds is shown by it; the

@@ -1,4 +1,4 @@
-"""Off-policy forest, reward audit."""
+"""Log displays (shore): off-policy estimates as a forest, the reward audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Write_report, guarantees."""
+"""The report (shore): `write_report`, one self-contained page with verdicts and guarantees."""
 
 from __future__ import annotations
 
@@ -172,8 +172,8 @@ def best_signal_sentence(seen: findings.AnswerSignals) -> str:
         return text
     return (
         f"{text} One threshold on one signal comes to {percent(bound)} at best: {reach.signal} at or "
-        f"above {wording.number_text(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen on these "
-        "cases, so it flatters)."
+        f"above {wording.number_text(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen "
+        "on these cases, so it flatters)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Sections of the page."""
+"""Sections of the report (shore): each a heading with its blocks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The arms, rewriting."""
+"""Strategies (shore): the arms a bandit chooses among, and rewritten queries (S2.9, S4.1)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which arm: routing, features, reward components."""
+"""Choice of an arm (shore): router, context features, measured reward components, feedback (S4.1 to S4.4)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab.arms import ARMS
-from raglab.bandit.worlds import Table
+from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.evidence import intent
 from raglab.live.online_bandit import ArmChoice

@@ -1,4 +1,4 @@
-"""Environments and their draws."""
+"""Simulation environments (algebra): Bernoulli arms and reward tables, and their draws from a seed."""
 
 from __future__ import annotations
 

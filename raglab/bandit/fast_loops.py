@@ -1,4 +1,4 @@
-"""NumPy fast paths.
+"""Simulation loops in NumPy (algebra): all replications of a block at once.
 
 Each is a twin of `choose` and `update`, equal to them bit for bit where it is not linear.
 """
@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.bandit.environments import Arms, Array, Feed
 from raglab.bandit.learner import LEARNERS, Bandit, refuse
 from raglab.bandit.scores import kl_upper, noise, student_posterior
-from raglab.bandit.worlds import Arms, Array, Feed
 
 Ints = NDArray[np.int64]
 

@@ -1,4 +1,4 @@
-"""Update, gate, lookup, split, suggestion, value of asking.
+"""Default rows (algebra): update, gate, schedule, lookup, split, the value of asking (S5.4 to S5.7).
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
 `gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.bandit.learner import refuse
 from raglab.canonical import canonical_json, instant
-from raglab.default_learner.votes import (
+from raglab.default_learner.confidence import (
     APPLY_ABOVE,
     ASK_BELOW,
     LONGEST,

@@ -1,4 +1,4 @@
-"""Gaps of a question: what it leaves out of its documents, what they offer instead, and what a value narrows."""
+"""What a question leaves out (shore): five kinds of gap, what the documents offer, and the narrowed question (S5.1)."""
 
 from __future__ import annotations
 

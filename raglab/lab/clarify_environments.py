@@ -1,4 +1,4 @@
-"""Worlds of clarification: simulated users over bundled documents, ClariQ, ShARC and the cover sheet of case 12."""
+"""Clarification environments (shore): simulated users of the bundled documents and of ClariQ."""
 
 from __future__ import annotations
 
