@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from saying import difference
+from outputs import difference
 
 ROOT = Path(__file__).parents[1]
 PATHS = sorted((ROOT / "notebooks").glob("*.ipynb"))

@@ -24,8 +24,8 @@ from raglab.policy import PolicyData, check_pack
 from raglab.replay import decide
 from raglab.store.loaders import Policy, load_pack
 from raglab.values import Case, Chunk, Corpus
-from test_asking import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
-from test_build import SMALL, WordEncoder
+from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
+from test_live_trace_building import SMALL, WordEncoder
 from trades import INSURANCE
 
 LIBRARY = Path(__file__).parent / "data" / "library"

@@ -13,7 +13,7 @@ from raglab.bandit.learner import Bandit, State, Stats
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_] | None
 
-NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit.py)
+NEWTON = 10  # steps of kl_upper; from its start, seven reach the last digits (tests/test_bandit_learner.py)
 PULLED = np.finfo(np.float64).max  # score of an arm without a reward yet that others were pulled less than
 
 

@@ -13,7 +13,7 @@ from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.store.loaders import Policy
-from test_asking import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
+from test_live_clarification import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""A history as a prior: what it counts, what is kept of it, whether it helps; and the guard of recent latency."""
+"""A learner as one document: every bit comes back, what was altered is refused, and workers merge."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -13,12 +16,17 @@ from hypothesis import strategies as st
 from scipy.stats import t as t_law
 
 from raglab.bandit import (
+    POLICIES,
     Bandit,
+    State,
     Stats,
     choose,
+    dumps,
     guarded,
     history_of,
     init,
+    loads,
+    merge,
     persistence,
     propensities,
     update,
@@ -28,6 +36,281 @@ from raglab.bandit import (
 from raglab.bandit.learner import reward_outcome
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=40)
+HISTORY = Stats(np.array([2.0, 0.1, 0.0]), np.array([1.0, 1 / 30, 0.0]), np.array([0.7, 0.01, 0.0]))
+REWARD = st.sampled_from([0.0, 0.1, 1 / 3, 0.5, 0.7, 1.0])
+SEEN = st.lists(st.tuples(st.integers(0, 2), REWARD), max_size=12)
+BANDITS = st.sampled_from(
+    [
+        *(Bandit(policy) for policy in POLICIES),
+        Bandit("thompson_nig", discount=0.9, floor=0.1),
+        Bandit("ucb1", window=4, ties="random"),
+        Bandit("lin_thompson", window=3),
+        Bandit("thompson_beta", history=HISTORY, exploration=2),
+    ]
+)
+
+
+def learned(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...] = ()) -> State:
+    """State after these arms and rewards."""
+    rng = np.random.default_rng(0)
+    width = 2 if bandit.linear else 0
+    state = init(3, bandit=bandit, n_features=width, batch=batch)
+    for arm, reward in rounds:
+        x = rng.normal(size=width) if width else None
+        state, _ = choose(state, bandit, rng, context=x)
+        state = update(state, np.full(batch, arm), reward, bandit, context=x)
+    return state
+
+
+def same(one: State, two: State) -> bool:
+    """Whether every field has the same shape, type and bits."""
+    return all(
+        a.dtype == b.dtype and a.tobytes() == b.tobytes() and a.shape == b.shape for a, b in zip(one, two, strict=True)
+    )
+
+
+def forged(text: str, change: Callable[[dict[str, Any]], object]) -> str:
+    """The document with something else in it and a hash that stands for that."""
+    document = json.loads(text)
+    del document["sha256"]
+    change(document)
+    canonical = json.dumps(document, sort_keys=True, separators=(",", ":"))
+    return json.dumps(document | {"sha256": hashlib.sha256(canonical.encode()).hexdigest()})
+
+
+TEXT = dumps(learned(Bandit(), [(0, 0.9), (1, 0.1)]), Bandit(history=HISTORY), np.random.default_rng(7))
+
+
+# what comes back
+
+
+def test_the_document_by_head() -> None:
+    """One line, sorted keys, no white space; version, settings, shapes, position and a hash over the rest."""
+    document = json.loads(TEXT)
+    assert list(document) == ["bandit", "raglab_bandit", "rng", "sha256", "state"]
+    assert document["raglab_bandit"] == 1
+    assert document["state"]["n"] == {"shape": [3], "values": [1.0, 1.0, 0.0]}
+    assert document["state"]["total"]["values"] == [1.0, 0.0, 0.0]
+    assert document["bandit"]["history"]["total"][1] == 1 / 30
+    assert document["rng"] == np.random.default_rng(7).bit_generator.state
+    assert " " not in TEXT
+    assert "\n" not in TEXT
+    rest = {key: value for key, value in document.items() if key != "sha256"}
+    canonical = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    assert document["sha256"] == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+@LAWFUL
+@given(bandit=BANDITS, rounds=SEEN, batch=st.sampled_from([(), (2,), (2, 1)]))
+def test_every_bit_comes_back(bandit: Bandit, rounds: list[tuple[int, float]], batch: tuple[int, ...]) -> None:
+    """State and settings, of every policy, batch, window and history; and the bytes of the document again."""
+    state = learned(bandit, rounds, batch)
+    text = dumps(state, bandit, np.random.default_rng(3))
+    saved = loads(text)
+    assert same(saved.state, state)
+    assert dumps(*saved) == text
+    assert saved.bandit._replace(history=None) == bandit._replace(history=None)
+    if bandit.history is not None:
+        assert saved.bandit.history is not None
+        for one, two in zip(saved.bandit.history, bandit.history, strict=True):
+            np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize(
+    "value", [0.1, 1 / 3, 5e-324, 1.7976931348623157e308, -0.0, 2.0**53 + 2.0, np.nextafter(1.0, 2.0)]
+)
+def test_odd_floats_come_back(value: float) -> None:
+    """Denormals, the largest, minus zero, and neighbours of 1."""
+    state = learned(Bandit(), [])
+    state = state._replace(square=np.array([value, 0.0, 1.0]))
+    assert same(loads(dumps(state, Bandit())).state, state)
+
+
+def test_equal_settings_have_equal_bytes() -> None:
+    """1 and 1.0, or a NumPy number, are the same setting."""
+    state = init(2)
+    text = dumps(state, Bandit(exploration=1.0, floor=0.0))
+    assert dumps(state, Bandit(exploration=1, floor=0)) == text
+    assert dumps(state, Bandit(exploration=np.float64(1.0), window=np.int64(0))) == text  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bits", [np.random.PCG64, np.random.PCG64DXSM])
+def test_a_generator_goes_on_with_the_same_draws(bits: Any) -> None:
+    """Also in the middle of a pair of 32-bit draws; and so do the choices."""
+    rng = np.random.Generator(bits(11))
+    rng.random(5)
+    rng.integers(0, 100, dtype=np.uint32)
+    bandit = Bandit("thompson_beta", ties="random", floor=0.1)
+    state = learned(bandit, [(0, 0.9), (2, 0.2)])
+    saved = loads(dumps(state, bandit, rng))
+    assert saved.rng is not None
+    for _ in range(20):
+        state, choice = choose(state, bandit, rng)
+        mine, again = choose(saved.state, saved.bandit, saved.rng)
+        saved = saved._replace(state=mine)
+        assert choice.arm == again.arm
+        np.testing.assert_array_equal(choice.score, again.score)
+    assert rng.integers(0, 2**32, dtype=np.uint32) == saved.rng.integers(0, 2**32, dtype=np.uint32)
+
+
+def test_saving_leaves_the_generator_where_it_is() -> None:
+    """Position and state are read, not moved."""
+    rng = np.random.default_rng(5)
+    dumps(init(2), Bandit(), rng)
+    assert rng.random() == np.random.default_rng(5).random()
+
+
+# what is refused
+
+
+def test_another_version_is_refused() -> None:
+    """Older, newer, none, or one that only looks the same."""
+    for version in (0, 2, None, "1", True):
+        text = forged(TEXT, lambda document, version=version: document.update(raglab_bandit=version))
+        with pytest.raises(ValueError, match=rf"must have raglab_bandit 1, got {version!r}; rebuild the state"):
+            loads(text)
+    with pytest.raises(ValueError, match="got 'none'"):
+        loads(forged(TEXT, lambda document: document.pop("raglab_bandit")))
+
+
+@pytest.mark.parametrize("at", [40, 400, len(TEXT) - 60])
+def test_altered_content_is_refused(at: int) -> None:
+    """A digit that was changed anywhere does not fit the hash."""
+    place = next(i for i in range(at, len(TEXT)) if TEXT[i] in "12345678")
+    with pytest.raises(ValueError, match=r"sha256 must stand for the rest|must be JSON"):
+        loads(TEXT[:place] + chr(ord(TEXT[place]) + 1) + TEXT[place + 1 :])
+
+
+@pytest.mark.parametrize("text", ["", "{", TEXT[:-9], "not json", "[" * 100_000, '{"a": 1}}'])
+def test_broken_json_is_refused(text: str) -> None:
+    """An empty or cut file among it."""
+    with pytest.raises(ValueError, match="a saved learner must be JSON, got"):
+        loads(text)
+
+
+def test_what_is_no_learner_is_refused() -> None:
+    """A list, a number that is not finite, a part that is missing or one too many."""
+    with pytest.raises(ValueError, match="must be a JSON object, got list"):
+        loads("[1]")
+    for name in ("NaN", "Infinity", "-Infinity"):
+        with pytest.raises(ValueError, match=f"must hold finite numbers, got {name}"):
+            loads(TEXT.replace("[1.0,1.0,0.0]", f"[1.0,{name},0.0]"))
+    with pytest.raises(ValueError, match="must hold bandit, rng, sha256, state, raglab_bandit"):
+        loads(forged(TEXT, lambda document: document.pop("rng")))
+    with pytest.raises(ValueError, match="must hold bandit"):
+        loads(forged(TEXT, lambda document: document.update(note="mine")))
+
+
+def put(*path: Any, value: Any) -> Callable[[dict[str, Any]], None]:
+    """Change of one place of a document."""
+
+    def change(document: dict[str, Any]) -> None:
+        at: Any = document
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (put("bandit", "policy", value="magic"), "policy must be one of .*got 'magic'"),
+        (put("bandit", "epsilon", value="0.1"), "bandit.epsilon must be float, got '0.1'"),
+        (put("bandit", "window", value=1.5), "bandit.window must be int, got 1.5"),
+        (put("bandit", "window", value=2), r"state.recent_arm must have shape \(2,\), got \(0,\)"),
+        (put("bandit", "floor", value=1.5), "floor must be in"),
+        (put("bandit", "policy", value="lin_ucb"), "a history has no contexts"),
+        (put("bandit", "more", value=1), "bandit must hold policy"),
+        (put("bandit", "history", value=[1]), "bandit.history must hold n, total, square"),
+        (put("bandit", "history", "n", value=[1.0, 2.0]), "history.n must be"),
+        (put("bandit", "history", "n", value=[1, 2, 3]), "history.n must be a list of float"),
+        (put("state", value=[]), "state must hold t, pulls"),
+        (put("state", "n", value=[1.0]), "state.n must hold shape and values"),
+        (put("state", "n", "values", value=[1.0, 2.0]), r"as many values as its shape says, got 2 for \[3\]"),
+        (put("state", "n", "shape", value=[-3]), "as many values as its shape says"),
+        (put("state", "n", "values", 1, value="x"), "n must be a list of float"),
+        (put("state", "n", "values", 1, value=-1.0), "counts must be at least 0"),
+        (put("state", "pulls", "values", 1, value=1.0), "pulls must be a list of int"),
+        (put("state", "pulls", "values", 1, value=2**70), "pulls must fit into 64 bits"),
+        (
+            put("state", "pulls", value={"shape": [2], "values": [1, 1]}),
+            r"state.pulls must have shape \(3,\), got \(2,\)",
+        ),
+        (put("state", "total", value={"shape": [1, 3], "values": [1.0, 0.0, 0.0]}), "state.total must have shape"),
+        (put("rng", value=7), "rng must be of PCG64"),
+        (put("rng", "bit_generator", value="MT19937"), "rng must be of PCG64, PCG64DXSM, got 'MT19937'"),
+        (put("rng", "state", value={}), "rng must be a position of PCG64"),
+    ],
+)
+def test_content_that_does_not_fit_is_refused(change: Callable[[dict[str, Any]], None], said: str) -> None:
+    """Even under a hash that stands for it; each message has rule, value and remedy."""
+    with pytest.raises(ValueError, match=said):
+        loads(forged(TEXT, change))
+
+
+def test_what_could_not_be_read_is_not_written() -> None:
+    """A state with a NaN, one of another window, settings out of range, another generator."""
+    state = init(2)
+    with pytest.raises(ValueError, match=r"state.total must be finite, got nan"):
+        dumps(state._replace(total=np.array([np.nan, 0.0])), Bandit())
+    with pytest.raises(ValueError, match=r"state.recent_arm must have shape"):
+        dumps(state, Bandit(window=5))
+    with pytest.raises(ValueError, match="policy must be one of"):
+        dumps(state, Bandit("magic"))
+    with pytest.raises(ValueError, match="features where the policy is linear"):
+        dumps(state, Bandit("lin_ucb"))
+    with pytest.raises(ValueError, match=r"the generator must be one of PCG64, PCG64DXSM, got MT19937"):
+        dumps(state, Bandit(), np.random.Generator(np.random.MT19937(1)))
+
+
+# several workers
+
+
+MERGING = st.sampled_from([Bandit(policy) for policy in POLICIES])
+
+
+@LAWFUL
+@given(bandit=MERGING, parts=st.lists(SEEN, min_size=1, max_size=3))
+def test_merged_workers_know_what_one_would(bandit: Bandit, parts: list[list[tuple[int, float]]]) -> None:
+    """Rounds, pulls and statistics add, in any order of the workers, and no worker is changed."""
+    states = [learned(bandit, part) for part in parts]
+    before = [[field.copy() for field in state] for state in states]
+    got = merge(states, bandit)
+    for name, total in got._asdict().items():
+        np.testing.assert_allclose(total, sum(getattr(state, name) for state in states), atol=1e-12)
+    for order in itertools.permutations(states):
+        assert same(merge(order, bandit), got)
+    assert same(merge(states[:1], bandit), states[0])
+    assert loads(dumps(got, bandit)).state.t == sum(len(part) for part in parts)
+    for state, fields in zip(states, before, strict=True):
+        assert all(np.array_equal(field, kept) for field, kept in zip(state, fields, strict=True))
+
+
+def test_one_worker_that_saw_all_holds_the_same() -> None:
+    """Successes of two workers and of one that had all their rounds, and so the same propensities."""
+    bandit = Bandit("thompson_beta", history=HISTORY)
+    first, second = [(0, 0.9), (1, 0.2), (0, 0.1)], [(2, 0.8), (0, 0.7)]
+    got, one = merge([learned(bandit, first), learned(bandit, second)], bandit), learned(bandit, first + second)
+    for name in ("t", "n", "total", "square"):
+        np.testing.assert_array_equal(getattr(got, name), getattr(one, name))
+    np.testing.assert_array_equal(propensities(got, bandit), propensities(one, bandit))
+
+
+def test_what_does_not_merge_says_why() -> None:
+    """A window, a discount, other arms, no state at all."""
+    for bandit, came in [(Bandit(window=5), "window 5"), (Bandit(discount=0.99), "discount 0.99")]:
+        state = init(2, bandit=bandit)
+        with pytest.raises(ValueError, match=f"merge only where nothing is forgotten, got {came}: which worker's"):
+            merge([state, state], bandit)
+    with pytest.raises(ValueError, match=r"one shape, got \(2,\) and \(3,\)"):
+        merge([init(2), init(3)], Bandit())
+    with pytest.raises(ValueError, match="merge needs a state at least"):
+        merge([], Bandit())
+
+
+LAWFUL_HISTORY = settings(deadline=None, derandomize=True, max_examples=40)
 NAN = float("nan")
 ARMS = ["hybrid", "iterative", "graph"]
 ROUNDS = st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0.0, 0.25, 0.5, 0.75, 1.0])), min_size=1, max_size=14)
@@ -70,7 +353,7 @@ def test_a_history_by_head() -> None:
 
 
 @pytest.mark.slow
-@LAWFUL
+@LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
 def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
     """Its statistics at the end of the log, forgetting included; with time, in whatever order the rows stand."""
@@ -85,7 +368,7 @@ def test_a_history_is_what_the_learner_would_hold(rounds: list[tuple[int, float]
             np.testing.assert_allclose(one, two, atol=1e-12)
 
 
-@LAWFUL
+@LAWFUL_HISTORY
 @given(rounds=ROUNDS, bandit=LEARNERS)
 def test_a_prediction_sees_what_the_learner_knew(rounds: list[tuple[int, float]], bandit: Bandit) -> None:
     """Statistics of a round's arm before it; a block begins with nothing."""
@@ -148,7 +431,7 @@ def test_a_warm_start_is_a_prior() -> None:
     assert propensities(init(2), bandit).tolist() == pytest.approx([0.75, 0.25])
 
 
-@LAWFUL
+@LAWFUL_HISTORY
 @given(
     n=st.lists(st.sampled_from([0.0, 0.5, 3.0, 40.0]), min_size=1, max_size=4),
     discount=st.sampled_from([0.0, 0.3, 1.0]),
@@ -294,7 +577,7 @@ def test_the_guard_by_head() -> None:
     assert guarded([False, True, True, False], [1.0, 9e3, 1e4, NAN], 8e3).tolist() == [False, True, True, False]
 
 
-@LAWFUL
+@LAWFUL_HISTORY
 @given(
     mask=st.lists(st.lists(st.booleans(), min_size=3, max_size=3).filter(any), min_size=1, max_size=4),
     p95=st.lists(st.sampled_from([0.0, 100.0, 101.0, 1e9, NAN]), min_size=3, max_size=3),

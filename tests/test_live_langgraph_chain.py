@@ -18,7 +18,7 @@ from raglab.live.response import KEYS
 from raglab.live.system import Lab, build_index
 from raglab.store.loaders import Policy
 from raglab.values import Chunk, Corpus, Generation
-from test_build import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 
 pytest.importorskip("langgraph")
 

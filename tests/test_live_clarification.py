@@ -28,7 +28,7 @@ from raglab.live.system import Lab, build_index
 from raglab.store.loaders import Policy, load_corpus
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
 from raglab.values import Corpus
-from test_build import SMALL, PairEncoder, WordEncoder
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
 FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer

@@ -440,7 +440,7 @@ from pathlib import Path
 sys.path[:0] = {path!r}
 from raglab.live import trace_building
 from raglab.retrieval.dense import EmbeddingCache
-from test_build import CASES, CORPUS, SMALL
+from test_live_trace_building import CASES, CORPUS, SMALL
 calls, batch = [], trace_building._batch
 def killing(*given, **more):
     calls.append(1)

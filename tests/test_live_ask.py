@@ -23,7 +23,7 @@ from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
 from raglab.store.loaders import Policy
 from raglab.values import Corpus, Generation, Status
-from test_build import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 
 OPEN: dict[str, Any] = {
     "l2": {"enabled": False},

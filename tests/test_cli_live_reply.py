@@ -17,7 +17,7 @@ from raglab.live.response import KEYS
 from raglab.live.system import build_index
 from raglab.store.loaders import Policy, load_corpus
 from raglab.values import Corpus
-from test_asking import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
+from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from raglab.lab.report.bandit_displays import (
     lai_robbins,
 )
 from raglab.lab.report.log_displays import ForestDisplay, RewardAuditDisplay
-from test_reward_audit import audited, drawn
+from test_lab_reward_audit import audited, drawn
 
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")

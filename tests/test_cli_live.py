@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from raglab.cli import app
 from raglab.live.response import KEYS
 from raglab.store.loaders import Policy, save_corpus
-from test_build import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
+from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
 
 OPEN: dict[str, Any] = {
     "l2": {"enabled": False},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from saying import difference
+from outputs import difference
 
 ROW = """\
    gate        value  threshold  passes
