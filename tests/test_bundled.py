@@ -100,6 +100,12 @@ def nudged(trace: Trace, seed: int) -> Trace:
     return replace(trace, hits=by_l2, answers=answers)
 
 
+def threshold_number(policy: Policy, path: str) -> float:
+    """A threshold of a policy; NaN where it is not set, which nothing is near to."""
+    value = policy.value(path)
+    return float("nan") if value is None else float(value)
+
+
 def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[np.bool_]]:
     """Cases of which some measurement lies so near to the threshold it meets that a nudge may carry it across, [Q]."""
     found, limits = measured_tables(trace, policy).evidence, policy_thresholds([policy])
@@ -109,7 +115,7 @@ def near_a_threshold(trace: Trace, policy: Policy) -> np.ndarray[Any, np.dtype[n
             continue  # a count, which no nudge moves but through the cut that it counts by
         # a gap or a lead is a difference of two numbers, and moves by what both move
         moves = 2.0 * NUDGE * np.nanmax(found.l2) if "gap" in path else NUDGE
-        at = float(getattr(getattr(limits, swept.fields[0]), swept.fields[1])[0, 0])
+        at = threshold_number(policy, path)
         for depth in range(found.l2.shape[0]):
             values = threshold_values(found, limits, path, depth)
             near |= (np.abs(values - at) <= moves * np.maximum(1.0, np.abs(values))).any(axis=0)
