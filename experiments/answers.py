@@ -33,7 +33,7 @@ from raglab.answering.extractive import (
 from raglab.calibration import ece_interval, judged
 from raglab.live.trace_building import build_trace
 from raglab.metrics import auroc, auroc_interval, clopper_pearson
-from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus, load_pack
 from raglab.store.traces import Trace
 from raglab.text import answer_recall, exact_match, normalise_answer, token_f1
 from raglab.values import Case, Chunk, Generation
@@ -63,9 +63,12 @@ def first_hits(trace: Trace, arm: str = "hybrid") -> Iterator[tuple[Case, tuple[
         yield case, tuple(trace.chunks[int(chunks[i])] for i in there[np.argsort(ranks[there], kind="stable")][:FIRST])
 
 
-def answered(asked: Iterator[tuple[Case, tuple[Chunk, ...]]], right: Right) -> list[Answered]:
+def answered(
+    asked: Iterator[tuple[Case, tuple[Chunk, ...]]],
+    right: Right,
+    generator: Extractive = Extractive(),  # noqa: B008
+) -> list[Answered]:
     """Answer every case."""
-    generator = Extractive()
     found = []
     for case, passages in asked:
         said = generator.answer(case.query, passages)
@@ -188,7 +191,9 @@ def main() -> None:
     alone = ((case, (chunks[case.expect_sources[0]],)) for case in squad.cases if case.expect_status == "ok")
     hits = answered(first_hits(squad), containing(golds))
     gold = answered(alone, containing(golds))
-    broker = answered(first_hits(trace_of(BROKER, given.broker)), recalling)
+    broker = answered(
+        first_hits(trace_of(BROKER, given.broker)), recalling, Extractive(pack=load_pack(BROKER / "pack"))
+    )
 
     print(
         "\n| SQuAD 2.0, answerable | holds a gold answer | EM | F1 | EM, short | F1, short |\n|---|---|---|---|---|---|"
