@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 
 from raglab import replay
 from raglab.decision.chain import decide_cases
-from raglab.decision.measurement import Evidence, measure_tables
+from raglab.decision.measurement import Evidence, measure_tables, measured_tables, policy_pattern_hits
 from raglab.policy import PolicyData, policy_thresholds
 from raglab.store.loaders import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
@@ -305,11 +305,11 @@ def main() -> None:
 
     trace, policies = synthetic_trace(sizes), random_policies(sizes.policies)
     line(f"{sizes.cases:,} cases x {sizes.hits} hits, {sizes.policies:,} policies, one thread", "measured", "target")
-    hits_of, structure = replay.policy_pattern_hits(trace, policies[0]), policies[0].structure
+    hits_of, structure = policy_pattern_hits(trace, policies[0]), policies[0].structure
     taken = seconds(lambda: measure_tables(trace, "hybrid", hits_of, structure, needs_allowed=False), sizes.repeats)
     line("measure the tables", f"{taken:,.2f} s")
     line("read the thresholds of the policies", f"{seconds(lambda: policy_thresholds(policies), sizes.repeats):,.3f} s")
-    found = replay.measured_tables(trace, policies[0]).evidence
+    found = measured_tables(trace, policies[0]).evidence
     speed = {}
     for engine in engines():
         taken = seconds(lambda engine=engine: replay.tally(trace, policies[:1], engine=engine), 1)  # type: ignore[misc]

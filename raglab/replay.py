@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +16,13 @@ from raglab.bandit.simulation import Run, log, run
 from raglab.decision import chain
 from raglab.decision.chain import STAGES, STATUS_OF, Outcome, decide_cases, narrow_evidence, values_at_slot
 from raglab.decision.decisions import Decisions
-from raglab.decision.measurement import Evidence, Tables, measure_tables
+from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
-from raglab.patterns import pattern_hits
-from raglab.policy import PolicyData, Thresholds, check_pack, policy_thresholds
+from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES, Contest
-from raglab.values import PatternHits, Status, TraceData, map_fields
+from raglab.values import Status, TraceData, map_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -202,50 +200,6 @@ def sum_steps(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Thr
     starts = np.nonzero(keep)[0]
     ends = np.append(starts[1:], len(edges) - 1)
     return Steps(edges[:-1][starts], edges[ends], total[starts])
-
-
-KEPT = 8  # measured tables kept for each trace, and as many measured patterns
-
-_measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
-
-
-def _cached_on_trace(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
-    """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
-    known = _measured.setdefault(trace, {}).setdefault(kind, {})
-    if key not in known:
-        while len(known) >= KEPT:
-            known.pop(next(iter(known)))
-        known[key] = make()
-    return known[key]
-
-
-def policy_pattern_hits(trace: TraceData, policy: PolicyData) -> PatternHits:
-    """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
-    key = policy.patterns.digest
-    if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
-        return trace.pattern_hits
-    found: PatternHits = _cached_on_trace(
-        trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
-    )
-    return found
-
-
-def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
-    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
-
-    Raises:
-      ValueError: the trace was built with another pack than the policy's.
-    """
-    check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
-    name = trace.arms[0] if arm is None else arm
-    structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
-    found: Tables = _cached_on_trace(
-        trace,
-        "tables",
-        (name, structure),
-        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), structure, needs_allowed=needs_allowed),
-    )
-    return found
 
 
 def decide(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Decisions:

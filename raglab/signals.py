@@ -1,4 +1,4 @@
-"""Signals (algebra): name, unit, direction, stage, and what a missing one means; the built-in ones (S2.15).
+"""Signals (algebra): name, unit, direction, what a missing one means; retrieval confidence (S2.8, S2.15).
 
 A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
 gate puts several into one probability. One more signal is a row of `BUILT_IN` and its measurement in
@@ -7,7 +7,10 @@ gate puts several into one probability. One more signal is a row of `BUILT_IN` a
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
 
 
 class Unit(NamedTuple):
@@ -86,3 +89,54 @@ def signal(name: str) -> Signal:
             return one
     msg = f"signal must be one of {', '.join(one.name for one in BUILT_IN)}, got {name!r}."
     raise KeyError(msg)
+
+
+def degenerate_scores(
+    s_rerank: NDArray[np.float64],
+    s_raw: NDArray[np.float64],
+    text: NDArray[np.integer[Any]],
+    reranked: NDArray[np.bool_],
+    min_texts: int = 3,
+) -> NDArray[np.bool_]:
+    """Whether a reranker's output says nothing, so that the hybrid score stands in for the whole query.
+
+    Args:
+      s_rerank, s_raw: [..., K]. text: number of the hit's text, [..., K]. reranked: [..., K].
+      min_texts: different texts over which equal raw scores say nothing.
+
+    Returns: bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
+      equal over `min_texts` or more different texts.
+
+    Source: rule S2.8.
+    """
+    bad = reranked & ~((s_rerank >= 0.0) & (s_rerank <= 1.0))
+    low = np.where(reranked, s_raw, np.inf).min(axis=-1, initial=np.inf)
+    high = np.where(reranked, s_raw, -np.inf).max(axis=-1, initial=-np.inf)
+    distinct = np.sort(np.where(reranked, text, -1), axis=-1)
+    n_texts = (np.diff(distinct, axis=-1, prepend=-1) != 0).sum(axis=-1)
+    return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= min_texts))
+
+
+def retrieval_confidence(
+    s_rerank: NDArray[np.float64],
+    s_hybrid: NDArray[np.float64],
+    degenerate: NDArray[np.bool_],
+    blend: NDArray[np.float64] | float,
+) -> NDArray[np.float64]:
+    """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
+
+    Args:
+      s_rerank, s_hybrid: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
+      degenerate: [...]. blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
+
+    Source: confidence heuristics, section 3 (rule S2.8).
+
+    Example:
+      >>> float(retrieval_confidence(np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0))
+      50.0
+    """
+    pure = np.equal(blend, 1.0)
+    mixed = s_rerank if np.all(pure) else np.where(pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
+    final = np.where(degenerate, s_hybrid, mixed)
+    best = np.fmax.reduce(final, axis=0) if len(final) else np.full(final.shape[1:], np.nan)
+    return np.where(np.isnan(best), 0.0, 100.0 * best)

@@ -21,9 +21,9 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 import raglab
-from raglab.audit.default_rows import SilenceRule, jaccard
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
+from raglab.audit.silence import SilenceRule, jaccard
 from raglab.decision.decisions import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
 from raglab.policy import PolicyData

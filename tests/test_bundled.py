@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import SearchRange, full_space, set_values
 from raglab.live.trace_building import build_trace
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, breakpoints, decide, measured_tables, steps, sweep, tally, threshold_values
+from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Status, map_fields

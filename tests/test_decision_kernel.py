@@ -9,8 +9,9 @@ import pytest
 
 from raglab import replay
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
+from raglab.decision.measurement import measured_tables
 from raglab.policy import PolicyData, policy_thresholds
-from raglab.replay import measured_tables, tally
+from raglab.replay import tally
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 
 pytestmark = pytest.mark.slow

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from raglab import replay, resolver
-from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence
+from raglab import resolver
+from raglab.decision.measurement import OPTION_SLOTS, WINNERS, Evidence, measured_tables
 from raglab.values import TraceData
 from worlds import policy, random_trace
 
@@ -27,7 +27,7 @@ def test_every_field_is_said_with_its_meaning() -> None:
 
 def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
     """Cases are the last axis of every array, depths come before them, slots and hits between the two."""
-    measured = replay.measured_tables(trace, policy())
+    measured = measured_tables(trace, policy())
     evidence: Any = measured.evidence
     depths, hits, cases = evidence.l2.shape
     assert cases == len(trace)
@@ -48,7 +48,7 @@ def test_the_shapes_are_those_that_are_said(trace: TraceData) -> None:
 def test_the_slots_of_the_options_are_the_last_of_the_winners(trace: TraceData) -> None:
     """`OPTION_SLOTS` and `WINNERS` say the same of one order."""
     assert [WINNERS[slot] for slot in OPTION_SLOTS] == ["options_of_all", "options_of_tied"]
-    chosen = replay.measured_tables(trace, policy()).chosen
+    chosen = measured_tables(trace, policy()).chosen
     for slot, options in zip(OPTION_SLOTS, (chosen.options_all, chosen.options_tied), strict=True):
         for row, of_row in enumerate(options):
             shown = [place for option in of_row for place in option.places]

@@ -15,18 +15,9 @@ from typer.testing import CliRunner
 from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certify
 from raglab.cli import app
-from raglab.lab.certification import (
-    Certification,
-    certificate_lines,
-    certify_policy,
-    check_policy,
-    diagnosis,
-    grid,
-    note_look,
-    queries_hash,
-    recorded_looks,
-)
-from raglab.lab.report.blocks import answer_signals
+from raglab.lab.certification import Certification, certificate_lines, certify_policy, check_policy, diagnosis, grid
+from raglab.lab.looks import note_look, queries_hash, recorded_looks
+from raglab.lab.report.verdicts import answer_signals
 from raglab.metrics import upper_bound
 from raglab.replay import sweep
 from raglab.store.loaders import Policy

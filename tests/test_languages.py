@@ -14,7 +14,7 @@ import pytest
 
 import raglab
 from raglab.answering.extractive import Kind
-from raglab.decision.evidence import intent_rules
+from raglab.decision.intent import intent_rules
 from raglab.languages import LANGUAGES, Language, expression, parse_language, union
 from raglab.numerals import CURRENCY_CODES, dates_in, number_word_value, plain_number
 from raglab.retrieval.table_records import Operation
@@ -58,7 +58,7 @@ from raglab.answering.claim_words import claim_words
 from raglab.answering.extractive import expected_kind
 from raglab.answering.hygiene import insufficiency
 from raglab.answering.support import support_scores
-from raglab.decision.evidence import intent
+from raglab.decision.intent import intent
 from raglab.retrieval.quantities import cell_quantity, head_period
 from raglab.text import content_terms, content_words, sentences
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from raglab import gates, resolver
 from raglab.decision.chain import STAGES, decide_cases
+from raglab.decision.measurement import measured_tables
 from raglab.metrics import COUNTS
 from raglab.policy import PolicyData, policy_thresholds
-from raglab.replay import decide, measured_tables, sweep, tally
+from raglab.replay import decide, sweep, tally
 from raglab.values import Hits, Status, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 

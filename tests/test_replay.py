@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.measurement import measured_tables
 from raglab.patterns import pattern_hits
-from raglab.replay import decide, measured_tables, sweep, tally
+from raglab.replay import decide, sweep, tally
 from raglab.values import Case, Status, TraceData
 from worlds import NAN, PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 

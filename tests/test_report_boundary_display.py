@@ -11,7 +11,6 @@ import pytest
 
 from raglab import metrics, replay
 from raglab.decision import chain
-from raglab.lab.report import blocks as findings
 from raglab.lab.report import boundary_display as measured
 from raglab.lab.report import canvas
 from raglab.lab.report.boundary_display import (
@@ -23,6 +22,7 @@ from raglab.lab.report.boundary_display import (
     decision_boundary,
     zone_counts,
 )
+from raglab.lab.report.verdicts import answer_signals
 from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
@@ -168,7 +168,7 @@ def test_evidence_is_that_of_the_report() -> None:
         trace = random_trace(seed, n_cases=40)
         for one_policy in random_policies(seed, 4, confidence__enabled=True):
             seen = decision_boundary(trace, one_policy)
-            np.testing.assert_array_equal(seen.group == CHOSEN, findings.answer_signals(trace, one_policy).right)
+            np.testing.assert_array_equal(seen.group == CHOSEN, answer_signals(trace, one_policy).right)
 
 
 def test_depths() -> None:

@@ -16,13 +16,23 @@ from raglab import metrics, replay, robustness
 from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.gate_fitting import fuse
 from raglab.lab.report import blocks as changes
-from raglab.lab.report import blocks as findings
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import page as report_page
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report.boundary_display import DecisionBoundaryDisplay
 from raglab.lab.report.page import write_report
+from raglab.lab.report.verdicts import (
+    UNREACHABLE,
+    AnswerSignals,
+    confusion_counts,
+    flipped_cases,
+    front,
+    nearest_reaches,
+    stage_by_label,
+    swept,
+    verdicts,
+)
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.slices import ranking, slices
 from raglab.store.loaders import Policy
@@ -137,17 +147,15 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> str:
     )
 
 
-def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> findings.AnswerSignals:
+def seen(score: Sequence[float], right: Sequence[bool], label: Sequence[Status]) -> AnswerSignals:
     """Answered cases with one signal."""
-    return findings.AnswerSignals(
-        {"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False
-    )
+    return AnswerSignals({"s": np.array(score)}, np.array(right), np.array(label, dtype=np.int8), explicit=False)
 
 
 def test_nearest_reachable_by_head() -> None:
     """Scores 4 … 1 of ok, ok, refuse, ok: refusing nothing costs 1 error in 4, making none costs 1 refusal in 3."""
     ok, refuse = Status.ok, Status.refuse
-    first, second = findings.nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
+    first, second = nearest_reaches(seen([4, 3, 2, 1], [True, True, False, True], [ok, ok, refuse, ok]), "s")
     assert (first.refused, first.n_ok, first.wrong, first.answered, first.threshold) == (0, 3, 1, 4, 1.0)
     assert (second.refused, second.n_ok, second.wrong, second.answered, second.threshold) == (1, 3, 0, 2, 3.0)
 
@@ -159,9 +167,7 @@ def test_nearest_equals_trying_every_threshold() -> None:
         score = np.where(rng.random(25) < 0.1, np.nan, rng.integers(0, 8, 25).astype(float))
         label = rng.integers(0, 3, 25).astype(np.int8)
         right = (label == Status.ok) & (rng.random(25) < 0.8) & ~np.isnan(score)
-        first, second = findings.nearest_reaches(
-            findings.AnswerSignals({"s": score}, right, label, explicit=False), "s"
-        )
+        first, second = nearest_reaches(AnswerSignals({"s": score}, right, label, explicit=False), "s")
         tried = []
         for at in np.unique(score[~np.isnan(score)]):
             said = score >= at
@@ -177,10 +183,10 @@ def test_nearest_equals_trying_every_threshold() -> None:
 def test_a_rate_over_nothing_meets_nothing() -> None:
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
-    found = findings.verdicts(dict(row), can=True)
+    found = verdicts(dict(row), can=True)
     assert [one.says for one in found] == ["not met", "not met"]
     assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, can=True)
-    assert [one.says for one in findings.verdicts(dict(row), can=False)] == [findings.UNREACHABLE] * 2
+    assert [one.says for one in verdicts(dict(row), can=False)] == [UNREACHABLE] * 2
 
 
 def test_most_harmful_flip_first() -> None:
@@ -192,7 +198,7 @@ def test_most_harmful_flip_first() -> None:
     one, two = replay.decide(trace, before), replay.decide(trace, after)
     assert [Status(int(code)).name for code in one.status] == ["ok", "refuse", "refuse"]
     assert [Status(int(code)).name for code in two.status] == ["refuse", "ok", "ok"]
-    assert findings.flipped_cases(one, two) == [1, 0, 2]
+    assert flipped_cases(one, two) == [1, 0, 2]
 
 
 def test_right_status_on_wrong_sources_is_said() -> None:
@@ -221,16 +227,16 @@ def test_size_limits_what_can_be_certified() -> None:
 def test_tables_sum_to_the_cases() -> None:
     """Label × decision and stage × label each hold every case once."""
     said = replay.decide(some_trace(ROWS), policies()["tuned"])
-    table = findings.confusion_counts(said)
+    table = confusion_counts(said)
     assert table.sum() == len(ROWS)
     assert table.sum(axis=1).tolist() == [2, 1, 1]
-    assert sum(findings.stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
+    assert sum(stage_by_label(said).values()).tolist() == [2, 1, 1]  # type: ignore[union-attr]
 
 
 def test_front_keeps_what_no_other_beats() -> None:
     """No point of the front is beaten, every other one is, and equal points stand together."""
     refused, wrong = np.random.default_rng(1).integers(0, 6, (2, 40)) / 5.0
-    kept = findings.front(refused, wrong)
+    kept = front(refused, wrong)
     for place in range(40):
         beaten = (
             (refused <= refused[place])
@@ -238,14 +244,14 @@ def test_front_keeps_what_no_other_beats() -> None:
             & ((refused < refused[place]) | (wrong < wrong[place]))
         ).any()
         assert kept[place] == (not beaten)
-    assert not findings.front(np.array([np.nan]), np.array([0.1])).any()
+    assert not front(np.array([np.nan]), np.array([0.1])).any()
 
 
 def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     """Where the tuned policy has a gate off, the panel shows the incumbent's steps and marks its value alone."""
     these = policies()
     these["tuned"] = these["tuned"].replace("similarity.enabled", False)
-    shown, idle = findings.swept(some_trace(ROWS), these, ("tuned", "defaults"))
+    shown, idle = swept(some_trace(ROWS), these, ("tuned", "defaults"))
     panels = {one.path: one for one in shown}
     assert panels["similarity.min_similarity"].base == "defaults"
     assert panels["similarity.min_similarity"].marks == {"defaults": 0.7}

@@ -22,21 +22,18 @@ from raglab.audit.default_rows import (
     Pending,
     RowKey,
     SignalEvent,
-    SilenceRule,
     application_of,
     current_rows,
     digest_of,
     key_of_row,
     pending_of,
-    record_application,
     record_learner,
     record_request,
     record_signal,
-    remember,
     replay_changes,
-    settle,
     sort_rows,
 )
+from raglab.audit.silence import SilenceRule, record_application, remember, settle
 from raglab.canonical import digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from raglab.bandit.environments import Bernoulli, Table
-from raglab.bandit.learner import LEARNERS, Bandit, Choice, LearnerEntry, State, Stats, choose, init, revise, update
-from raglab.bandit.learners import POLICIES
-from raglab.bandit.persistence import (
-    Helps,
-    Saved,
-    dumps,
+from raglab.bandit.learner import (
+    LEARNERS,
+    Bandit,
+    Choice,
+    LearnerEntry,
+    State,
+    Stats,
+    choose,
     guarded,
-    history_of,
-    loads,
-    merge,
-    warm_start,
-    warm_start_helps,
+    init,
+    revise,
+    update,
 )
+from raglab.bandit.learners import POLICIES
+from raglab.bandit.persistence import Helps, Saved, dumps, history_of, loads, merge, warm_start, warm_start_helps
 from raglab.bandit.propensity import propensities, sample
 from raglab.bandit.scores import kl_upper
 from raglab.bandit.simulation import Simulation, simulate

@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, resolver
-from raglab.decision import evidence as measure
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.policy import Thresholds
-from raglab.signals import SIGNALS
+from raglab.signals import SIGNALS, retrieval_confidence
 from raglab.values import Status
 
 
@@ -214,7 +213,7 @@ def depth_confidence(found: Evidence, limits: Thresholds, depth: int) -> NDArray
     rerank, hybrid = found.top_rerank[:, depth], found.top_hybrid[:, depth]
     if len(blends) > 1:
         rerank, hybrid = rerank[:, None, :], hybrid[:, None, :]
-    return np.atleast_2d(measure.retrieval_confidence(rerank, hybrid, found.degenerate[depth], blend))
+    return np.atleast_2d(retrieval_confidence(rerank, hybrid, found.degenerate[depth], blend))
 
 
 def _resolver_stage(

@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from raglab import gates, metrics
 from raglab._numba import compile_kernel
-from raglab.decision import evidence as measure
 from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, GateMeasurements
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
+from raglab.signals import retrieval_confidence
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", "confidence"})  # each with code of its own here
@@ -300,7 +300,7 @@ def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
     columns["needs_allowed"] = np.full(n, found.needs_allowed)
     columns["most_slots"] = np.full(n, found.l2.shape[1] if found.rank_order else found.final_k)
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
-    columns["unblended"] = measure.retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
+    columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
     hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T))
     return _numpy_records(columns | _scalars_of(found, n), n), hits

@@ -1,4 +1,4 @@
-"""Measurement (algebra): a trace measured once into evidence; orders, sets of hits, near pages, coverage (S2.4, S3.6).
+"""Measurement (algebra): a trace measured once into evidence, and again for other patterns (S0.6, S2.4, S3.6).
 
 A slot numbers the sets of hits that a decision may rest on: 0 … K for "the first n hits are relevant",
 then one for each way the resolver can pick. Whatever is asked of the chosen hits (are the entities
@@ -7,17 +7,19 @@ covered, is the expected source among them) is answered once per slot and looked
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import fusion, resolver
-from raglab.decision import evidence as measure
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
-from raglab.policy import Structure
-from raglab.text import content_words, word_set
+from raglab.patterns import pattern_hits
+from raglab.policy import PolicyData, Structure, check_pack
+from raglab.signals import degenerate_scores, retrieval_confidence
+from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, map_fields
 
 
@@ -223,7 +225,7 @@ def _right(chosen: ChosenHits, batch: CaseBatch, trace: TraceData) -> NDArray[np
     sought = {source for spec in specs for source in spec}
     # A source is expected by its file or by file and page, so a chunk goes by both names, as far as anyone asks.
     named = [[name for name in (chunk.file_name, chunk.shown) if name in sought] for chunk in trace.chunks]
-    source_mask = measure.bit_masks(specs, measure.positions(named), batch.keys.hit)
+    source_mask = bit_masks(specs, positions(named), batch.keys.hit)
     every = _bits([case.expect_sources for case in cases], specs)
     some = _bits([case.expect_sources_any for case in cases], specs)
     right = np.ones(places.shape[:2], dtype=bool)
@@ -244,7 +246,7 @@ def _keyword_share(places: NDArray[np.int64], batch: CaseBatch, trace: TraceData
     words = [content_words(case.query) for case in batch.cases]
     vocabulary = {word for row in words for word in row}  # only words that are asked for become bits
     texts = [sorted(word_set(chunk.text) & vocabulary) for chunk in trace.chunks]
-    word_mask = measure.bit_masks(words, measure.positions(texts), batch.keys.hit)
+    word_mask = bit_masks(words, positions(texts), batch.keys.hit)
     n_words = np.array([len(row) for row in words], dtype=np.float64)
     with np.errstate(invalid="ignore"):
         share = np.bitwise_count(_unions(word_mask, places)) / n_words[:, None]
@@ -513,7 +515,7 @@ def _case_batch(trace: TraceData, arm: str, structure: Structure) -> CaseBatch:
 def _entity_requirements(hits_of: PatternHits, batch: CaseBatch, structure: Structure) -> Entities:
     depths, _ = batch.shape
     named = list(hits_of.query_entities) * depths
-    carried = measure.bit_masks(named, measure.positions(hits_of.chunk_entities), batch.keys.hit)
+    carried = bit_masks(named, positions(hits_of.chunk_entities), batch.keys.hit)
     n_entities = np.array([len(names) for names in named], dtype=np.int64)
     wanted = _all_bits(n_entities)
     must_cover = np.where(_needs_coverage(hits_of, n_entities, depths), wanted, 0)
@@ -611,7 +613,7 @@ def _score_fields(batch: CaseBatch, contests: Contests, slots: SlotLabels, struc
     hits, k = batch.hits, structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look different.
     reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
-    degenerate = measure.degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts)
+    degenerate = degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts)
     rerank, hybrid = first_by_rank(hits.s_rerank, batch.by_arm, k), first_by_rank(hits.s_hybrid, batch.by_arm, k)
     # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
     share = slots.share[:, batch.keys.hit.shape[1]]
@@ -686,7 +688,7 @@ def _signals(
     first = first_by_rank(cosine, batch.by_arm, len(rerank))
     n = (~np.isnan(first)).sum(axis=0)
     values = {
-        "confidence": measure.retrieval_confidence(rerank, hybrid, degenerate, 1.0),
+        "confidence": retrieval_confidence(rerank, hybrid, degenerate, 1.0),
         "top1_cosine": cosine[:, 0],
         "mean_cosine": np.nansum(first, axis=0) / np.maximum(n, 1),
         "gap": _confidence_gap(batch.hits),
@@ -706,3 +708,89 @@ def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:
 def _needs_coverage(hits_of: PatternHits, n_entities: NDArray[np.int64], depths: int) -> NDArray[np.bool_]:
     compares, generic = (np.tile(hits_of.counts[:, column] > 0, depths) for column in (4, 5))
     return (compares & (n_entities >= 2)) | (generic & (n_entities >= 1))
+
+
+KEPT = 8  # measured tables kept for each trace, and as many measured patterns
+
+
+_measured: WeakKeyDictionary[TraceData, dict[str, dict[Any, Any]]] = WeakKeyDictionary()
+
+
+def _cached_on_trace(trace: TraceData, kind: str, key: Any, make: Any) -> Any:  # noqa: ANN401 - any measured value
+    """Measure once for a trace and key; the oldest of its kind goes when there are too many."""
+    known = _measured.setdefault(trace, {}).setdefault(kind, {})
+    if key not in known:
+        while len(known) >= KEPT:
+            known.pop(next(iter(known)))
+        known[key] = make()
+    return known[key]
+
+
+def policy_pattern_hits(trace: TraceData, policy: PolicyData) -> PatternHits:
+    """What the policy's patterns hit: as stored with the trace, measured again where they differ (rule S0.6)."""
+    key = policy.patterns.digest
+    if trace.pattern_hits is not None and trace.pattern_hits.patterns_hash == key:
+        return trace.pattern_hits
+    found: PatternHits = _cached_on_trace(
+        trace, "patterns", key, lambda: pattern_hits(trace.cases, trace.chunks, policy.pattern_lists)
+    )
+    return found
+
+
+def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None) -> Tables:
+    """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
+
+    Raises:
+      ValueError: the trace was built with another pack than the policy's.
+    """
+    check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
+    name = trace.arms[0] if arm is None else arm
+    structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
+    found: Tables = _cached_on_trace(
+        trace,
+        "tables",
+        (name, structure),
+        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), structure, needs_allowed=needs_allowed),
+    )
+    return found
+
+
+def bit_masks(
+    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
+) -> NDArray[np.uint64]:
+    """Bit i of a hit is set where its chunk has the query's i-th item.
+
+    Args:
+      items: per query, at most 64 different items. found: item -> positions of the chunks that have it.
+      chunk: [Q, K] chunk of each hit, -1 for none.
+
+    Returns: uint64 [Q, K].
+    """
+    masks = np.zeros(chunk.shape, dtype=np.uint64)
+    n_chunks = int(chunk.max(initial=-1)) + 1
+    asked: dict[str, list[tuple[int, int]]] = {}
+    for query, row in enumerate(items):
+        if len(row) > BITS:
+            msg = f"a query may name at most {BITS} entities, words or sources, got {len(row)}; take some away."
+            raise ValueError(msg)
+        for bit, item in enumerate(row):
+            if item in found:
+                asked.setdefault(item, []).append((query, bit))
+    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
+    for item, pairs in asked.items():
+        rows, bits = np.array(pairs).T
+        where = found[item]
+        where = where[where < n_chunks]
+        member[where] = 1
+        masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]
+        member[where] = 0
+    return masks
+
+
+def positions(sets: Sequence[Sequence[str]]) -> dict[str, NDArray[np.intp]]:
+    """Item -> positions of the sets that hold it."""
+    lists: dict[str, list[int]] = {}
+    for place, members in enumerate(sets):
+        for item in dict.fromkeys(members):
+            lists.setdefault(item, []).append(place)
+    return {item: np.array(places, dtype=np.intp) for item, places in lists.items()}

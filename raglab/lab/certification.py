@@ -1,4 +1,4 @@
-"""Certification (shore): candidates tested on held-out cases, promises re-tested, looks remembered (S6.4)."""
+"""Certification (shore): candidates tested on held-out cases, promises re-tested (S6.4)."""
 
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from raglab import certify, metrics
 from raglab import certify as tests
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, cases_needed
+from raglab.decision.measurement import measured_tables
+from raglab.lab.looks import note_look, queries_hash, record_look, recorded_looks
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS, binomial_p, clopper_pearson, upper_bound
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, breakpoints, measured_tables, tally
-from raglab.store.files import MAX_LINE_BYTES, json_lines, write_lines
+from raglab.replay import SWEPT, breakpoints, tally
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
-from raglab.values import Case, TraceData
+from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -130,29 +131,6 @@ def lowest_kept_target(seen: RateCounts, targets: Mapping[str, float], delta: fl
     return float("nan")
 
 
-def queries_hash(cases: Iterable[Case]) -> str:
-    """First 16 hex digits of the SHA-256 of the queries in sorted order: the same for cases that were labelled anew."""
-    return digest("\n".join(sorted(case.query for case in cases)), 16)
-
-
-def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:
-    """Key -> delta of the certifications made on these cases, in their order; none where the file is not there.
-
-    Raises:
-      InputError: the file is damaged.
-    """
-    if not path.exists():
-        return {}
-    rows = [line.record for line in json_lines(path, MAX_LINE_BYTES)]
-    return {str(row["key"]): float(row["delta"]) for row in rows if row.get("cases_hash") == cases_hash}
-
-
-def note_look(path: Path, cases_hash: str, key: str, delta: float) -> None:
-    """Add a certification to the file, whole or not at all."""
-    known = [line.record for line in json_lines(path, MAX_LINE_BYTES)] if path.exists() else []
-    write_lines([*known, {"cases_hash": cases_hash, "key": key, "delta": delta}], path)
-
-
 SPLITS = ("tune", "certify")
 
 
@@ -217,9 +195,9 @@ def certify_policy(
     tried = [offered[place] for place in order.places]
     counts = count_rates(held_out, tried, list(targets), arm)
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
-    key = _certification_key(tried, counts, targets, delta, arm_name)
+    key = certification_key(tried, counts, targets, delta, arm_name)
     before = recorded_looks(Path(looks), cases_hash) if looks is not None else {}
-    look = _record_look(start.certificate, before, cases_hash, key, delta, again=again)
+    look = record_look(start.certificate, before, cases_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
     near = lowest_kept_target(order.pilot, targets, delta) if order.pilot is not None else float("nan")
     certificate = Certificate(
@@ -374,44 +352,6 @@ def _certify_splits(trace: Trace) -> tuple[Trace | None, Trace]:
         msg = "a certificate needs at least one case, got none."
         raise ValueError(msg)
     return None, trace
-
-
-def _certification_key(
-    tried: Sequence[Policy], seen: RateCounts, targets: Mapping[str, float], delta: float, arm: str
-) -> str:
-    """What makes two certifications the same one: what was tested, in which order, and what was counted."""
-    by_name = np.argsort(list(targets))
-    counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
-    parts = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
-    return digest(json.dumps(parts), 12)
-
-
-class Look(NamedTuple):
-    """Number of a certification on its cases, from 1, and the error spent on them with it."""
-
-    number: int
-    spent: float
-
-
-def _record_look(
-    known: Mapping[str, Any] | None, before: Mapping[str, float], found_on: str, key: str, delta: float, *, again: bool
-) -> Look:
-    """This look at the cases, after those that a file or the policy's own certificate remembers."""
-    deltas = dict(before)
-    if known is not None and known.get("cases_hash") == found_on:
-        own = Look(int(known.get("looks", 1)), float(known.get("spent", known["delta"])))
-        if known.get("key") == key:
-            return own
-        if len(deltas) < own.number:
-            deltas = {str(number): own.spent / own.number for number in range(own.number)}
-    if key in deltas:
-        at = list(deltas).index(key) + 1
-        return Look(at, sum(list(deltas.values())[:at]))
-    if deltas and not again:
-        rule = "cases must be certified on once: each further look adds its delta to the error"
-        msg = f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and report the sum."
-        raise ValueError(msg)
-    return Look(len(deltas) + 1, sum(deltas.values()) + delta)
 
 
 def _binding(promises: Sequence[Promise], p: NDArray[np.float64] | None) -> str:
@@ -680,3 +620,13 @@ def _retest_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
     if not row["AUROC_low"] > 0.5:
         return "does not separate"
     return "within reach" if row["lowest_risk"] <= alpha else "separates, but not down to the target"
+
+
+def certification_key(
+    tried: Sequence[Policy], seen: RateCounts, targets: Mapping[str, float], delta: float, arm: str
+) -> str:
+    """What makes two certifications the same one: what was tested, in which order, and what was counted."""
+    by_name = np.argsort(list(targets))
+    counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
+    parts = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
+    return digest(json.dumps(parts), 12)

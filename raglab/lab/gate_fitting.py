@@ -10,13 +10,14 @@ from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
 from raglab.answering.extractive import fit_answer_confidence
+from raglab.decision.measurement import measured_tables
 from raglab.fusion import Model, Part
 from raglab.gates import GATES
-from raglab.lab.certification import queries_hash
+from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, decide, measured_tables, threshold_values
+from raglab.replay import SWEPT, decide, threshold_values
 from raglab.robustness import quantile_map
 from raglab.signals import SIGNALS
 from raglab.store.loaders import Policy, hash_cases

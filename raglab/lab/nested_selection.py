@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.chain import STATUS_OF, decide_cases, narrow_evidence
+from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import Goal
 from raglab.metrics import CELLS, COUNTS, RATES, Interval, Paired
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData, policy_thresholds
-from raglab.replay import BLOCK, group_by_structure, measured_tables, outcome_codes
+from raglab.replay import BLOCK, group_by_structure, outcome_codes
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.decision.measurement import measured_tables
 from raglab.gates import GATES
 from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, Steps, breakpoints, measured_tables, step_counts, tally
+from raglab.replay import SWEPT, Steps, breakpoints, step_counts, tally
 from raglab.store.loaders import Policy
 from raglab.values import TraceData
 

@@ -19,7 +19,7 @@ from tqdm import tqdm
 from raglab import metrics
 from raglab.canonical import digest
 from raglab.certify import cases_needed
-from raglab.lab.report import blocks
+from raglab.lab.report.verdicts import certifiable
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
@@ -519,7 +519,7 @@ def _size_note(trace: Trace) -> str:
     rows = [case for case in trace.cases if case.split == "certify"]
     where = "certify split" if rows else "cases"
     n = sum(case.expect_status == "ok" for case in rows or trace.cases)
-    best, needs = blocks.certifiable(n), cases_needed(0.01)
+    best, needs = certifiable(n), cases_needed(0.01)
     most = f"{best:.0%} at most" if best == best else "nothing"  # noqa: PLR0124 - NaN
     never = "" if n >= needs else ", never 1 %"
     return (

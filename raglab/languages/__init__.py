@@ -211,7 +211,7 @@ class AnswerKinds:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Intents:
-    """Expressions of the rules of `raglab.decision.evidence`, by the rule's name; `words` as in `AnswerKinds`."""
+    """Expressions of the rules of `raglab.decision.intent`, by the rule's name; `words` as in `AnswerKinds`."""
 
     words: Mapping[str, str] = field(default_factory=dict)
     rules: Mapping[str, Patterns] = field(default_factory=dict)

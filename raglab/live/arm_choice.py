@@ -13,13 +13,14 @@ from raglab import gates
 from raglab.arms import ARMS
 from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
-from raglab.decision.evidence import intent
+from raglab.decision.intent import intent
+from raglab.decision.measurement import policy_pattern_hits
 from raglab.live.online_bandit import ArmChoice
 from raglab.live.response import Response
 from raglab.live.system import Key, Lab
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData, intent_thresholds
-from raglab.replay import decide, policy_pattern_hits
+from raglab.replay import decide
 from raglab.reward import BUDGET_MS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.text import content_words
 from raglab.values import Status, TraceData

@@ -14,12 +14,13 @@ from raglab.answering.missing_fields import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
+from raglab.decision.measurement import measured_tables
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
 from raglab.policy import policy_thresholds
-from raglab.replay import decide_on_tables, measured_tables
+from raglab.replay import decide_on_tables
 from raglab.text import pieces
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 

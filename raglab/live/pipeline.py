@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
-from raglab.decision.measurement import add_answers
+from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
@@ -27,7 +27,7 @@ from raglab.live.system import Key, Lab, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.policy import Thresholds, policy_thresholds
-from raglab.replay import decide_on_tables, measured_tables
+from raglab.replay import decide_on_tables
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.values import Case, Hits, Status, TraceData
 

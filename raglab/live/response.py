@@ -19,10 +19,10 @@ from raglab.answering.support import Support
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.decisions import Check
-from raglab.decision.measurement import OPTION_SLOTS
+from raglab.decision.measurement import OPTION_SLOTS, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, slot_sets
 from raglab.policy import PolicyData
-from raglab.replay import decide, measured_tables
+from raglab.replay import decide
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
 from raglab.text import decimals

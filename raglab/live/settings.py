@@ -55,8 +55,8 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from raglab.answering.question_vocabulary import LEAST
 from raglab.arms import LIVE_ARMS
-from raglab.audit.default_rows import SilenceRule
 from raglab.audit.log import AuditLog, Redaction
+from raglab.audit.silence import SilenceRule
 from raglab.bandit import LEARNERS, Bandit, Stats
 from raglab.default_learner import Learner
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW, EVERY

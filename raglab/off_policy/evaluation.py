@@ -18,21 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.off_policy.estimators import (
     ESTIMATORS,
-    STATUSES,
     WEIGHTED,
-    EstimateDiagnostics,
     EstimatorSettings,
     Fit,
-    Overlap,
-    Rules,
     bernstein,
     bootstrap_values,
     delta_interval,
-    diagnose_estimate,
     fit_estimator,
-    target_overlap,
 )
 from raglab.off_policy.logs import EvaluationRows, read_log, target_arms, target_array, weigh
+from raglab.off_policy.trust import STATUSES, EstimateDiagnostics, Overlap, Rules, diagnose_estimate, target_overlap
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,4 +1,4 @@
-"""Strategies (shore): the arms a bandit chooses among, and rewritten queries (S2.9, S4.1)."""
+"""Arms of retrieval (shore): each strategy, its hits measured against the original question, rewriting (S1.3, S2.9, S4.1)."""
 
 from __future__ import annotations
 
@@ -10,22 +10,23 @@ from dataclasses import dataclass, field
 from itertools import islice
 from math import exp, log
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab.arms import ARMS
+from raglab.retrieval.dense import cosines, distances
 from raglab.retrieval.entity_graph import beginning, codes_in, lexicon, longest, names_in, plain_words, spot_names
-from raglab.retrieval.indexes import Indexes, Queries
+from raglab.retrieval.indexes import Indexes, Queries, Signatures
 from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.retrieval.reranking import (
     BestTableRows,
     RankedHits,
     Reranker,
+    Values,
     fuse_orders,
     late_interaction,
-    measure_hits,
     ranks_in,
     rerank_chunks,
     rerank_with_rows,
@@ -449,3 +450,34 @@ def _vector(strategy: Strategy, text: str, ms: Milliseconds) -> NDArray[np.float
         raise ValueError(msg)
     with _time_stage(ms, "embed"):
         return strategy.embed(text)
+
+
+def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
+    """Measure every hit against the original question and put the hits in the order of (l2, position), [Q, 1, 1, K].
+
+    Source: rule S1.3.
+    """
+    chunk = ordered.chunk
+    l2, cosine = distances(queries.vectors, indexes.vectors, chunk)
+    order = np.lexsort((chunk, l2), axis=-1)
+
+    def laid(values: NDArray[Any]) -> NDArray[Any]:
+        return np.take_along_axis(values, order, -1)[:, None, None, :]
+
+    def similarity(signatures: Signatures) -> Values:
+        ids = np.where(chunk >= 0, signatures.of_chunk[chunk], -1)
+        return laid(cosines(queries.vectors, signatures.vectors, ids))
+
+    return Hits(
+        chunk=laid(chunk).astype(np.int32),
+        rank=laid(ordered.rank).astype(np.int32),
+        l2=laid(l2),
+        cosine=laid(cosine),
+        s_hybrid=laid(ordered.s_hybrid),
+        s_rerank=laid(ordered.s_rerank),
+        s_raw=laid(ordered.s_raw),
+        anchor_sim=laid(cosines(queries.vectors, indexes.anchors, chunk)),
+        sig_sim=similarity(indexes.signatures),
+        sig_sim_strict=similarity(indexes.strict_signatures),
+        n_reranked=(chunk[:, : ordered.n_reranked] >= 0).sum(axis=1).astype(np.int32)[:, None, None],
+    )

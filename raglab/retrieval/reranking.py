@@ -1,20 +1,18 @@
-"""Reranking (shore): MaxSim or a cross-encoder, and hits measured against the original question (S1.3, S1.4)."""
+"""Reranking (shore): MaxSim or a cross-encoder, rows of tables first, orders fused (S1.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from raglab.models import CrossEncoder, Tokens
-from raglab.retrieval.dense import cosines, distances
-from raglab.retrieval.indexes import Indexes, Queries, Signatures
-from raglab.values import Hits
+from raglab.retrieval.indexes import Indexes, Queries
 
 Values = NDArray[np.float64]
 IdArray = NDArray[np.integer]
@@ -249,34 +247,3 @@ def fuse_orders(ordered: RankedHits, other: NDArray[np.int64], *, weight: float 
     rank = ordered.rank.copy()
     rank[0, order] = np.arange(len(order))
     return ordered._replace(rank=np.where(ordered.chunk >= 0, rank, -1))
-
-
-def measure_hits(indexes: Indexes, queries: Queries, ordered: RankedHits) -> Hits:
-    """Measure every hit against the original question and put the hits in the order of (l2, position), [Q, 1, 1, K].
-
-    Source: rule S1.3.
-    """
-    chunk = ordered.chunk
-    l2, cosine = distances(queries.vectors, indexes.vectors, chunk)
-    order = np.lexsort((chunk, l2), axis=-1)
-
-    def laid(values: NDArray[Any]) -> NDArray[Any]:
-        return np.take_along_axis(values, order, -1)[:, None, None, :]
-
-    def similarity(signatures: Signatures) -> Values:
-        ids = np.where(chunk >= 0, signatures.of_chunk[chunk], -1)
-        return laid(cosines(queries.vectors, signatures.vectors, ids))
-
-    return Hits(
-        chunk=laid(chunk).astype(np.int32),
-        rank=laid(ordered.rank).astype(np.int32),
-        l2=laid(l2),
-        cosine=laid(cosine),
-        s_hybrid=laid(ordered.s_hybrid),
-        s_rerank=laid(ordered.s_rerank),
-        s_raw=laid(ordered.s_raw),
-        anchor_sim=laid(cosines(queries.vectors, indexes.anchors, chunk)),
-        sig_sim=similarity(indexes.signatures),
-        sig_sim_strict=similarity(indexes.strict_signatures),
-        n_reranked=(chunk[:, : ordered.n_reranked] >= 0).sum(axis=1).astype(np.int32)[:, None, None],
-    )

@@ -12,13 +12,14 @@ from jinja2 import Environment, StrictUndefined
 
 from raglab import metrics, replay, robustness
 from raglab.certify import data_need
-from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line, queries_hash
-from raglab.lab.report import blocks as findings
+from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line
+from raglab.lab.looks import queries_hash
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Mark, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
 from raglab.lab.report.sections import ReportData
+from raglab.lab.report.verdicts import DELTA, AnswerSignals, answer_signals, best_bound, certifiable
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import write_text
@@ -113,13 +114,13 @@ def _requirement_blocks(judged: ReportData) -> list[Block]:
         f"{_bound_confidence()} confidence."
     )
     needs = [
-        need_line(name, data_need(alpha, n, k, findings.DELTA))
+        need_line(name, data_need(alpha, n, k, DELTA))
         for (name, alpha), (k, n) in zip(TARGETS.items(), (_rate_counts(judged, name) for name in TARGETS), strict=True)
     ]
     return [*(Text(one) for one in (lead, *needs, best_signal_sentence(seen))), _diagnosis(seen)]
 
 
-def _diagnosis(seen: findings.AnswerSignals) -> ReportTable:
+def _diagnosis(seen: AnswerSignals) -> ReportTable:
     """What each signal alone could carry."""
     wanted, alpha = TARGETS["hallucination_rate"], _alpha(len(seen.right))
     rows = [
@@ -130,7 +131,7 @@ def _diagnosis(seen: findings.AnswerSignals) -> ReportTable:
             ReportCell(percent(one["lowest_risk"]), mark="number"),
             ReportCell(str(one["verdict"])),
         ]
-        for one in diagnosis(seen.right, seen.score, alpha, findings.DELTA).to_dict("records")
+        for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
     ]
     beyond = f" ({100 * wanted:g} % is beyond so few cases)" if alpha > wanted else ""
     caption = (
@@ -145,7 +146,7 @@ def _diagnosis(seen: findings.AnswerSignals) -> ReportTable:
 def _alpha(n: int) -> float:
     """Target that the diagnosis is made for: the wanted one, or the lowest that so many cases could certify."""
     wanted = TARGETS["hallucination_rate"]
-    lowest = findings.certifiable(n)
+    lowest = certifiable(n)
     return wanted if np.isnan(lowest) or lowest <= wanted else lowest
 
 
@@ -158,15 +159,15 @@ def _smallest(one: Mapping[Any, Any]) -> list[ReportCell]:
     ]
 
 
-def best_signal_sentence(seen: findings.AnswerSignals) -> str:
+def best_signal_sentence(seen: AnswerSignals) -> str:
     """The best that cases and signals could certify at all, in words."""
     n_ok = int((seen.label == Status.ok).sum())
     if not n_ok:
         return "No case here is labelled ok, so nothing can be certified."
-    reach, bound = findings.best_bound(seen)
+    reach, bound = best_bound(seen)
     text = (
         f"Were the {n_ok} answerable cases all answered rightly and nothing else answered, they would certify "
-        f"{percent(float(metrics.upper_bound(0, n_ok, findings.DELTA)))}."
+        f"{percent(float(metrics.upper_bound(0, n_ok, DELTA)))}."
     )
     if np.isnan(bound):
         return text
@@ -213,7 +214,7 @@ def assumptions(judged: ReportData) -> list[Block]:
     subject, sure = wording.cut_text(judged.subject), _bound_confidence()
     if not n:
         return [Text(f"{subject} answers none of these cases: there is no hallucination rate to doubt.")]
-    doubted = robustness.label_noise_bound(k, n, findings.DELTA)
+    doubted = robustness.label_noise_bound(k, n, DELTA)
     shown = [j for j in WRONG_LABELS if j < len(doubted.labels)]
     rows = [
         [
@@ -226,7 +227,7 @@ def assumptions(judged: ReportData) -> list[Block]:
         ],
     ]
     alpha = _hallucination_target(judged)
-    least = robustness.labels_to_break(k, n, alpha, findings.DELTA)
+    least = robustness.labels_to_break(k, n, alpha, DELTA)
     lead = f"The bound is above {100 * alpha:g} % as the labels are."
     if least:
         lead = f"With {least} wrong labels the bound passes {100 * alpha:g} %; with fewer it does not."
@@ -253,7 +254,7 @@ def _traffic(judged: ReportData, status: Any, right: Any, sure: str) -> ReportTa
     mixes = {"as in this set": labels / labels.sum(), "every label as often": there / there.sum()}
     rows = []
     for name, shares in mixes.items():
-        found = robustness.traffic_rates(counts, labels, shares, findings.DELTA)
+        found = robustness.traffic_rates(counts, labels, shares, DELTA)
         told = ", ".join(f"{100 * share:.0f} % {one.name}" for one, share in zip(Status, shares, strict=True) if share)
         rows.append(
             [
@@ -281,7 +282,7 @@ def _rate_counts(judged: ReportData, rate: str) -> tuple[int, int]:
 
 def _bound_confidence() -> str:
     """Confidence of bounds that no certificate names."""
-    return f"{100 * (1 - findings.DELTA):g} %"
+    return f"{100 * (1 - DELTA):g} %"
 
 
 class Material(NamedTuple):
@@ -395,7 +396,7 @@ def _report_data(
         policies=policies,
         names=names,
         said=said,
-        seen=findings.answer_signals(trace, policies[names[-1]], name),
+        seen=answer_signals(trace, policies[names[-1]], name),
         table=table,
     )
 

@@ -14,13 +14,25 @@ from raglab.calibration import Judgement
 from raglab.decision.chain import STAGES
 from raglab.decision.decisions import Decisions
 from raglab.lab.report import blocks as changes
-from raglab.lab.report import blocks as findings
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
 from raglab.lab.report.blocks import Block, Picture, ReportCell, ReportTable, Text
 from raglab.lab.report.boundary_display import GROUPS, DecisionBoundaryDisplay, zone_counts
 from raglab.lab.report.canvas import png
 from raglab.lab.report.gate_displays import ReliabilityDisplay
+from raglab.lab.report.verdicts import (
+    FINE_EDGES,
+    AnswerSignals,
+    confidence_histograms,
+    confusion_counts,
+    curves,
+    front,
+    nearest_reaches,
+    reachable,
+    stage_by_label,
+    swept,
+    verdicts,
+)
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.store.loaders import Policy
@@ -43,7 +55,7 @@ class ReportData(NamedTuple):
     policies: Mapping[str, Policy]
     names: tuple[str, ...]
     said: Mapping[str, Decisions]
-    seen: findings.AnswerSignals
+    seen: AnswerSignals
     table: pd.DataFrame
 
     @property
@@ -83,9 +95,9 @@ def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
 def verdict(judged: ReportData, trials: pd.DataFrame | None) -> list[Block]:
     """Verdict on every target, and how near one can come."""
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
-    can = findings.reachable(judged.seen, judged.table, trials)
-    found = findings.verdicts(row, can=can)
-    pairs = [findings.nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
+    can = reachable(judged.seen, judged.table, trials)
+    found = verdicts(row, can=can)
+    pairs = [nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
     return [
         Text(wording.verdict_sentence(judged.subject, found, can=can)),
         wording.verdict_table(found),
@@ -114,20 +126,20 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
         "Marks: the policies, which use several gates and may ask."
     )
     caption += f" No answers, so no mark: {', '.join(silent)}." if silent else ""
-    curves = findings.curves(judged.seen)
-    if np.array_equal(curves["top-1 cosine"].y, curves["-best l2"].y):
+    by_signal = curves(judged.seen)
+    if np.array_equal(by_signal["top-1 cosine"].y, by_signal["-best l2"].y):
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
-    if "fused gate" in curves:
+    if "fused gate" in by_signal:
         caption += " The fused gate's line is fair where its model was fitted on other cases."
     drawn = figures.draw_risk_coverage(
-        curves, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
+        by_signal, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
     )
     return [picture("risk_coverage", caption, drawn)]
 
 
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
-    shown, idle = findings.swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
@@ -152,7 +164,7 @@ def sweeps(judged: ReportData) -> list[Block]:
 
 def confusions(judged: ReportData) -> list[Block]:
     """Label × decision of incumbent and tuned, as figure and tables."""
-    counts = {name: findings.confusion_counts(said) for name, said in judged.said.items()}
+    counts = {name: confusion_counts(said) for name, said in judged.said.items()}
     drawn = picture(
         "label_by_decision",
         "Cases by label and decision; the diagonal is the right status.",
@@ -170,7 +182,7 @@ def confusions(judged: ReportData) -> list[Block]:
 
 def stages_section(judged: ReportData) -> list[Block]:
     """What decided, by label, for incumbent and tuned."""
-    by_policy = {name: findings.stage_by_label(said) for name, said in judged.said.items()}
+    by_policy = {name: stage_by_label(said) for name, said in judged.said.items()}
     rows = []
     for stage, status in STAGES:
         if any(stage in found for found in by_policy.values()):
@@ -202,7 +214,7 @@ def histogram_section(judged: ReportData) -> list[Block]:
     off = [name for name in judged.names if name not in on]
     caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
     caption += f" Gate off: {', '.join(off)}." if off else ""
-    drawn = figures.confidence_by_label(findings.confidence_histograms(judged.seen), findings.FINE_EDGES, taus)
+    drawn = figures.confidence_by_label(confidence_histograms(judged.seen), FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
 
 
@@ -239,7 +251,7 @@ def search_section(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -
             trials[name].to_numpy(dtype=np.float64) for name in ("false_refusal_rate", "hallucination_rate")
         )
         answers = ~np.isnan(refusal + wrong)
-        best = findings.front(refusal[answers], wrong[answers])
+        best = front(refusal[answers], wrong[answers])
         caption = (
             f"{int(answers.sum())} trials of the search on the cases it was tuned on; {int(best.sum())} that no other "
             "beats in both rates. "

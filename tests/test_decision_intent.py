@@ -1,4 +1,4 @@
-"""Pattern hits, words, masks and confidence (raglab.decision.evidence)."""
+"""Pattern hits, words, masks and confidence (raglab.decision.intent)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.decision.evidence import FLAGS, RULES, bit_masks, degenerate_scores, intent, positions, retrieval_confidence
+from raglab.decision.intent import FLAGS, RULES, intent
+from raglab.decision.measurement import bit_masks, positions
 from raglab.patterns import Patterns, entities_in, matches, pattern_hits, patterns_hash
+from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import load_cases
 from raglab.text import BITS, content_words, split_words
 from raglab.values import Case, Chunk

@@ -1,116 +1,17 @@
-"""Evidence (algebra): confidence, degenerate scores, bit masks of entities and words, intent (S2.5 to S2.8).
+"""Intent of a question (algebra): whether it asks for a graph or a table, and how complex it is (S4.1).
 
-Nothing here knows a threshold. Sets of entities, words and expected sources are bit masks (uint64),
-numbered within one query, so that the union over chosen hits is a bitwise or.
-
-The rules of intent stand in the files of the languages, by no corpus. A question that no rule speaks to scores 0.
+The rules stand in the files of the languages, by no corpus. A question that no rule speaks to scores 0.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import prod
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
-from numpy.typing import NDArray
+from typing import Literal, NamedTuple
 
 from raglab.languages import LANGUAGES, Language, expression
-from raglab.text import BITS, unaccented
-
-
-def bit_masks(
-    items: Sequence[Sequence[str]], found: Mapping[str, NDArray[np.intp]], chunk: NDArray[np.integer[Any]]
-) -> NDArray[np.uint64]:
-    """Bit i of a hit is set where its chunk has the query's i-th item.
-
-    Args:
-      items: per query, at most 64 different items. found: item -> positions of the chunks that have it.
-      chunk: [Q, K] chunk of each hit, -1 for none.
-
-    Returns: uint64 [Q, K].
-    """
-    masks = np.zeros(chunk.shape, dtype=np.uint64)
-    n_chunks = int(chunk.max(initial=-1)) + 1
-    asked: dict[str, list[tuple[int, int]]] = {}
-    for query, row in enumerate(items):
-        if len(row) > BITS:
-            msg = f"a query may name at most {BITS} entities, words or sources, got {len(row)}; take some away."
-            raise ValueError(msg)
-        for bit, item in enumerate(row):
-            if item in found:
-                asked.setdefault(item, []).append((query, bit))
-    member = np.zeros(n_chunks + 1, dtype=np.uint64)  # the last one stands for "no hit"
-    for item, pairs in asked.items():
-        rows, bits = np.array(pairs).T
-        where = found[item]
-        where = where[where < n_chunks]
-        member[where] = 1
-        masks[rows] |= member[chunk[rows]] << bits.astype(np.uint64)[:, None]
-        member[where] = 0
-    return masks
-
-
-def positions(sets: Sequence[Sequence[str]]) -> dict[str, NDArray[np.intp]]:
-    """Item -> positions of the sets that hold it."""
-    lists: dict[str, list[int]] = {}
-    for place, members in enumerate(sets):
-        for item in dict.fromkeys(members):
-            lists.setdefault(item, []).append(place)
-    return {item: np.array(places, dtype=np.intp) for item, places in lists.items()}
-
-
-def degenerate_scores(
-    s_rerank: NDArray[np.float64],
-    s_raw: NDArray[np.float64],
-    text: NDArray[np.integer[Any]],
-    reranked: NDArray[np.bool_],
-    min_texts: int = 3,
-) -> NDArray[np.bool_]:
-    """Whether a reranker's output says nothing, so that the hybrid score stands in for the whole query.
-
-    Args:
-      s_rerank, s_raw: [..., K]. text: number of the hit's text, [..., K]. reranked: [..., K].
-      min_texts: different texts over which equal raw scores say nothing.
-
-    Returns: bool [...]: nothing was reranked, a score is NaN or outside [0, 1], or all raw scores are
-      equal over `min_texts` or more different texts.
-
-    Source: rule S2.8.
-    """
-    bad = reranked & ~((s_rerank >= 0.0) & (s_rerank <= 1.0))
-    low = np.where(reranked, s_raw, np.inf).min(axis=-1, initial=np.inf)
-    high = np.where(reranked, s_raw, -np.inf).max(axis=-1, initial=-np.inf)
-    distinct = np.sort(np.where(reranked, text, -1), axis=-1)
-    n_texts = (np.diff(distinct, axis=-1, prepend=-1) != 0).sum(axis=-1)
-    return ~reranked.any(axis=-1) | bad.any(axis=-1) | ((low == high) & (n_texts >= min_texts))
-
-
-def retrieval_confidence(
-    s_rerank: NDArray[np.float64],
-    s_hybrid: NDArray[np.float64],
-    degenerate: NDArray[np.bool_],
-    blend: NDArray[np.float64] | float,
-) -> NDArray[np.float64]:
-    """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
-
-    Args:
-      s_rerank, s_hybrid: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
-      degenerate: [...]. blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
-
-    Source: confidence heuristics, section 3 (rule S2.8).
-
-    Example:
-      >>> float(retrieval_confidence(np.array([0.25, 0.5]), np.array([1.0, 0.5]), np.array(False), 1.0))
-      50.0
-    """
-    pure = np.equal(blend, 1.0)
-    mixed = s_rerank if np.all(pure) else np.where(pure, s_rerank, blend * s_rerank + (1.0 - blend) * s_hybrid)
-    final = np.where(degenerate, s_hybrid, mixed)
-    best = np.fmax.reduce(final, axis=0) if len(final) else np.full(final.shape[1:], np.nan)
-    return np.where(np.isnan(best), 0.0, 100.0 * best)
-
+from raglab.text import unaccented
 
 Flag = Literal["graph", "table", "complexity"]
 

@@ -1,0 +1,266 @@
+"""Verdicts (shore): which targets are met or could be met at all, and how near one comes (S6.2, S6.4)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics, replay
+from raglab.decision import chain
+from raglab.decision.decisions import Decisions
+from raglab.lab.search_space import always_answer
+from raglab.metrics import TARGETS
+from raglab.store.loaders import Policy
+from raglab.values import Curve, Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+UNREACHABLE = "not met; all targets together cannot be met with these signals"
+
+
+DELTA = 0.10  # one-sided error of what can be certified at all
+
+
+FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
+
+
+class AnswerSignals(NamedTuple):
+    """What answering every case would give, [Q].
+
+    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate too, where the
+    policy holds one. right: answered correctly if it were answered. label: status codes. explicit: whether the user
+    named documents in any case.
+    """
+
+    score: Mapping[str, NDArray[np.float64]]
+    right: NDArray[np.bool_]
+    label: NDArray[np.int8]
+    explicit: bool
+
+
+def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
+    """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
+
+    Source: rules S2.2, S2.4, S2.6, S2.8, S6.2.
+    """
+    said = replay.decide(trace, always_answer(policy), arm)
+    found = said.tables.evidence
+    can = said.status == Status.ok
+    signals = {
+        "confidence": said.confidence(),
+        "top-1 cosine": found.top1[0],
+        "-best l2": -found.best_l2[0],
+        "gap": found.gap[0],
+    }
+    if policy.fused_model is not None:
+        signals["fused gate"] = found.fused[0]
+    return AnswerSignals(
+        {name: np.where(can, value, np.nan) for name, value in signals.items()},
+        said.right & can,
+        found.label,
+        bool(found.explicit.any()),
+    )
+
+
+class Reach(NamedTuple):
+    """Best that one threshold on one signal reaches, in sample; threshold NaN and n 0 where none does."""
+
+    signal: str
+    threshold: float
+    refused: int
+    n_ok: int
+    wrong: int
+    answered: int
+
+    @property
+    def false_refusal(self) -> float:
+        """Share of the answerable that it refuses."""
+        return self.refused / self.n_ok if self.n_ok else float("nan")
+
+    @property
+    def hallucination(self) -> float:
+        """Share of its answers that are wrong."""
+        return self.wrong / self.answered if self.answered else float("nan")
+
+
+def signal_reaches(seen: AnswerSignals, signal: str) -> list[Reach]:
+    """What every threshold on a signal gives, "answer at or above it, else refuse", one row for each distinct value."""
+    score, n_ok = seen.score[signal], int((seen.label == Status.ok).sum())
+    by_answer = metrics.risk_coverage(seen.right, score)
+    by_label = metrics.risk_coverage(seen.label == Status.ok, score)
+    answerable = by_label.n - by_label.k
+    rows = zip(by_answer.at, n_ok - answerable, by_answer.k, by_answer.n, strict=True)
+    return [
+        Reach(signal=signal, threshold=float(at), refused=int(refused), n_ok=n_ok, wrong=int(wrong), answered=int(n))
+        for at, refused, wrong, n in rows
+    ]
+
+
+def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, float] = TARGETS) -> tuple[Reach, Reach]:
+    """Lowest hallucination rate at the false-refusal target, lowest false-refusal rate at the hallucination target."""
+    rows = signal_reaches(seen, signal)
+    none = Reach(signal=signal, threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0)
+    few_refused = [row for row in rows if row.false_refusal <= targets["false_refusal_rate"]]
+    few_wrong = [row for row in rows if row.hallucination <= targets["hallucination_rate"]]
+    return (
+        min(few_refused, key=lambda row: (row.hallucination, row.false_refusal), default=none),
+        min(few_wrong, key=lambda row: (row.false_refusal, row.hallucination), default=none),
+    )
+
+
+def reachable(seen: AnswerSignals, table: pd.DataFrame, trials: pd.DataFrame | None) -> bool:
+    """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
+    targets = TARGETS
+    one_signal = any(
+        nearest_reaches(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"]
+        for signal in seen.score
+    )
+    tables = [table] if trials is None else [table, trials]
+    return one_signal or any(
+        bool((frame[list(targets)] <= list(targets.values())).all(axis=1).any()) for frame in tables
+    )
+
+
+class TargetVerdict(NamedTuple):
+    """A target and what became of it: met, not met, or not met and out of reach with these signals."""
+
+    name: str
+    target: float
+    k: int
+    n: int
+    low: float
+    high: float
+    says: str
+
+
+def verdicts(row: Mapping[str, Any], *, can: bool) -> list[TargetVerdict]:
+    """Verdict on every target for one policy; a rate over nothing meets nothing (rule S6.2).
+
+    Args:
+      row: of `replay.sweep`. can: see `reachable`.
+    """
+    out = []
+    for name, target in TARGETS.items():
+        says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
+        k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
+        out.append(
+            TargetVerdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says)
+        )
+    return out
+
+
+USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
+
+
+def certifiable(n: int, delta: float = DELTA) -> float:
+    """Lowest of `USUAL_TARGETS` that n answered cases certify with errors at half the target's rate; NaN for none.
+
+    Example:
+      >>> certifiable(83), certifiable(2000)
+      (0.1, 0.01)
+    """
+    return next((t for t in USUAL_TARGETS if metrics.upper_bound(int(t / 2 * n), n, delta) <= t), float("nan"))
+
+
+def best_bound(seen: AnswerSignals, delta: float = DELTA) -> tuple[Reach, float]:
+    """Threshold on one signal with the lowest upper bound of the hallucination rate, and that bound; in sample."""
+    rows = [row for signal in seen.score for row in signal_reaches(seen, signal)]
+    if not rows:
+        return Reach(signal="-", threshold=float("nan"), refused=0, n_ok=0, wrong=0, answered=0), float("nan")
+    wrong, answered = (np.array([getattr(row, part) for row in rows]) for part in ("wrong", "answered"))
+    bounds = np.asarray(metrics.upper_bound(wrong, answered, delta))
+    best = int(np.argmin(bounds))
+    return rows[best], float(bounds[best])
+
+
+def curves(seen: AnswerSignals) -> dict[str, Curve]:
+    """Risk–coverage steps of every signal."""
+    return {name: metrics.risk_coverage(seen.right, score) for name, score in seen.score.items()}
+
+
+def confidence_histograms(seen: AnswerSignals) -> dict[str, NDArray[np.int64]]:
+    """Cases by label and confidence, counts between `FINE_EDGES`."""
+    score = seen.score["confidence"]
+    return {
+        status.name: np.histogram(score[(seen.label == status) & ~np.isnan(score)], FINE_EDGES)[0] for status in Status
+    }
+
+
+def confusion_counts(said: Decisions) -> NDArray[np.int64]:
+    """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
+    return metrics.outcome_table(said.tables.evidence.label, said.status)
+
+
+def stage_by_label(said: Decisions) -> dict[str, NDArray[np.int64]]:
+    """Gate or rule that decided -> cases by label, [3]; those that decided any, in the order of the chain."""
+    counts = np.zeros((len(chain.STAGES), len(Status)), dtype=np.int64)
+    np.add.at(counts, (said.outcome.stage.astype(int), said.tables.evidence.label.astype(int)), 1)
+    return {name: row for (name, _), row in zip(chain.STAGES, counts, strict=True) if row.any()}
+
+
+def harm(said: Decisions) -> NDArray[np.int64]:
+    """How bad each decision is, [Q]: 3 a wrong answer, 2 an answerable question refused, 1 otherwise wrong, 0 right."""
+    refused = (said.status == Status.refuse) & (said.tables.evidence.label == Status.ok)
+    wrong = np.where(said.status == Status.ok, 3, np.where(refused, 2, 1))
+    return np.where(said.right, 0, wrong)
+
+
+def flipped_cases(before: Decisions, after: Decisions) -> list[int]:
+    """Cases whose status or verdict differs, most harmful change first, then in the trace's order."""
+    was, now = harm(before), harm(after)
+    rows = np.flatnonzero((before.status != after.status) | (before.right != after.right))
+    return [int(row) for row in sorted(rows, key=lambda row: (was[row] - now[row], -now[row], row))]
+
+
+def front(false_refusal: NDArray[np.float64], hallucination: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Points that no other beats in both rates, [N]; equal points stand together; NaN is never one.
+
+    Example:
+      >>> front(np.array([0.0, 0.2, 0.2]), np.array([0.5, 0.1, 0.6]))
+      array([ True,  True, False])
+    """
+    known = ~(np.isnan(false_refusal) | np.isnan(hallucination))
+    order = np.lexsort((hallucination, false_refusal))
+    out = np.zeros(len(order), dtype=bool)
+    best = last = np.inf
+    for place in order[known[order]]:
+        same = hallucination[place] == best and false_refusal[place] == last
+        if hallucination[place] < best or same:
+            out[place], best, last = True, hallucination[place], false_refusal[place]
+    return out
+
+
+class ThresholdCurve(NamedTuple):
+    """One threshold over its range: frame of `replay.steps`, policy -> its value, and whose the others are."""
+
+    path: str
+    steps: pd.DataFrame
+    marks: Mapping[str, float]
+    base: str
+
+
+def swept(
+    trace: TraceData, policies: Mapping[str, Policy], bases: Sequence[str], arm: str | None = None
+) -> tuple[list[ThresholdCurve], list[str]]:
+    """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
+
+    Args:
+      bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
+    """
+    shown, idle = [], []
+    for path in replay.SWEPT:
+        for place, base in enumerate(bases):
+            frame = replay.steps(trace, policies[base], path, arm)
+            if len(frame) > 1:
+                values = {name: policies[name].value(path) for name in reversed(bases[place:])}
+                marks = {name: float(value) for name, value in values.items() if value is not None}
+                shown.append(ThresholdCurve(path, frame, marks, base))
+                break
+        else:
+            idle.append(path)
+    return shown, idle

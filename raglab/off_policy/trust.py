@@ -1,0 +1,197 @@
+"""Trust in an off-policy estimate (algebra): overlap, effective size, and when the log is too thin to say (S4.7)."""
+
+from __future__ import annotations
+
+from math import inf, isnan
+from statistics import NormalDist
+from typing import NamedTuple
+
+import numpy as np
+
+from raglab.off_policy.estimators import EstimatorSettings, Fit, session_sums, standard_error
+from raglab.off_policy.logs import EvaluationRows, Floats
+
+Finding = tuple[int, str]  # place in STATUSES, and why
+
+
+STATUSES = ("ok", "weak", "none")
+
+
+ALIKE = 1e-6  # relative spread of weights that single precision leaves
+
+
+ERRORS = 3.0  # standard errors that a mean may be off before it counts against the log
+
+
+class Rules(NamedTuple):
+    """Where a number becomes weak, and where it says nothing: (weak, none) each.
+
+    ess: effective sample size below this. share: one round's share of all weight above this. drift: mean weight
+    further from 1 than this, beyond three standard errors. unsupported: target's share on arms never logged above
+    this. lead: one round's (session's) share of the variance above this. cut: share of the weight that clip or
+    switch took away above this. model: standard errors between reward model and rewards above this (dm).
+    """
+
+    ess: tuple[float, float] = (100.0, 10.0)
+    share: tuple[float, float] = (0.10, 0.50)
+    drift: tuple[float, float] = (0.01, 0.10)
+    unsupported: tuple[float, float] = (1e-9, 0.05)
+    lead: tuple[float, float] = (0.10, 0.50)
+    cut: tuple[float, float] = (0.05, 0.50)
+    model: tuple[float, float] = (ERRORS, inf)
+
+
+class Overlap(NamedTuple):
+    """What a log holds for a target, whatever the estimator.
+
+    n: rounds. ess: (sum w)² / sum w², in rounds. max_weight, mean_weight: of the target's probability over the logged
+    one; the mean is 1 in a log that is right and wide enough, with its interval. unsupported: the target's share on
+    arms never logged. status: ok, weak or none. note: why.
+    """
+
+    n: int
+    ess: float
+    max_weight: float
+    mean_weight: float
+    mean_weight_low: float
+    mean_weight_high: float
+    unsupported: float
+    status: str
+    note: str
+
+
+class EstimateDiagnostics(NamedTuple):
+    """Diagnostics of one estimate: ess in rounds, largest weight, status, and why."""
+
+    ess: float
+    max_weight: float
+    status: str
+    note: str
+
+
+def _above_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+    """A finding where a value is above a limit, with the number of limits it is above."""
+    level = int(value > limits[0]) + int(value > limits[1])
+    return [(level, text)] if level else []
+
+
+def _below_limits(value: float, limits: tuple[float, float], text: str) -> list[Finding]:
+    return _above_limits(-value, (-limits[0], -limits[1]), text)
+
+
+def _worst_status(found: list[Finding]) -> tuple[str, str]:
+    """The worst status, and all reasons."""
+    return STATUSES[max((level for level, _ in found), default=0)], "; ".join(text for _, text in found)
+
+
+def effective_size(weight: Floats) -> float:
+    """Kish's effective sample size, (sum w)² / sum w²; 0 where all are 0."""
+    square = float(np.einsum("i,i", weight, weight))
+    return float(weight.sum()) ** 2 / square if square > 0.0 else 0.0
+
+
+def target_overlap(rows: EvaluationRows, level: float, rules: Rules) -> Overlap:
+    """Overlap of a log with a target, judged by the rules on ess, share, drift and unsupported arms."""
+    # Weights alone tell how much of the log speaks of the target: no reward is looked at.
+    weight, n = rows.weight, len(rows.weight)
+    ess, largest, mean = effective_size(weight), float(weight.max()), float(weight.mean())
+    error = standard_error(weight - mean, rows.log)
+    reach = NormalDist().inv_cdf((1.0 + level) / 2.0) * error
+    share = largest / (n * mean) if mean > 0.0 else 1.0
+    # Weights of a log with right propensities average 1; only what chance does not explain counts as drift.
+    drift = abs(mean - 1.0) - (0.0 if isnan(error) else ERRORS * error)
+    gone = ", ".join(rows.log.names[arm] for arm in np.flatnonzero((rows.pulls == 0) & (rows.mass > 0.0))[:5])
+    status, note = _worst_status(
+        [
+            *_below_limits(ess, rules.ess, f"effective sample size {ess:.1f}"),
+            *_above_limits(share, rules.share, f"one round holds {share:.0%} of the weight"),
+            *_above_limits(
+                drift, rules.drift, f"mean weight {mean:.3f} where 1 is expected: propensities wrong or arms left out"
+            ),
+            *_above_limits(
+                rows.unsupported,
+                rules.unsupported,
+                f"{rows.unsupported:.1%} of the target is on arms never logged ({gone})",
+            ),
+        ]
+    )
+    return Overlap(
+        n=n,
+        ess=ess,
+        max_weight=largest,
+        mean_weight=mean,
+        mean_weight_low=mean - reach,
+        mean_weight_high=mean + reach,
+        unsupported=rows.unsupported,
+        status=status,
+        note=note,
+    )
+
+
+def diagnose_estimate(
+    rows: EvaluationRows, fitted: Fit, name: str, settings: EstimatorSettings, seen: Overlap, rules: Rules
+) -> EstimateDiagnostics:
+    """Diagnostics of one estimate; never better than the overlap.
+
+    - All: the status of the overlap, and one round's (session's) share of the variance.
+    - replay: ess is the rounds accepted. clipped_ips, switch_dr: the weight that was cut, which is bias or the
+      model's word.
+    - dm: reads no weight; beyond the overlap it extrapolates, so the overlap's figures are given, and the log may
+      contradict its model. Its interval knows nothing of the error of a model from outside, nor of what moves both
+      weights and rewards where the model is a mean by arm: weak then.
+    """
+    found = [] if seen.status == STATUSES[0] else [(STATUSES.index(seen.status), seen.note)]
+    ess, largest = seen.ess, seen.max_weight
+    if fitted.used is not None:
+        ess, largest = effective_size(fitted.used), float(fitted.used.max())
+        if name == "replay":
+            found += _below_limits(ess, rules.ess, f"{ess:.0f} rounds accepted")
+        elif name in {"clipped_ips", "switch_dr"}:
+            found += _clipping_findings(
+                rows, fitted.used, settings.clip if name == "clipped_ips" else settings.switch, rules
+            )
+    else:
+        found += _doubly_robust_findings(rows, rules) + _unseen_reward_findings(rows)
+    status, note = _worst_status(found + _variance_findings(rows, fitted, name, rules))
+    return EstimateDiagnostics(ess, largest, status, note)
+
+
+def _clipping_findings(rows: EvaluationRows, used: Floats, limit: float, rules: Rules) -> list[Finding]:
+    total = float(rows.weight.sum())
+    cut = 1.0 - float(used.sum()) / total if total > 0.0 else 0.0
+    return _above_limits(cut, rules.cut, f"{cut:.0%} of the weight is beyond {limit:g}")
+
+
+def _doubly_robust_findings(rows: EvaluationRows, rules: Rules) -> list[Finding]:
+    """Whether what doubly robust estimation would add to the direct method is more than chance."""
+    off = rows.weight * (rows.log.reward - rows.predicted)
+    mean = float(off.mean())
+    error = standard_error(off - mean, rows.log)
+    apart = abs(mean) / error if error > 0.0 else 0.0
+    text = f"the log contradicts the reward model by {mean:+.3g} ({apart:.1f} standard errors)"
+    return _above_limits(apart, rules.model, text)
+
+
+def _unseen_reward_findings(rows: EvaluationRows) -> list[Finding]:
+    if not rows.fitted:
+        return [(1, "the interval takes the reward model from outside for true")]
+    arm, weight = rows.log.arm, rows.weight
+    mean = np.bincount(arm, weights=weight, minlength=len(rows.pulls)) / np.maximum(rows.pulls, 1)
+    off = weight - mean[arm]
+    alike = float(np.einsum("i,i", off, off)) <= ALIKE**2 * float(np.einsum("i,i", weight, weight))
+    return [] if alike else [(1, "weights vary within an arm, and what moves them may move rewards: see dr")]
+
+
+def _variance_findings(rows: EvaluationRows, fitted: Fit, name: str, rules: Rules) -> list[Finding]:
+    """Whether the variance, and so the interval, hangs on too little."""
+    if isnan(fitted.value):
+        return [(2, "no round of the log counts")]
+    sums = session_sums(fitted.influence, rows.log)
+    total = float(np.einsum("i,i", sums, sums))
+    if total > 0.0:
+        lead = max(float(sums.max()), -float(sums.min())) ** 2 / total
+        what = "round" if rows.log.session is None else "session"
+        return _above_limits(lead, rules.lead, f"one {what} makes {lead:.0%} of the variance")
+    if name == "dm" and not rows.fitted:
+        return []
+    return [(1, "all rewards that count are the same: an interval without width is no certainty")]
