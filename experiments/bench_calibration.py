@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.calibration import ece, ece_interval, smooth_ece
-from raglab.certify import certify, fixed_sequence_test, gate_counts, joint_p, pareto_order
+from raglab.certify import certify, fixed_sequence, gate_counts, joint_p, pareto_order
 from raglab.metrics import aurc
 
 Run = Callable[[], Any]
@@ -102,7 +102,7 @@ def certificate(cases: Gated) -> Ints:
         counted(passing[..., 3 * i : 3 * i + 3].reshape(-1, 3), total[3 * i : 3 * i + 2].sum()) for i in (0, 1)
     )
     order = pareto_order(joint_p(*pilot, ALPHAS), pilot[1][:, 0].astype(np.float64))
-    return order[fixed_sequence_test(joint_p(*held, ALPHAS)[order], DELTA)]
+    return order[fixed_sequence(joint_p(*held, ALPHAS)[order], DELTA)]
 
 
 def one_by_one(cases: Gated) -> Ints:

@@ -64,13 +64,13 @@ def hoeffding_bentkus(total: Floats, n: Ints, alpha: float) -> Floats:
     return np.where(size > 0, np.minimum(1.0, np.minimum(hoeffding, bentkus)), 1.0)
 
 
-def fixed_sequence_test(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
+def fixed_sequence(p: NDArray[np.float64], delta: float) -> NDArray[np.bool_]:
     """Hypotheses that are rejected when tested in their order, each at delta, until the first that is not, [N].
 
     The order must not depend on the labels that are tested.
 
     Example:
-      >>> fixed_sequence_test(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
+      >>> fixed_sequence(np.array([0.01, 0.09, 0.5, 0.01]), 0.1)
       array([ True,  True, False, False])
     """
     rejected: NDArray[np.bool_] = np.logical_and.accumulate(p <= delta)
@@ -392,7 +392,7 @@ def _tests(method: str) -> Any:  # noqa: ANN401 - a function
     if method not in {"fixed_sequence", "holm"}:
         msg = f"method must be fixed_sequence or holm, got {method!r}."
         raise ValueError(msg)
-    return fixed_sequence_test if method == "fixed_sequence" else holm
+    return fixed_sequence if method == "fixed_sequence" else holm
 
 
 def _certify_cases(scores: ArrayLike, correct: ArrayLike) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

@@ -19,7 +19,7 @@ from raglab.certify import (
     cases_needed,
     certify,
     data_need,
-    fixed_sequence_test,
+    fixed_sequence,
     gate_counts,
     hoeffding_bentkus,
     holm,
@@ -78,7 +78,7 @@ P_VALUES = st.lists(st.sampled_from([0.0, 0.01, 0.025, 0.05, 0.1, 0.2, 1.0]), ma
 def test_a_fixed_sequence_ends_at_the_first_that_fails(p: Floats) -> None:
     """Each at the whole delta; nothing after a failure counts."""
     want = [bool((p[: place + 1] <= DELTA).all()) for place in range(len(p))]
-    assert fixed_sequence_test(p, DELTA).tolist() == want
+    assert fixed_sequence(p, DELTA).tolist() == want
 
 
 @LAWFUL
@@ -380,7 +380,7 @@ def test_several_gates_keep_two_promises_together(alpha: float, n: int) -> None:
         (pilot_k, pilot_n), (k, n_of) = counted(), counted()
         p, gain = joint_p(k, n_of, targets), (n_of - k)[:, 0]
         order = pareto_order(joint_p(pilot_k, pilot_n, targets), (pilot_n - pilot_k)[:, 0].astype(float))
-        in_order = order[fixed_sequence_test(p[order], DELTA)]
+        in_order = order[fixed_sequence(p[order], DELTA)]
         sure = {
             "pareto": in_order[-1:],
             "holm": np.flatnonzero(holm(p, DELTA)),

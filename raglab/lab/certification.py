@@ -306,7 +306,7 @@ def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float
     p = np.asarray(binomial_p(counts.k, counts.n, np.array(list(targets.values()))))
     # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
     joint = p.max(axis=1)
-    passed = tests.fixed_sequence_test(joint, delta) if in_sequence else tests.holm(joint, delta)
+    passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
     # Any candidate that passed may be taken; gains of the pilot choose among them without spending error.
     gains = counts.gain if order.pilot_tried is None else order.pilot_tried.gain
     chosen = int(np.flatnonzero(passed)[np.argmax(gains[passed])]) if passed.any() else -1

@@ -1,4 +1,4 @@
-"""Arms of retrieval (shore): each strategy, its hits measured against the original question, rewriting (S1.3, S2.9, S4.1)."""
+"""Arms of retrieval (shore): each strategy, its hits measured against the question, rewriting (S1.3, S2.9, S4.1)."""
 
 from __future__ import annotations
 
