@@ -116,7 +116,8 @@ def _resample_counts(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDA
     out = np.empty((len(weights), n_policies, len(COUNTS)), dtype=np.float32)
     size = max(1, HELD // max(1, n_cases * len(COUNTS)))
     for start in range(0, n_policies, size):
-        each = table[codes[start : start + size].T].reshape(n_cases, -1)
+        some = codes[start : start + size]
+        each = table[some.T].reshape(n_cases, len(some) * len(COUNTS))  # in full: a fold may have no case
         out[:, start : start + size] = (drawn @ each).reshape(len(weights), -1, len(COUNTS))
     return out
 
