@@ -1,6 +1,6 @@
 """Arms (algebra): the table of retrieval strategies, what each needs, which of them answer live (S4.1).
 
-What an arm finds beside keywords and vectors is a function of the same name in `raglab.retrieval.arms`.
+What an arm finds beside keywords and vectors is an entry of `raglab.retrieval.arms.SEARCHES`.
 """
 
 from __future__ import annotations

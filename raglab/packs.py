@@ -86,7 +86,7 @@ def _after_class(expression: str, at: int) -> int:
     return at + 1
 
 
-def _check_pack(expression: str) -> str:
+def _check_expression(expression: str) -> str:
     if not expression:
         msg = "an expression must not be empty, it would match every text; remove it"
         raise ValueError(msg)
@@ -103,7 +103,7 @@ def _check_pack(expression: str) -> str:
     return expression
 
 
-Expression = Annotated[str, AfterValidator(_check_pack)]
+Expression = Annotated[str, AfterValidator(_check_expression)]
 Expressions = tuple[Expression, ...]
 TermTable = Mapping[str, Expressions]  # an ordered table: the first entry that occurs wins
 

@@ -66,13 +66,13 @@ class Component(NamedTuple):
 COMPONENT_TABLE: dict[
     str, Component
 ] = {  # by name of the component, in the order in which terms are added (rules S4.3, S4.4)
-    "margin": Component("margin", "W1", "best less second reranked score, in [0, 1]; `margin_of`"),
-    "diversity": Component("diversity", "W2", "one less the mean cosine between chosen hits; `diversity_of`"),
+    "margin": Component("margin", "W1", "best less second reranked score, in [0, 1]; `score_margin`"),
+    "diversity": Component("diversity", "W2", "one less the mean cosine between chosen hits; `hit_diversity`"),
     "latency_ratio": Component(
         "latency", "W3", "milliseconds over the budget, at least 0", times="lambda_", sign=-1, high=np.inf
     ),
     "cache_hit": Component("cache", "W4", "1 where the answer came from the cache, else 0", times="delta"),
-    "consistency": Component("consistency", "W5", "pairs that both passes order alike; `consistency_of`"),
+    "consistency": Component("consistency", "W5", "pairs that both passes order alike; `rank_consistency`"),
     "brevity": Component("brevity", "", "of the answer, in [0, 1]: 1 is the shortest", optional=True),
     "logprob": Component("logprob", "", "the generator's own probability, not its logarithm", optional=True),
     "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),

@@ -144,7 +144,7 @@ TOKENS_PER_WORD = 4 / 3  # of English and French under the usual subword vocabul
 MEANING = (
     1.0  # how much a whole unit of meaning counts beside the question's words; on the bundled set it added nothing
 )
-OPEN = 0.5  # `Scored.kind` where the question leaves open what kind of answer it asks for
+OPEN = 0.5  # `ScoredLine.kind` where the question leaves open what kind of answer it asks for
 
 Count = Callable[[str], int]
 Meaning = Callable[[str, Sequence[str]], Sequence[float]]

@@ -3,8 +3,8 @@
 Printed labels are not positions: a wording with a cover sheet prints `1` on its second page. What a table of contents
 names is a label, and the chunks say which page carries it.
 
-A logistic regression over a handful of features of page 1's text. Its coefficients are data of the pack, trained by
-`experiments/page_kind.py`; nothing but numpy is needed to read them.
+What page 1 is (`page_kind`) a logistic regression tells by a handful of features of its text. Its coefficients are
+data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is needed to read them.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Every slot has a confidence: the chance that a careful reader of the question alone would put down the same value. It
 comes from what the value rests on, and `experiments/parse.py` states how often each of the levels is right.
 
-The model replies with JSON of the slots and nothing else. A reply that is not that, or that names a value which does
-not exist, counts for nothing: the rules read the question, and the result says so and why. Question, names and
-documents are sent as data between marks that they cannot close (see `server`).
+With `OpenAIParser` a model reads instead: it replies with JSON of the slots and nothing else. A reply that is not
+that, or that names a value which does not exist, counts for nothing: the rules read the question, and the result says
+so and why. Question, names and documents are sent as data between marks that they cannot close (see `server`).
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def parse(question: str, vocabulary: Vocabulary, *, documents: Sequence[str] = (
     """A question as typed slots; a slot that it says nothing of is empty, with confidence 0.
 
     Args:
-      question: as it was asked, English or French. vocabulary: of the corpus, see `vocabulary_of`; its pack's
+      question: as it was asked, English or French. vocabulary: of the corpus, see `build_vocabulary`; its pack's
         expressions are the rules.
       documents: sources that the user named, `file` or `file#page`.
 

@@ -148,9 +148,9 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
     bounds = limits.gates.get(judged.name)
     known = {**_OTHERS, judged.measurements[rank]: check.value}
     for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
-        known[threshold.where] = check.threshold == _number_or_none(getattr(bounds, threshold.key))
+        known[threshold.where] = check.threshold == _scalar(getattr(bounds, threshold.key))
     try:
-        return _number_or_none(gates.margins_of(judged, known.__getitem__, bounds)[rank])
+        return _scalar(gates.margins_of(judged, known.__getitem__, bounds)[rank])
     except KeyError:  # it reads more than is known here
         return None
 
@@ -158,15 +158,11 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
 def _check_thresholds(check: Check, limits: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
-        return [_number_or_none(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
+        return [_scalar(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
     if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
         return [1.0]
     judged = _GATES.get(check.gate)
-    return (
-        []
-        if judged is None
-        else [_number_or_none(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
-    )
+    return [] if judged is None else [_scalar(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
 
 
 def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
@@ -197,7 +193,7 @@ def _same(one: float, other: float) -> bool:
     return one == other or (math.isnan(one) and math.isnan(other))
 
 
-def _number_or_none(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
+def _scalar(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
     return float(np.squeeze(value))
 
 

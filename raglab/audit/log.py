@@ -588,7 +588,7 @@ class AuditLog:
             return sort_rows(replay_changes(log).values())
 
     def export(self, folder: str | Path) -> list[Path]:
-        """Write every table of events, and the rows, as Parquet; see `_exported`."""
+        """Write every table of events, and the rows, as Parquet; see `export_tables`."""
         with self.log.reading() as log:
             return export_tables(log, Path(folder))
 

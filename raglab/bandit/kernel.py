@@ -276,7 +276,7 @@ def _add_round(arm: Any, case: Any, gap: Any, worth: Any, regret: Any, value: An
 
 
 def accounts(met: Feed, arm: Arms) -> Accounts:
-    """Regret, value and pulls of the arms chosen, [T, R]; the same bits as `_feed.accounts`."""
+    """Regret, value and pulls of the arms chosen, [T, R]; the same bits as `environments.play_accounts`."""
     mine = np.ascontiguousarray(arm.T)
     case = None if met.case is None else np.ascontiguousarray(met.case.T)
     regret, value = np.empty(mine.shape), np.empty(mine.shape)

@@ -3,8 +3,7 @@
 A million rows on a hundred levels cost what a hundred rows cost, once they are sorted. Isotonic, Platt and
 Venn–Abers take scores of any scale; beta takes probabilities, temperature probabilities other than 0 and 1.
 
-Measures take outcomes y, 0 or 1, and probabilities p, both [Q], and give the same number, to the last bit, for the
-same cases in any order. A calibrator is never judged by the cases it was fitted to alone: see `calibrated`.
+A calibrator is never judged by the cases it was fitted to alone: see `calibrated`.
 """
 
 from __future__ import annotations

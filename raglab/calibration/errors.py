@@ -3,7 +3,7 @@
 Rows are sorted once; whatever comes after sums over levels, or over sorted rows, so that no number depends on
 the order of the rows, not even in its last bit.
 
-Residuals (score minus outcome) and cases are laid on a mesh over [0, 1], both are smoothed, and the error is the
+Smooth ECE lays residuals (score minus outcome) and cases on a mesh over [0, 1], smooths both, and takes the
 mean absolute smoothed residual. The width is the smallest at which the error is no larger than the width.
 """
 

@@ -1,4 +1,4 @@
-"""Command line: the app, and the commands of traces, decisions, sweeps and studies."""
+"""Command line (shore): the app, and the commands of traces, decisions, sweeps and studies."""
 
 from __future__ import annotations
 

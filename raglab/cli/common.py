@@ -1,4 +1,4 @@
-"""Command line: options and printing that commands share."""
+"""Command line (shore): options and printing that commands share."""
 
 from __future__ import annotations
 

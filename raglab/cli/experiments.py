@@ -1,4 +1,4 @@
-"""Command line: fuse, certify, check, simulate, clarify-sim."""
+"""Command line (shore): fuse, certify, check, simulate, clarify-sim."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Command line: index, ask, reply, support."""
+"""Command line (shore): index, ask, reply, support."""
 
 from __future__ import annotations
 

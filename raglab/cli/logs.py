@@ -1,4 +1,4 @@
-"""Command line: evaluate-log, explain, audit, metrics, feedback."""
+"""Command line (shore): evaluate-log, explain, audit, metrics, feedback."""
 
 from __future__ import annotations
 

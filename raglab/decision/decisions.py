@@ -284,28 +284,28 @@ def _margin_sentence(
     if not _scalar_value(on):
         return f"{what} {decimals(value)}{_off(on)}"
     if np.isnan(value):
-        return f"{what} is missing, {name} {_is_set(threshold, value)}"
+        return f"{what} is missing, {name} {_threshold_text(threshold, value)}"
     fails = not gates.meets_threshold(_scalar_value(margin))
     relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
-    return f"{what} {decimals(value, threshold)} is {relation} {name} {_is_set(threshold, value)}"
+    return f"{what} {decimals(value, threshold)} is {relation} {name} {_threshold_text(threshold, value)}"
 
 
 def _off(on: Any) -> str:  # noqa: ANN401 - bool or [1, 1]
     return "" if _scalar_value(on) else " (gate off)"
 
 
-def _is_set(threshold: float, value: float) -> str:
+def _threshold_text(threshold: float, value: float) -> str:
     return decimals(threshold, value) if np.isfinite(threshold) else "not set"
 
 
 def _against_threshold(what: str, value: float, name: str, threshold: float) -> str:
     """Value and threshold of a rule, without a verdict."""
     told = "is missing" if np.isnan(value) else decimals(value, threshold)
-    return f"{what} {told}, {name} {_is_set(threshold, value)}"
+    return f"{what} {told}, {name} {_threshold_text(threshold, value)}"
 
 
 def _required_side(value: float, threshold: float) -> str:
-    return f"{decimals(value, threshold)} (at least {_is_set(threshold, value)})"
+    return f"{decimals(value, threshold)} (at least {_threshold_text(threshold, value)})"
 
 
 def _signed_share(share: float) -> str:
@@ -493,7 +493,9 @@ class Decisions:
                 if not check.passes:
                     side = "below" if met.side == "floor" else "above"
                     value, bound = check.value, check.threshold
-                    out.append(f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_is_set(bound, value)}")
+                    out.append(
+                        f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_threshold_text(bound, value)}"
+                    )
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")

@@ -91,7 +91,7 @@ def _resolve_case(case: Any, policy: Any, number: Any) -> tuple[int, int]:  # no
 
 @compile_kernel(inline="always")
 def _case_confidence(case: Any, rerank: Any, hybrid: Any, blend: float) -> float:  # noqa: ANN401 - a record, arrays [k]
-    """Confidence of the first hits' blended scores, as `evidence.retrieval_confidence` has it."""
+    """Confidence of the first hits' blended scores, as `signals.retrieval_confidence` has it."""
     if case.degenerate or blend == 1.0:
         return float(case.unblended)
     if case.n_front == 0:

@@ -2,11 +2,12 @@
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
 `gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
-under one condition, `lookup` finds the row of a request, `suggest` the value to propose. `simulate` plays users.
+under one condition, `lookup` finds the row of a request, `suggest` the value to propose.
 
-For every value of every condition column: are the failures of the leading value more frequent there than elsewhere?
-One-sided Fisher test, exact for any number. The chance `alpha` that a row of noise ever splits is spent over looks,
-alpha / 2 at the first, alpha / 4 at the second, and so on, and in each look shared by all column values tried.
+A row splits by evidence. For every value of every condition column: are the failures of the leading value more
+frequent there than elsewhere? One-sided Fisher test, exact for any number. The chance `alpha` that a row of noise
+ever splits is spent over looks, alpha / 2 at the first, alpha / 4 at the second, and so on, and in each look shared
+by all column values tried.
 """
 
 from __future__ import annotations

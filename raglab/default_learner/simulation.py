@@ -363,7 +363,7 @@ class DefaultRowArrays:
             more(named >= 0, value, CORRECTED)
 
     def look(self, parent: Index, request: int, day: float) -> None:
-        """Test rows whose failures reached a look, and split those with evidence: as `_strata.stratify`."""
+        """Test rows whose failures reached a look, and split those with evidence: as `default_updates.stratify`."""
         if self.strata is None or not len(parent):
             return
         row = parent * (1 + self.n_levels)
@@ -389,7 +389,7 @@ class DefaultRowArrays:
             self._split(int(parent[place]), int(best[place]) // self.n_levels, request, day)
 
     def _split(self, parent: int, column: int, request: int, day: float) -> None:
-        """Rows of the levels of a column, with the votes that were cast under them: as `_strata.split`."""
+        """Rows of the levels of a column, with the votes that were cast under them: as `default_updates.split`."""
         if self.strata is None:
             return
         first = parent * (1 + self.n_levels)
@@ -632,7 +632,7 @@ def simulate(
     hang neither on the number of processes nor on which policies stand beside.
 
     Args:
-      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `_asked_sim.asked` describes.
+      policies: name -> learner, a `Priced` one, or one of `BASELINES`, which `asked` describes.
       question_cost, error_cost: of a question or an unanswered request, of a wrong value applied silently.
       buckets: into which the requests are cut; level: of the intervals over users.
 

@@ -1,1 +1,1 @@
-"""Lab (shore): traces built, policies tuned, promises certified."""
+"""Lab (shore): policies tuned and certified, gates fitted, rewards audited, studies tracked."""

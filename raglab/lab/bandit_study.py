@@ -124,9 +124,9 @@ def compare_learners(
         met = world._replace(reward=reward)
         runs[name] = run(bandit, met, rounds=rounds, replications=replications, seed=seed, engine=engine, n_jobs=n_jobs)
     if runs:
-        cases = _case_counts(next(iter(runs.values())))
+        cases = _drawn_cases(next(iter(runs.values())))
     else:
-        cases = _case_counts(run(plans[next(iter(plans))], world, rounds=rounds, replications=replications, seed=seed))
+        cases = _drawn_cases(run(plans[next(iter(plans))], world, rounds=rounds, replications=replications, seed=seed))
     drawn = _per_case(cases, len(world.mask))
     each = {name: run_earnings(one, world) for name, one in runs.items()}
     each |= {name: expected_earnings(plan, drawn, world) for name, plan in plans.items()}
@@ -179,7 +179,7 @@ def compare_on_arms(
 
 def run_earnings(found: Run, world: Table) -> Earnings:
     """What a run came to by replication and case."""
-    case, n_cases = _case_counts(found), len(world.mask)
+    case, n_cases = _drawn_cases(found), len(world.mask)
     arm = found.arm.astype(np.intp)
     ms = world.ms[case, arm]
     return Earnings(
@@ -206,9 +206,9 @@ def mean_ms(one: Earnings) -> float:
     return float(one.ms.sum()) / total if total > MS_KNOWN else float("nan")
 
 
-def _case_counts(found: Run) -> NDArray[np.int32]:
+def _drawn_cases(found: Run) -> NDArray[np.int32]:
     if found.case is None:
-        msg = "a run must be one over a table of cases, got one over arms of known means; see simulated_arms."
+        msg = "a run must be one over a table of cases, got one over arms of known means; see compare_on_arms."
         raise ValueError(msg)
     return found.case
 
@@ -279,7 +279,7 @@ class BanditStudy:
 
     weights, bandit: what was found. trials: a row a trial: `value` (share of right decisions), `feasible`, `ms`,
     `threshold`, and the values tried. comparison: policies on the cases that the study did not see, as
-    `simulated.simulated` describes them, `difference` against the tuned one. notes: what a reader must know.
+    `compare_learners` describes them, `difference` against the tuned one. notes: what a reader must know.
     study: Optuna's own.
     """
 

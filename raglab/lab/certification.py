@@ -279,7 +279,7 @@ def _order(
     return Order("fixed_sequence", pilot_order(on_pilot, alphas, delta, len(held_out) / len(pilot)), on_pilot)
 
 
-class TestResult(NamedTuple):
+class SequenceResult(NamedTuple):
     """What the tests came to.
 
     p: exact p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
@@ -300,7 +300,7 @@ class TestResult(NamedTuple):
         return self.chosen >= 0
 
 
-def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> TestResult:
+def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
     """Exact tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method == "fixed_sequence"
     p = np.asarray(binomial_p(counts.k, counts.n, np.array(list(targets.values()))))
@@ -321,7 +321,7 @@ def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float
     stopped = int(passed.sum()) if in_sequence else n_candidates
     fails_at = stopped if in_sequence else shown if chosen < 0 else n_candidates
     binding = _binding(promises, p[fails_at] if fails_at < n_candidates else None)
-    return TestResult(
+    return SequenceResult(
         p=p, passed=passed, chosen=chosen, promises=promises, binding=binding, n_tested=min(stopped + 1, n_candidates)
     )
 
@@ -399,7 +399,7 @@ def _candidate_table(
     start: Policy,
     tried: Sequence[Policy],
     counts: RateCounts,
-    tested: TestResult,
+    tested: SequenceResult,
     order: Order,
     names: Sequence[str],
     delta: float,
@@ -607,14 +607,14 @@ def diagnosis(
             at = int(usable[0])
             row |= {"coverage": float(curve.x[at]), "wrong": int(curve.k[at]), "answered": int(curve.n[at])}
             row |= {"risk": float(curve.y[at]), "lowest_risk": float(curve.y[usable].min())}
-        row["verdict"] = _retest_verdict(row, alpha, needed)
+        row["verdict"] = _signal_verdict(row, alpha, needed)
         rows.append(row)
     columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "wrong", "answered", "risk", "lowest_risk"]
     frame = pd.DataFrame(rows, columns=[*columns, "verdict"])
     return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
 
 
-def _retest_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
+def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
     if "risk" not in row:
         return f"too few cases: {needed} must be answered"
     if not row["AUROC_low"] > 0.5:

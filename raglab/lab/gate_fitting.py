@@ -107,7 +107,8 @@ def fuse(
     known = ~np.isnan(held_out)
     whole = fit(seen.score, seen.right)
     if not whole.parts or not known.any():
-        msg = "a fused gate must find a signal that ranks right above wrong, got none; see `lab.promises.diagnosis`."
+        remedy = "see `raglab.lab.certification.diagnosis`"
+        msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
         raise ValueError(msg)
     slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights
     model = fusion.rescale_logit(whole, float(slope), float(intercept))

@@ -107,7 +107,7 @@ def run_search(
                 kept.write(begin, batch.trials, batch.rows)
             else:
                 study.add_trials(known.trials)
-                batch = RecordedTrials(_finish_study(study, begin, count), known.rows)
+                batch = RecordedTrials(_trials_from(study, begin, count), known.rows)
             rows += batch.rows
             before = (batch.trials, sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_batch is not None:
@@ -129,11 +129,11 @@ def _trial_batch(study: optuna.Study, proposer: Proposer, begin: int, count: int
         for name, value in zip(goal.targets, over, strict=True):
             trial.set_constraint(name, float(value))
         study.tell(trial, [float(value) for value in objectives])
-    done = _finish_study(study, begin, count)
+    done = _trials_from(study, begin, count)
     return RecordedTrials(done, _trial_rows(done, policies, counted, goal))
 
 
-def _finish_study(study: optuna.Study, begin: int, count: int) -> Trials:
+def _trials_from(study: optuna.Study, begin: int, count: int) -> Trials:
     trials: Trials = study.get_trials(deepcopy=False)[begin : begin + count]
     return trials
 

@@ -34,7 +34,7 @@ class Request(NamedTuple):
 
 
 class Costs(Protocol):
-    """What the settings say of asking; see `clarify_settings`."""
+    """What the settings say of asking; see `raglab.live.settings.ClarifySettings`."""
 
     question_cost: float
     error_cost: float

@@ -50,7 +50,7 @@ FEATURES = (
     "path",
     "answer_cached",
     "strategy_cached",
-)  # what is known of a question before retrieval (rule S4.2), as `traffic.context` measures it, and both caches
+)  # known of a question before retrieval (rule S4.2): what `raglab.live.arm_choice.context` measures, and both caches
 Features = Mapping[str, float | None]
 
 
@@ -463,12 +463,12 @@ class Online:
         return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:
-        """The log, a row a choice, as `off_policy.estimate` takes it; see `_frames.frame`."""
+        """The log, a row a choice, as `off_policy.estimate` takes it; see `choice_frame`."""
         with self.log.reading() as log:
             return choice_frame(log, self.setup)
 
     def arms_frame(self) -> pd.DataFrame:
-        """Metrics of each arm (rule S4.6); see `_frames.arms_frame`."""
+        """Metrics of each arm (rule S4.6); see `arms_frame`."""
         return arms_frame(self.frame(), self.setup)
 
     def close(self) -> None:

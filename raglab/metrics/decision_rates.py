@@ -75,7 +75,7 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
       >>> outcome_intervals(np.array([[8, 2, 0], [0, 5, 0], [0, 0, 0]])).high[0].round(2)
       array([0.97, 0.56, 0.31])
     """
-    table = _rate_columns("counts", counts)
+    table = _outcome_array("counts", counts)
     return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
 
 
@@ -96,7 +96,7 @@ def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -
       >>> round(float(expected_cost(counts, cost)), 3), round(float(expected_cost(counts, cost, wrong=2)), 3)
       (0.12, 0.32)
     """
-    table, price = _rate_columns("counts", counts), _rate_columns("cost", cost)
+    table, price = _outcome_array("counts", counts), _outcome_array("cost", cost)
     if price.ndim != 2 or not np.isfinite(price).all():
         msg = f"cost must be a [3, 3] matrix of finite numbers, got {price.tolist()}; rows are labels."
         raise ValueError(msg)
@@ -111,7 +111,7 @@ def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -
         return paid / table.sum(axis=(-2, -1))
 
 
-def _rate_columns(name: str, found: ArrayLike) -> NDArray[Any]:
+def _outcome_array(name: str, found: ArrayLike) -> NDArray[Any]:
     table = np.asarray(found)
     if table.shape[-2:] != SHAPE:
         msg = f"{name} must be [..., 3, 3], label by decision, got shape {table.shape}; see outcome_table."

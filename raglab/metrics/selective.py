@@ -1,10 +1,9 @@
 """Selective prediction (algebra): risk-coverage, AURC, AUROC, their bands and differences.
 
-Everything is counted on the levels of the confidence, from the most confident down, and summed in their order: the
-order of the rows changes no bit. Cases of equal confidence are answered together or not at all. A case whose
-confidence is missing (NaN) ranks below every other; `risk_coverage` and the thresholds never answer it.
-
-As in `_selective`, all is counted on levels and sorted cells, so the order of the rows changes no bit.
+Everything is counted on the levels of the confidence (bands and differences: on sorted cells), from the most
+confident down, and summed in their order: the order of the rows changes no bit. Cases of equal confidence are
+answered together or not at all. A case whose confidence is missing (NaN) ranks below every other; `risk_coverage` and
+the thresholds never answer it.
 """
 
 from __future__ import annotations

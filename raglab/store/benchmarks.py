@@ -1,16 +1,16 @@
 """Benchmarks (shore): SQuAD 2.0, BEIR, MT-RAG and CLINC150 as corpora and cases.
 
-Splits keep whole articles together: articles in the order of the SHA-256 of their titles, the first 30 % are `tune`,
-the next 45 % `certify`, the rest `report`, each border rounded to a whole article. From three articles on every split
-has at least one; 16 articles are 5, 7 and 4. Adding an article may move others.
+SQuAD: splits keep whole articles together, articles in the order of the SHA-256 of their titles, the first 30 % are
+`tune`, the next 45 % `certify`, the rest `report`, each border rounded to a whole article. From three articles on
+every split has at least one; 16 articles are 5, 7 and 4. Adding an article may move others.
 
-Splits: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by
+BEIR: queries of `test.tsv` are `report`; those of any other qrels file (`train`, `dev`) are `tune` or `certify` by
 the SHA-256 of the query's id, 40 to 60. Queries without a relevant document have no label and are no cases.
 
-A task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to a gate
-they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and nothing
-in it tells whose they were; a task's own are labels alone. The query is the last user turn as it stands, often one
-that nobody understands without the earlier turns; those are kept in `extra`.
+MT-RAG: a task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to
+a gate they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and
+nothing in it tells whose they were; a task's own are labels alone. The query is the last user turn as it stands,
+often one that nobody understands without the earlier turns; those are kept in `extra`.
 
 Labels: ANSWERABLE is `ok`, UNANSWERABLE `refuse`, UNDERSPECIFIED `ambiguous` without expected sources. PARTIAL is
 `ok` with any of its passages: they hold a part of the answer, so to refuse denies what the documents say (a false

@@ -1,6 +1,6 @@
-"""Loaders (shore): corpora, cases and policies from files (S0.5, S6.1).
+"""Loaders (shore): corpora, cases, policies and packs from files (S0.5, S5.11, S6.1).
 
-Two forms of JSON lines are ours. One chunk a line, what `save_corpus` writes, after an optional first line
+A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::
 
     {"id": "a.md#1-1", "source": "a.md", "text": "…", "page": 1, "page_label": "i", "tags": {…}, "entities": […]}
@@ -12,8 +12,8 @@ ends in .md or .markdown, else as plain text::
 
 where source and pages are required, and page and text in each page. The form of the first record is that of the file.
 
-Ours is one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key that is no
-field is kept in `extra`::
+Cases as JSON lines: one object a line with the fields of `Case` (rule S6.1); `question` may stand for `query`; a key
+that is no field is kept in `extra`::
 
     {"id": "w1-001", "query": "…", "expect_status": "ok", "expect_sources": ["a.md#2"], "split": "tune", "lang": "en"}
 """
@@ -429,7 +429,7 @@ def save_cases(cases: Iterable[Case], path: str | Path) -> None:
     Raises:
       InputError: a case would not load again, or the folder cannot be written.
     """
-    records = [_case_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
+    records = [_json_record(case, Where(str(path), n, case.id)) for n, case in enumerate(cases, 1)]
     _unique_cases((_case(JsonLine(Where(str(path), n), record)) for n, record in enumerate(records, 1)), str(path))
     write_lines(records, Path(path))
 
@@ -445,7 +445,7 @@ def hash_cases(cases: Iterable[Case]) -> str:
 
 def case_record(case: Case) -> dict[str, Any]:
     """Record of a case as `save_cases` writes it."""
-    return _case_record(case, Where("case", id=case.id))
+    return _json_record(case, Where("case", id=case.id))
 
 
 def parse_case(record: Record, file: str = "record") -> Case:
@@ -516,7 +516,7 @@ def _case_sources(record: Record, key: str, where: Where) -> tuple[str, ...]:
     return sources
 
 
-def _case_record(case: Case, where: Where) -> dict[str, Any]:
+def _json_record(case: Case, where: Where) -> dict[str, Any]:
     clash = sorted(_KNOWN & case.extra.keys())
     if clash:
         raise input_error(where, "extra must not hold the name of a field", "rename the key", shown_value(clash[0]))

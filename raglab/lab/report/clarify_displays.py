@@ -120,8 +120,8 @@ class ConfidenceDisplay:
         columns: dict[str, Any] = {
             "learner": [str(learner) for learner, _, _ in rows],
             "asks": ["when due" if gated else "never" for _, gated, _ in rows],
-            "last above apply": [_last_rate(part, part["confidence"] > APPLY_ABOVE) for _, _, part in rows],
-            "first below ask": [_first_rate(part, part["confidence"] < ASK_BELOW) for _, _, part in rows],
+            "last above apply": [_last_request(part, part["confidence"] > APPLY_ABOVE) for _, _, part in rows],
+            "first below ask": [_first_request(part, part["confidence"] < ASK_BELOW) for _, _, part in rows],
             "ends at": [float(part["confidence"].iloc[-1]) for _, _, part in rows],
             "questions": [int(part["question"].sum()) for _, _, part in rows],
         }
@@ -131,12 +131,12 @@ class ConfidenceDisplay:
 NOTE: dict[str, Any] = {"fontsize": 8, "ha": "right", "color": ink.GREY}
 
 
-def _first_rate(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
+def _first_request(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
     rows = part.loc[met, "request"]
     return float(rows.iloc[0]) if len(rows) else float("nan")
 
 
-def _last_rate(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
+def _last_request(part: pd.DataFrame, met: Any) -> float:  # noqa: ANN401 - a boolean column
     rows = part.loc[met, "request"]
     return float(rows.iloc[-1]) if len(rows) else float("nan")
 

@@ -1,8 +1,8 @@
-"""Curves and panels (shore): what several displays draw.
+"""Figures (shore): curves and panels that the report and several displays draw.
 
 A function takes numbers, an optional `ax` (or `figure`, where there are several panels) and returns what it drew
 on. Nothing is measured here, and no state of `pyplot` is touched: a notebook shows the returned figure. How
-it looks is said in `_ink`.
+it looks is said in `canvas`.
 """
 
 from __future__ import annotations
