@@ -36,7 +36,8 @@ class Verdict(NamedTuple):
 def headroom(value: Floats | Ints, threshold: Floats | Ints, on: Bools = True) -> Floats:
     """How far a value lies above its threshold; +inf where the gate is off."""
     margin = np.subtract(value, threshold)
-    return margin if np.all(on) else np.where(on, margin, np.inf)
+    # the method of an array, since the function of the same name costs ten times as much on one switch
+    return margin if np.asarray(on).all() else np.where(on, margin, np.inf)
 
 
 def meets_threshold(margin: Any) -> Any:  # noqa: ANN401 - bool or array
@@ -351,7 +352,7 @@ def l2_margins(best: Floats, thresholds: L2Thresholds) -> L2Margins:
     hard = np.subtract(thresholds.max_l2, best)
     soft = np.subtract(thresholds.soft_max_l2, best)
     margin = np.fmax(hard, soft)
-    return L2Margins(l2=margin if np.all(thresholds.on) else np.where(thresholds.on, margin, np.inf))
+    return L2Margins(l2=margin if np.asarray(thresholds.on).all() else np.where(thresholds.on, margin, np.inf))
 
 
 def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
@@ -361,7 +362,7 @@ def l2_cut(best: Floats, thresholds: L2Thresholds) -> Floats:
     """
     soft = np.where(np.greater_equal(np.subtract(thresholds.soft_max_l2, best), 0.0), thresholds.soft_max_l2, -np.inf)
     cut = np.where(np.greater_equal(np.subtract(thresholds.max_l2, best), 0.0), thresholds.max_l2, soft)
-    return cut if np.all(thresholds.on) else np.where(thresholds.on, cut, np.inf)
+    return cut if np.asarray(thresholds.on).all() else np.where(thresholds.on, cut, np.inf)
 
 
 def n_relevant(l2: NDArray[np.floating[Any]], cut: NDArray[np.floating[Any]]) -> NDArray[np.int16]:

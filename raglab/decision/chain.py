@@ -147,7 +147,7 @@ class GateMeasurements:
             msg = f"a gate on a query or an answer must not read {name}, which is of the hits; judge those instead."
             raise KeyError(msg)
         table = measurement(self.found, name)
-        if np.ndim(table) < 2:  # of the question, whatever the depth
+        if getattr(table, "ndim", 0) < 2:  # of the question, whatever the depth
             return table
         by_slot = name in BY_SLOT
         if isinstance(self.depth, int):
@@ -177,7 +177,7 @@ def first_refusal(
     first = np.full(shape, NONE, dtype=np.int8)
     for gate in judging:
         bounds: Any = limits.gates.get(gate.name)
-        if gate.firing != "refuse" or (gate.scalar and not np.any(bounds.on)):
+        if gate.firing != "refuse" or (gate.scalar and not np.asarray(bounds.on).any()):
             continue
         for stage, margin in zip(gate.decides, gates.margins_of(gate, read, bounds), strict=True):
             _lower(first, STAGE[stage], gates.meets_threshold(margin))
