@@ -86,6 +86,16 @@ class FusedMargins(NamedTuple):
     fused: Floats
 
 
+class SignalThresholds(NamedTuple):
+    """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set; what it does on fire."""
+
+    min: Floats
+    max: Floats
+    refuses: Bools
+    asks: Bools
+    on: Bools = True
+
+
 class RefineThresholds(NamedTuple):
     """max_depth: most refinements. epsilon: least change of the confidence that is worth another, in points.
 

@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StrictStr,
+    TypeAdapter,
     ValidationError,
     create_model,
     field_validator,
@@ -26,18 +27,25 @@ from pydantic import (
 from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
+from raglab.decision.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
 from raglab.fusion import Model, Part
-from raglab.gates import IntentThresholds, RefineThresholds
+from raglab.gates import IntentThresholds, RefineThresholds, SignalThresholds
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
-from raglab.signals import COSINE, COUNT, LEAD, POINTS, SHARE, SIGNALS, SQUARED_L2, Unit
+from raglab.metrics.costs import LABELS, OUTCOMES
+from raglab.signals import COSINE, COUNT, LEAD, NAMES, POINTS, SHARE, SIGNALS, SQUARED_L2, Unit
 from raglab.values import Bools, Floats
+
+
+EXPECTED_COST = "expected_cost"
+COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
 
 
 class Thresholds(NamedTuple):
     """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them.
 
-    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch.
+    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. signals: by name, of the
+    signals that some policy gates. costs: of the actions, None under the rule `chain`.
     """
 
     gates: Mapping[str, Any]
@@ -48,10 +56,18 @@ class Thresholds(NamedTuple):
     require_full: Bools
     rules: RuleThresholds
     refine: RefineThresholds
+    signals: Mapping[str, SignalThresholds]
+    costs: ActionCosts | None
 
     def with_value(self, path: str, values: Floats) -> Thresholds:
         """The same with the values at a path of a gate or rule replaced."""
         section, _, key = path.partition(".")
+        if section == "signals":
+            name, _, bound = key.partition(".")
+            return self._replace(signals={**self.signals, name: self.signals[name]._replace(**{bound: values})})
+        if section == "decision":
+            name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
+            return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
         if section == "resolver":
             return self._replace(rules=self.rules._replace(**{key: values}))
         return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
@@ -86,7 +102,39 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
             rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
         ),
         refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
+        signals=_signal_thresholds(policies),
+        costs=_action_costs(of) if policies and policies[0].decision.rule == EXPECTED_COST else None,
     )
+
+
+def _action_costs(of: Callable[[str], Any]) -> ActionCosts:
+    """Costs of the actions of policies that decide by them, [P, 1] each."""
+    return ActionCosts(*(of(f"decision.costs.{path}") for path in PATHS.values()), of("decision.ratio"))
+
+
+def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
+    """Bounds of the signals that some policy gates, by name in the order of `signals.NAMES`, [P, 1] each."""
+    stated = {name for policy in policies for name in policy.signals}
+    if not stated:  # as of nearly every policy
+        return {}
+
+    def column(name: str, of: Callable[[SignalSection], Any], kind: type[np.generic]) -> Any:  # noqa: ANN401 - an array
+        return np.array([of(policy.signals.get(name, UNSTATED)) for policy in policies], dtype=kind)[:, None]
+
+    def bound(key: str) -> Callable[[SignalSection], float]:
+        return lambda row: np.nan if (value := getattr(row, key)) is None else value
+
+    return {
+        name: SignalThresholds(
+            min=column(name, bound("min"), np.float64),
+            max=column(name, bound("max"), np.float64),
+            refuses=column(name, lambda row: row.on_fire == "refuse", np.bool_),
+            asks=column(name, lambda row: row.on_fire == "ask", np.bool_),
+            on=column(name, lambda row: row.enabled, np.bool_),
+        )
+        for name in NAMES
+        if name in stated
+    }
 
 
 def intent_thresholds(policy: PolicyData) -> IntentThresholds:
@@ -244,6 +292,106 @@ class Resolver(_Section):
     max_options: Count
 
 
+class SignalSection(_Section):
+    """Rule S2.15: bounds of any signal; a value at its bound passes."""
+
+    min: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    max: Annotated[float, Field(allow_inf_nan=False)] | None = None
+    on_fire: Literal["refuse", "ask", "warn"] = "refuse"
+    enabled: bool = True
+
+    @model_validator(mode="after")
+    def _ordered(self) -> Self:
+        if self.min is not None and self.max is not None and self.min > self.max:
+            msg = f"min must not be above max, {self.max}; no value would pass"
+            raise ValueError(msg)
+        return self
+
+
+UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
+Cost = Annotated[float, Field(ge=0.0, allow_inf_nan=False, description="a cost, in failed contracts")]
+
+
+class LabelCosts(_Section):
+    """What the outcomes of cases of one label cost (rule S6.7)."""
+
+    answered_right: Cost
+    answered_wrong: Cost
+    refused: Cost
+    asked_right: Cost
+    asked_wrong: Cost
+
+
+class CostsSection(_Section):
+    """Costs by label and outcome (rule S6.7)."""
+
+    ok: LabelCosts
+    refuse: LabelCosts
+    ambiguous: LabelCosts
+
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Cost by label and outcome, [3, 5]."""
+        return np.array([[getattr(getattr(self, label), name) for name in OUTCOMES] for label in LABELS])
+
+
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+
+
+class PartSection(_Section):
+    """What one signal adds to the logits of the classes (rule S2.17)."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+
+    center: Finite
+    scale: Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+    missing: Finite
+    weights: tuple[Finite, Finite, Finite, Finite]
+
+
+class ModelSection(_Section):
+    """Rule S2.17: the multinomial logistic that `raglab.fit_decision` fits."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)  # YAML's lists become tuples
+
+    parts: dict[StrictStr, PartSection]
+    bias: tuple[Finite, Finite, Finite, Finite]
+    asked_right: Share
+    structure: Annotated[str, Field(pattern="^[0-9a-f]{12}$")]
+    fitted_on: StrictStr | None = None
+
+    @field_validator("parts")
+    @classmethod
+    def _known(cls, parts: dict[str, PartSection]) -> dict[str, PartSection]:
+        unknown = sorted(set(parts) - set(NAMES))
+        if unknown:
+            msg = f"parts must name signals among {', '.join(NAMES)}, got {unknown[0]!r}"
+            raise ValueError(msg)
+        return parts
+
+    @cached_property
+    def model(self) -> DecisionModel:
+        """The model as the algebra takes it."""
+        parts = (SignalPart(name, p.center, p.scale, p.missing, p.weights) for name, p in sorted(self.parts.items()))
+        return DecisionModel(tuple(parts), self.bias, self.asked_right, self.structure)
+
+
+class DecisionSection(_Section):
+    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'."""
+
+    rule: Literal["chain", "expected_cost"]
+    ratio: Annotated[float, Field(ge=0.0, le=1_000.0, allow_inf_nan=False, description="a factor of costs")]
+    costs: CostsSection
+    model: ModelSection | None
+
+    @model_validator(mode="after")
+    def _decides(self) -> Self:
+        if self.rule == EXPECTED_COST and self.model is None:
+            msg = "rule expected_cost needs a model; fit one with raglab.fit_decision"
+            raise ValueError(msg)
+        return self
+
+
 class PatternLists(_Section):
     """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
 
@@ -295,6 +443,7 @@ class Structure(NamedTuple):
     min_texts: int
     fused: Model | None
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
+    decision: DecisionModel | None
 
 
 @cache
@@ -317,7 +466,17 @@ _NOT_HASHED = {"certificate", "notes", "pack", "pack_hash"}  # no threshold, swi
 
 # Keys that came after version 1. Where one stands at its default it is left out of the canonical JSON, so that adding
 # a key changes the id of no policy (rule S0.8). A key never leaves this list.
-ADDED = ("gap.near_pages", "confidence.min_texts", "strategy.words_scale", "strategy.entities_scale")
+ADDED = (
+    "gap.near_pages",
+    "confidence.min_texts",
+    "strategy.words_scale",
+    "strategy.entities_scale",
+    "decision.rule",
+    "decision.ratio",
+    "decision.costs",
+    "decision.model",
+)
+ADDED_SECTIONS = ("decision", "signals")  # left out where nothing of them is left
 
 
 def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
@@ -328,8 +487,11 @@ def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
             del rows[name]
     for path in ADDED:
         section, _, key = path.partition(".")
-        if rows[section][key] == published[section][key]:
-            del rows[section][key]
+        if rows[section].get(key) == published[section][key]:
+            rows[section].pop(key, None)
+    for section in ADDED_SECTIONS:
+        if not rows[section]:
+            del rows[section]
     return rows
 
 
@@ -360,12 +522,23 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     strategy: StrategySection
     refine: Refine
     resolver: Resolver
+    decision: DecisionSection
+    signals: dict[StrictStr, SignalSection]
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
     pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
     pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
     certificate: dict[str, Any] | None = None
     notes: str | None = None
+
+    @field_validator("signals")
+    @classmethod
+    def _known_signals(cls, signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
+        unknown = [name for name in signals if name not in NAMES]
+        if unknown:
+            msg = f"a signal must be one of {', '.join(NAMES)}, got {unknown[0]!r}; correct the name"
+            raise ValueError(msg)
+        return signals
 
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
@@ -401,7 +574,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             self.value(path)
             name, _, key = path.partition(".")
             if key:
-                touched.setdefault(name, getattr(self, name).model_dump())[key] = value
+                _set_nested(touched.setdefault(name, _rows_of(getattr(self, name))), key, value)
             else:
                 whole[name] = value
         if "pack" in whole:
@@ -412,7 +585,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             rows = dict(self) | whole | touched | certificate
             return _validate_section(lambda: type(self).model_validate(rows), "replace")
         sections = {
-            name: _validate_section(partial(type(getattr(self, name)).model_validate, rows), "replace", name)
+            name: _validate_section(partial(_section_validator(name), rows), "replace", name)
             for name, rows in touched.items()
         }
         return self.model_copy(update=sections | certificate)
@@ -421,6 +594,9 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """Value at a path such as `l2.max_l2`."""
         found: Any = self
         for part in path.split("."):
+            if isinstance(found, Mapping) and part in NAMES:  # a signal that the policy does not gate has no bounds
+                found = found.get(part, UNSTATED)
+                continue
             if part not in getattr(type(found), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
             found = getattr(found, part)
@@ -456,6 +632,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             self.confidence.min_texts,
             self.fused_model,
             None if knots is None else (knots.x, knots.y),
+            self.decision.model.model if self.decision.rule == EXPECTED_COST and self.decision.model else None,
         )
 
     @property
@@ -468,17 +645,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     def manifest(self) -> dict[str, Any]:
         """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
         whole = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
-        left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}}
-        rows = _canonical_rows(self.model_dump(mode="json", exclude=left_out))
-        return {
-            path: value
-            for section, content in rows.items()
-            for path, value in (
-                [(f"{section}.{key}", item) for key, item in content.items()]
-                if isinstance(content, dict)
-                else [(section, content)]
-            )
-        }
+        left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}, "decision": {"model"}}
+        return dict(_leaves(_canonical_rows(self.model_dump(mode="json", exclude=left_out))))
 
 
 def check_pack(stored: object, given: str | None, what: str, remedy: str) -> None:
@@ -504,6 +672,45 @@ def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[
         deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping) and key != "entities"
         rows[key] = _merge_sections(rows[key], value) if deep else value
     return rows
+
+
+def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a mapping
+    """Fields of a section; what it has worked out of them is left behind."""
+    return dict(section) if isinstance(section, Mapping) else {key: getattr(section, key) for key in type(section).model_fields}
+
+
+def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401 - values of any field
+    """Set what stands at `key` or `key.key` of a section; sections on the way are copied, the rest is shared."""
+    first, _, rest = key.partition(".")
+    if not rest:
+        rows[first] = value
+        return
+    inner = _rows_of(rows.get(first, {}))
+    _set_nested(inner, rest, value)
+    rows[first] = inner
+
+
+@cache
+def _section_validator(name: str) -> Callable[[Any], Any]:
+    """What validates a section of a policy."""
+    field = PolicyData.model_fields[name]
+    if name == "signals":
+
+        def validate(rows: Any) -> Any:  # noqa: ANN401 - sections by name
+            known = PolicyData._known_signals(rows)  # noqa: SLF001 - the rule of the field
+            return TypeAdapter(field.annotation).validate_python(known)
+
+        return validate
+    return TypeAdapter(field.annotation).validate_python
+
+
+def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
+    """Path and value of everything in nested sections."""
+    for key, value in rows.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{before}{key}.")
+        else:
+            yield f"{before}{key}", value
 
 
 def _no_such_path(path: str) -> str:

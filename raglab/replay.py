@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache, partial
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,23 +34,23 @@ BLOCK = 65_536  # decisions of a part that are made at once
 class Tally(NamedTuple):
     """Counted decisions of many policies.
 
-    counts: [P, 6], see `metrics.COUNTS`. stages: by what decided, [P, stages]. labels: cases by label, [3].
+    cells: cases by decision, label and whether the expected sources were found, [P, 18]. stages: by what decided,
+    [P, stages]. labels: cases by label, [3].
     """
 
-    counts: NDArray[np.int64]
+    cells: NDArray[np.int64]
     stages: NDArray[np.int64]
     labels: NDArray[np.int64]
 
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """What each of `metrics.RATES` counts, [P, rates]."""
+        return metrics.rate_counts(self.cells)
 
-@cache
-def _contributions(rates: tuple[metrics.Rate, ...]) -> NDArray[np.int64]:
-    """What each code adds to the counts of the rates in the table, [codes, rates]."""
-    return metrics.contributions(STATUS_OF).reshape(-1, len(rates))
 
-
-def count_contributions() -> NDArray[np.int64]:
-    """What each code adds to `metrics.COUNTS`, [codes, rates]; made once for the rates that the table holds."""
-    return _contributions(tuple(metrics.RATE_TABLE.values()))
+# Cell (decision, label, expected sources found) of each code (what decided, label, expected sources found), [codes].
+CELL_OF_CODE = metrics.DISTINCT_CELL[(STATUS_OF.astype(np.int64)[:, None] * CELLS + np.arange(CELLS)).ravel()]
+_CELLS_OF_CODES = (CELL_OF_CODE[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
 
 
 def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
@@ -63,15 +63,8 @@ def outcome_codes(found: Evidence, said: Outcome) -> NDArray[np.int64]:
     return said.stage.astype(np.int64) * CELLS + found.label * 2 + right
 
 
-def count_codes(codes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Contributions of codes to `metrics.COUNTS`, [..., 6]."""
-    counts: NDArray[np.int64] = count_contributions()[codes]
-    return counts
-
-
-def vectorised_counts(
-    found: Evidence, limits: Thresholds, n_policies: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
+    """Cases by code (what decided, label, expected sources found), [P, codes], of many policies."""
     width = len(STAGES) * CELLS
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrow_evidence(found, limits)
@@ -82,7 +75,7 @@ def vectorised_counts(
             some = _policy_slice(limits, rows)
             codes = outcome_codes(part, decide_cases(part, some, (rows.stop - rows.start, n_cases)))
             seen[rows] += [np.bincount(of_policy, minlength=width) for of_policy in codes]
-    return seen @ count_contributions(), seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
+    return seen
 
 
 def _spans(n: int, size: int) -> Iterator[slice]:
@@ -102,6 +95,8 @@ def _case_slice(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or 
 
 
 def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
+    if limits is None:
+        return None
     if isinstance(limits, dict):
         return {name: _policy_slice(field, rows) for name, field in limits.items()}
     return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
@@ -175,25 +170,26 @@ def piece_codes(
 
 
 class Steps(NamedTuple):
-    """Counts of a step function of one threshold: step i holds from low[i] to high[i]; counts [N, 6]."""
+    """Cells of a step function of one threshold: step i holds from low[i] to high[i]; cells [N, 18]."""
 
     low: NDArray[np.float64]
     high: NDArray[np.float64]
-    counts: NDArray[np.int64]
+    cells: NDArray[np.int64]
 
 
-def sum_steps(values: NDArray[np.float64], counts: NDArray[np.int64], swept: Threshold) -> Steps:
-    """Step function over all cases, from what each case adds on each of its pieces.
+def sum_steps(values: NDArray[np.float64], codes: NDArray[np.int64], swept: Threshold) -> Steps:
+    """Step function over all cases, from the code of each case on each of its pieces.
 
     Args:
-      values: [B, Q] breakpoints. counts: [B + 1, Q, 6].
+      values: [B, Q] breakpoints. codes: [B + 1, Q].
     """
-    change = np.diff(counts, axis=0)
-    moved = change.any(axis=2) & ~np.isnan(values)
+    cell = CELL_OF_CODE[codes]
+    moved = (cell[1:] != cell[:-1]) & ~np.isnan(values)
     at, where = np.unique(values[moved], return_inverse=True)
-    delta = np.zeros((len(at) + 1, counts.shape[2]), dtype=np.int64)
-    delta[0] = counts[0].sum(axis=0)
-    np.add.at(delta, where + 1, change[moved])
+    delta = np.zeros((len(at) + 1, metrics.N_CELLS), dtype=np.int64)
+    delta[0] = np.bincount(cell[0], minlength=metrics.N_CELLS)
+    np.add.at(delta, (where + 1, cell[1:][moved]), 1)
+    np.subtract.at(delta, (where + 1, cell[:-1][moved]), 1)
     total = delta.cumsum(axis=0)
     edges = np.concatenate([[swept.low], at, [swept.high]])
     keep = np.concatenate([[True], (delta[1:] != 0).any(axis=1)])
@@ -246,7 +242,7 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
       engine: `numpy`, `numba` (the compiled twin, equal cell by cell), or `auto`: numba where it is installed.
     """
     labels = _labels(trace)
-    counts = np.zeros((len(policies), len(metrics.COUNTS)), dtype=np.int64)
+    cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
     compiled = _compiled_kernel(engine)
     for places in group_by_structure(policies):
@@ -258,9 +254,11 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
             msg = f"engine numba replays traces of one depth without answers, got {came}; use engine='auto'."
             raise ValueError(msg)
         plain = found.l2.shape[0] > 1 or found.answered
-        use = vectorised_counts if plain or compiled is None else compiled
-        counts[places], stages[places] = use(found, limits, len(group))
-    return Tally(counts, stages, labels)
+        use = vectorised_codes if plain or compiled is None else compiled
+        seen = use(found, limits, len(group))
+        cells[places] = seen @ _CELLS_OF_CODES
+        stages[places] = seen.reshape(len(group), len(STAGES), CELLS).sum(axis=2)
+    return Tally(cells, stages, labels)
 
 
 def _labels(trace: TraceData) -> NDArray[np.int64]:
@@ -291,34 +289,47 @@ def sweep(
     *,
     level: float = 0.95,
     engine: str = "auto",
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
-    """Rates of many policies over a trace.
+    """Rates and expected cost of many policies over a trace.
 
     Args:
       arm: which of the trace's arms; the first where not given. level: of the intervals.
-      engine: see `tally`.
+      engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-      `_low`, `_high`, and how many cases each stage decided (`stage_<name>`).
+      `_low`, `_high`, `expected_cost` (1 - `pass_rate` where no costs are given), and how many cases each stage decided (`stage_<name>`).
     """
     import pandas as pd
 
     seen = tally(trace, policies, arm, engine=engine)
     columns: Mapping[str, Any] = {
         "policy_id": [policy.policy_id for policy in policies],
-        **metrics.rate_columns(seen.counts, seen.labels, level),
+        **_rate_columns(seen.cells, level, costs),
         **{f"stage_{name}": seen.stages[:, number] for number, (name, _) in enumerate(STAGES)},
     }
     return pd.DataFrame(columns)
 
 
+def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs | None) -> dict[str, Any]:
+    """Columns of rates and of the expected cost of a table, [P] each."""
+    columns = metrics.rate_columns(metrics.rate_counts(cells), metrics.label_counts(cells), level)
+    return columns | {"expected_cost": metrics.expected_cost(cells, costs)}
+
+
 def steps(
-    trace: TraceData, policy: PolicyData, path: str, arm: str | None = None, *, level: float = 0.95
+    trace: TraceData,
+    policy: PolicyData,
+    path: str,
+    arm: str | None = None,
+    *,
+    level: float = 0.95,
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
     """Rates as an exact step function of one threshold, all others as in the policy.
 
     Args:
-      path: one of `SWEPT`, such as `l2.max_l2`.
+      path: one of `SWEPT`, such as `l2.max_l2`. costs: of `expected_cost`, see `metrics.cost_matrix`.
 
     Returns: a row a step, ascending: `low`, `high`, and the columns of rates as in `sweep`. A step of an upper
       threshold holds on [low, high), of a lower one on (low, high]; the outermost end at the threshold's range.
@@ -329,7 +340,7 @@ def steps(
     import pandas as pd
 
     found = step_counts(trace, policy, path, arm)
-    columns = metrics.rate_columns(found.counts, _labels(trace), level)
+    columns = _rate_columns(found.cells, level, costs)
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
 
 
@@ -338,7 +349,7 @@ def step_counts(trace: TraceData, policy: PolicyData, path: str, arm: str | None
     _swept(path)
     found = measured_tables(trace, policy, arm).evidence
     values, codes = piece_codes(found, policy_thresholds([policy]), path, _codes_function(found))
-    return sum_steps(values, count_codes(codes), SWEPT[path])
+    return sum_steps(values, codes, SWEPT[path])
 
 
 def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:

@@ -38,16 +38,21 @@ SCORE_LEAD = Unit("difference of two scores", -1.0, 1.0)
 POINTS = Unit("confidence from 0 to 100", 0.0, 100.0)
 SHARE = Unit("share", 0.0, 1.0)
 COUNT = Unit("count", 1.0, 1_000.0, whole=True)
+RATIO = Unit("ratio", 0.0, 1_000.0)
 
-Direction = Literal["surer", "ask"]
+NUMBER = Unit("count", 0.0, 10_000.0, whole=True)
+
+Direction = Literal["surer", "ask", "either"]
 Stage = Literal["query", "hits", "answer"]
+Firing = Literal["refuse", "ask", "warn"]
 
 
 class Signal(NamedTuple):
     """A named number a case.
 
-    direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back.
-    stage: what must be there before it is measured. missing: what a NaN means to a gate; `fires` as everywhere.
+    direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back, `either`
+    where it says nothing by itself. stage: what must be there before it is measured. missing: what a NaN means to a
+    gate; `fires` as everywhere. stored: whether the trace holds it as a column, since it needs more than the hits.
     """
 
     name: str
@@ -56,8 +61,15 @@ class Signal(NamedTuple):
     stage: Stage
     meaning: str
     missing: Literal["fires", "passes"] = "fires"
+    stored: bool = False
 
 
+# Measured when the trace is built: the question parser reads the documents of the first hits, which a trace has not.
+PARSED: tuple[Signal, ...] = (
+    Signal("gaps", NUMBER, "ask", "hits", "things that the question leaves out (rule S5.1)", stored=True),
+    Signal("gap_options", NUMBER, "ask", "hits", "values that could fill in the first of them", stored=True),
+    Signal("empty_slots", NUMBER, "ask", "query", "slots that the question says nothing of (rule S5.1)", stored=True),
+)
 BUILT_IN: tuple[Signal, ...] = (
     Signal("confidence", POINTS, "surer", "hits", "retrieval confidence by the reranker alone (rule S2.8)"),
     Signal("top1_cosine", COSINE, "surer", "hits", "cosine of the query and the nearest hit"),
@@ -68,10 +80,26 @@ BUILT_IN: tuple[Signal, ...] = (
     Signal("keyword_share", SHARE, "surer", "hits", "share of the query's content words in the first hits"),
     Signal("anchor_similarity", COSINE, "surer", "hits", "best cosine of the query and the text of a group's best hit"),
     Signal("signature_similarity", COSINE, "surer", "hits", "best cosine of the query and a group's signature"),
+    Signal("groups", NUMBER, "ask", "hits", "groups of hits with one signature (rule S3.2)"),
+    Signal("options", NUMBER, "ask", "hits", "options that could be offered, whatever the gap says (rule S3.5)"),
+    Signal("group_gap", SQUARED_L2, "surer", "hits", "distance between the two nearest groups (rule S3.3)"),
+    Signal("score_scale", COSINE, "surer", "hits", "mean cosine of all hits"),
+    Signal("score_spread", LEAD, "surer", "hits", "standard deviation of the ten best cosines"),
+    Signal("nqc", RATIO, "surer", "hits", "that spread over the mean cosine of all hits (NQC: Shtok et al. 2012)"),
+    Signal("arms_first", SHARE, "surer", "hits", "share of the pairs of arms with the same first hit"),
+    Signal("arms_overlap", SHARE, "surer", "hits", "mean overlap of the pairs of arms among the first five hits"),
+    Signal("words", NUMBER, "either", "query", "words of the query"),
+    Signal("entities", NUMBER, "surer", "query", "entities that the query names (rule S2.5)"),
+    Signal("documents", NUMBER, "surer", "query", "documents that the user named"),
+    Signal("intent_graph", SHARE, "either", "query", "how much it asks for relations of persons and things (rule S4.1)"),
+    Signal("intent_table", SHARE, "either", "query", "how much it asks for figures of a table (rule S4.1)"),
+    Signal("complexity", SHARE, "either", "query", "how many steps and conditions it has (rule S4.1)"),
+    *PARSED,
     Signal("generation", SHARE, "surer", "answer", "the generator's confidence, calibrated (rule S2.10)"),
     Signal("support", SHARE, "surer", "answer", "support of the answer's weakest claim (rule S2.11)"),
 )
-SIGNALS = tuple(signal.name for signal in BUILT_IN if signal.stage == "hits")  # rows of `Evidence.signals`, in order
+NAMES = tuple(signal.name for signal in BUILT_IN)  # rows of `Evidence.signals`, in order; fixed, since policies use them
+SIGNALS = NAMES[:9]  # those of retrieval that the fused gate is fitted on (rule S2.14)
 
 
 def signal(name: str) -> Signal:

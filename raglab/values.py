@@ -229,6 +229,7 @@ class TraceData:
     answers: Answers | None = None
     latency: Latency | None = None
     vectors: NDArray[np.float32] | None = None
+    signals: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the cases, Q."""

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.policy import Thresholds
-from raglab.signals import SIGNALS, retrieval_confidence
+from raglab.signals import NAMES, retrieval_confidence
 from raglab.values import Status
 
 
@@ -158,7 +158,7 @@ class GateMeasurements:
 
 def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
     """Measurement that hangs on no threshold, by its name: [Q], [D, Q], or by slot [D, S, Q]."""
-    return getattr(found, name) if name in Evidence._fields else found.signals[SIGNALS.index(name)]
+    return getattr(found, name) if name in Evidence._fields else found.signals[NAMES.index(name)]
 
 
 def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array

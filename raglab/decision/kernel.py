@@ -8,14 +8,15 @@ the gates, come in as arguments: compiled code is kept on disk and must not hold
 
 from __future__ import annotations
 
+from types import NoneType
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab import gates, metrics
+from raglab import gates
 from raglab._numba import compile_kernel
-from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, STATUS_OF, GateMeasurements
+from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, GateMeasurements
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
@@ -243,7 +244,7 @@ def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
         f"{name}_{key}": value for name, form in limits.gates.items() for key, value in form._asdict().items()
     }
     columns |= {f"rules_{key}": value for key, value in limits.rules._asdict().items()}
-    columns |= {name: value for name, value in limits._asdict().items() if not isinstance(value, tuple | dict)}
+    columns |= {name: v for name, v in limits._asdict().items() if not isinstance(v, tuple | dict | NoneType)}
     columns = {name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}
     columns["density_min_keep"] = columns["density_min_keep"].astype(np.int64)
     # The table of slots and the scalar gates' numbers are the same for all policies; one that is off never decides.
@@ -306,8 +307,8 @@ def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
     return _numpy_records(columns | _scalars_of(found, n), n), hits
 
 
-def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Counts [P, 6] and stages [P, stages] of many policies; of depth 0 only.
+def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
+    """Cases by code (what decided, label, expected sources found), [P, codes], of many policies; of depth 0 only.
 
     Args:
       found: measurements of one depth. limits: thresholds, [P, 1].
@@ -317,8 +318,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArr
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
     seen[order] = _outcome_counts(right, policies[order], *_inputs(found), NUMBERS, codes)
-    counts = seen @ metrics.contributions(STATUS_OF).reshape(-1, len(metrics.COUNTS))
-    return counts, seen.reshape(n_policies, len(STAGES), CELLS).sum(axis=2)
+    return seen
 
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:

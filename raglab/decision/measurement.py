@@ -18,7 +18,7 @@ from raglab import fusion, resolver
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
-from raglab.signals import degenerate_scores, retrieval_confidence
+from raglab.signals import NAMES, degenerate_scores, retrieval_confidence
 from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, map_fields
 
@@ -335,7 +335,7 @@ class Evidence(NamedTuple):
 
     Scores of the first k hits in the arm's order, in [0, 1]:
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
-      order of `signals.SIGNALS`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
+      order of `signals.NAMES`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
       no model.
 
     Resolver, [D, Q]:
@@ -677,7 +677,7 @@ def _signals(
     groups: resolver.Contest,
     share: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Signals of the fused gate, [signals, B], higher is surer; none where nothing was retrieved.
+    """Signals of every row in the order of `signals.NAMES`, [signals, B]; none of the hits where nothing was retrieved.
 
     Args:
       scores: of the first hits in the arm's order, reranked and hybrid [k, B], and whether the first say nothing [B].
@@ -698,7 +698,10 @@ def _signals(
         "anchor_similarity": groups.best_anchor,
         "signature_similarity": groups.best_signature,
     }
-    return np.where(batch.keys.hit[:, 0] >= 0, fusion.signal_rows(values), np.nan)
+    rows = np.full((len(NAMES), len(cosine)), np.nan)
+    for name, column in values.items():
+        rows[NAMES.index(name)] = np.where(batch.keys.hit[:, 0] >= 0, column, np.nan)
+    return rows
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:

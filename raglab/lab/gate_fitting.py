@@ -58,7 +58,7 @@ def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signal
     """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources."""
     said = replay.decide(trace, always_answer(policy), arm)
     can = said.status == Status.ok
-    return Signals(np.where(can, said.tables.evidence.signals[:, 0], np.nan), said.right & can)
+    return Signals(np.where(can, said.tables.evidence.signals[: len(SIGNALS), 0], np.nan), said.right & can)
 
 
 def fuse(

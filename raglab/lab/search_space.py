@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.measurement import measured_tables
 from raglab.gates import GATES
-from raglab.metrics import OBJECTIVES, TARGETS
+from raglab.metrics import TARGETS
 from raglab.policy import policy_thresholds
 from raglab.replay import SWEPT, Steps, breakpoints, step_counts, tally
 from raglab.store.loaders import Policy
@@ -123,42 +124,71 @@ def published_policy(policy: Policy) -> Policy:
     return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
 
 
-class Goal(NamedTuple):
-    """What a study wants: low objectives, targets kept; `score` says it in one number.
+INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
 
-    targets: rate -> highest value. penalty: what a point above a target costs beside the rate itself.
+
+@dataclass(frozen=True)
+class Goal:
+    """What a study wants: the least expected cost, targets kept.
+
+    costs: label -> outcome -> cost, the default where left out (`metrics.cost_matrix`). targets: rate -> highest value;
+    of a rate that is wanted high (`coverage`, `pass_rate`) the least.
+
+    Raises:
+      ValueError: an unknown label, outcome or rate, or a number out of range.
+
+    Source: rule S6.7.
+
+    Example: a wrong answer to what should be refused costs ten times a failure, and at most 10 % are asked back idly.
+      >>> goal = Goal(costs={"refuse": {"answered_wrong": 10}}, targets={"over_ask_rate": 0.1})
+      >>> float(goal.matrix[1, 1])
+      10.0
     """
 
-    objectives: tuple[str, ...] = OBJECTIVES
-    targets: Mapping[str, float] = TARGETS
-    penalty: float = 1.0
+    costs: metrics.Costs | None = None
+    targets: Mapping[str, float] = field(default_factory=lambda: dict(TARGETS))
 
-    def rates(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Objectives, [..., O]; a rate of nothing is 1: it meets no target (rule S6.2)."""
-        every = metrics.rates(counts, labels)
-        picked = every[..., [metrics.RATES.index(name) for name in self.objectives]]
-        absent = np.array([_label_count(name, labels) == 0 for name in self.objectives])
-        return np.where(np.isnan(picked), np.where(absent, 0.0, 1.0), picked)
+    def __post_init__(self) -> None:
+        metrics.cost_matrix(self.costs)
+        if not isinstance(self.targets, Mapping):
+            msg = f"targets must map rate -> highest value, got {self.targets!r}; write {{'over_ask_rate': 0.1}}."
+            raise ValueError(msg)  # noqa: TRY004 - a value as any other of a goal
+        for name, limit in self.targets.items():
+            if name not in metrics.RATE_TABLE:
+                msg = f"a target must be one of {', '.join(metrics.RATES)}, got {name!r}; costs go into `costs`."
+                raise ValueError(msg)
+            number = isinstance(limit, int | float | np.number) and not isinstance(limit, bool)
+            if not number or not 0.0 <= limit <= 1.0:
+                msg = f"the target of {name} must be in [0, 1], got {limit!r}; it is a share, not a percentage."
+                raise ValueError(msg)
 
-    def excess(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How far each target is exceeded, [..., T]; negative where it is met."""
-        every = metrics.rates(counts, labels)
+    @property
+    def matrix(self) -> NDArray[np.float64]:
+        """Cost by label and outcome, [3, 5]."""
+        return metrics.cost_matrix(self.costs)
+
+    def cost(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Expected cost of a case, [...], of cells [..., 18]."""
+        return np.asarray(metrics.expected_cost(cells, self.matrix))
+
+    def excess(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """How far each target is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
+
+        A rate of nothing meets no target (rule S6.2).
+        """
+        every = metrics.rates(metrics.rate_counts(cells), metrics.label_counts(cells))
         picked = every[..., [metrics.RATES.index(name) for name in self.targets]]
-        return np.where(np.isnan(picked), 1.0, picked) - np.array(list(self.targets.values()))
+        sign = np.array([1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0 for name in self.targets])
+        over = sign * (picked - np.array(list(self.targets.values())))
+        return np.where(np.isnan(picked), 1.0, over)
 
-    def score(self, counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Sum of the objectives and of `penalty` times what exceeds the targets, [...]; lower is better."""
-        over = np.maximum(self.excess(counts, labels), 0.0).sum(axis=-1)
-        total: NDArray[np.float64] = self.rates(counts, labels).sum(axis=-1) + self.penalty * over
-        return total
-
-
-def _label_count(name: str, labels: NDArray[np.int64]) -> int:
-    only = metrics.RATE_TABLE[name].only
-    return int(labels.sum() if only is None else labels[only])
+    def score(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better."""
+        missed = (self.excess(cells) > 0.0).any(axis=-1)
+        return self.cost(cells) + INFEASIBLE * missed
 
 
-Score = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]
 LEAST_GAIN = 1e-9
 ROUNDS = 20
 
@@ -186,16 +216,15 @@ def polish(
     plateau, so that nothing hangs on the last digit and nothing differs without a gain.
 
     Args:
-      starts: policies, best first. paths: thresholds and switches it may move. score: counts, labels → lower is better.
+      starts: policies, best first. paths: thresholds and switches it may move. score: cells → lower is better.
 
     Returns: the policy, and a row a threshold: `path`, `value`, `low`, `high`, `width`.
     """
     import pandas as pd
 
-    labels = tally(trace, starts[:1], arm).labels
     best: tuple[float, Policy] | None = None
     for start in starts:
-        value, policy = _descend(trace, start, paths, score, labels, arm)
+        value, policy = _descend(trace, start, paths, score, arm)
         if best is None or value < best[0] - LEAST_GAIN:
             best = value, policy
     assert best is not None  # noqa: S101 - starts is never empty
@@ -203,32 +232,32 @@ def polish(
     for path in paths:
         if path not in SWEPT and policy.value(path) != published.value(path):
             other = policy.replace(path, published.value(path))
-            if float(score(tally(trace, [other], arm).counts, labels)[0]) <= best[0] + LEAST_GAIN:
+            if float(score(tally(trace, [other], arm).cells)[0]) <= best[0] + LEAST_GAIN:
                 policy = other
     plateaus = []
     for path in paths:
         if path in SWEPT and policy.value(path) is not None:
-            found = plateau(trace, policy, path, score, labels, arm, published.value(path))
+            found = plateau(trace, policy, path, score, arm, published.value(path))
             policy = policy.replace(path, _typed_value(path, found.value))
             plateaus.append((*found, found.high - found.low))
     return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
 
 
 def _descend(
-    trace: TraceData, policy: Policy, paths: Sequence[str], score: Score, labels: NDArray[np.int64], arm: str | None
+    trace: TraceData, policy: Policy, paths: Sequence[str], score: Score, arm: str | None
 ) -> tuple[float, Policy]:
-    value = float(score(tally(trace, [policy], arm).counts, labels)[0])
+    value = float(score(tally(trace, [policy], arm).cells)[0])
     for _ in range(ROUNDS):
         before = value
         for path in paths:
             if path not in SWEPT:
                 other = policy.replace(path, not policy.value(path))
-                tried = float(score(tally(trace, [other], arm).counts, labels)[0])
+                tried = float(score(tally(trace, [other], arm).cells)[0])
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, other
             elif policy.value(path) is not None:
                 found = step_counts(trace, policy, path, arm)
-                scores = score(found.counts, labels)
+                scores = score(found.cells)
                 if SWEPT[path].whole:
                     scores = np.where(found.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
@@ -236,7 +265,7 @@ def _descend(
                         found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(tally(trace, [policy], arm).counts, labels)[0])
+                    value = float(score(tally(trace, [policy], arm).cells)[0])
         if value >= before - LEAST_GAIN:
             break
     return value, policy
@@ -247,13 +276,12 @@ def plateau(
     policy: Policy,
     path: str,
     score: Score,
-    labels: NDArray[np.int64],
     arm: str | None = None,
     published: float | None = None,
 ) -> Plateau:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
     found = step_counts(trace, policy, path, arm)
-    scores = score(found.counts, labels)
+    scores = score(found.cells)
     here = _step_index(found.low, found.high, float(policy.value(path)), path)
     good = scores <= scores[here] + LEAST_GAIN
     first = last = here

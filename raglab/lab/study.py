@@ -42,6 +42,7 @@ from raglab.values import Status, TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
+OBJECTIVES = {"expected_cost": "minimize", "coverage": "maximize"}  # of a study, and which way each is wanted
 Space = dict[str, optuna.distributions.BaseDistribution]
 Trials = list[optuna.trial.FrozenTrial]
 
@@ -91,7 +92,7 @@ def run_search(
     )
     rows: list[dict[str, Any]] = []
     with _without_trial_lines():
-        study = optuna.create_study(directions=["minimize"] * len(goal.objectives))
+        study = optuna.create_study(directions=list(OBJECTIVES.values()))
         kept = _Batches(folder, settings)
         before: tuple[Trials, Trials] = ([], [])
         for begin in tqdm(range(0, trials, size), desc="study", unit="batch", disable=not progress):
@@ -111,7 +112,7 @@ def run_search(
             rows += batch.rows
             before = (batch.trials, sampler.parents if isinstance(sampler, _Batchwise) else [])
             if on_batch is not None:
-                on_batch(begin + count, np.array([[row[name] for name in goal.objectives] for row in batch.rows]))
+                on_batch(begin + count, np.array([[row[name] for name in OBJECTIVES] for row in batch.rows]))
     return study, pd.DataFrame(rows)
 
 
@@ -124,11 +125,12 @@ def _trial_batch(study: optuna.Study, proposer: Proposer, begin: int, count: int
     policies = [set_values(proposer.start, trial.params) for trial in asked]
     # All policies of the batch share one pass over the trace, which is what a batch is for.
     counted = tally(proposer.trace, policies, proposer.settings["arm"])
-    rates, excess = goal.rates(counted.counts, counted.labels), goal.excess(counted.counts, counted.labels)
-    for trial, objectives, over in zip(asked, rates, excess, strict=True):
+    coverage = metrics.rates(counted.counts, counted.labels)[:, metrics.RATES.index("coverage")]
+    judged = zip(asked, goal.cost(counted.cells), coverage, goal.excess(counted.cells), strict=True)
+    for trial, cost, share, over in judged:
         for name, value in zip(goal.targets, over, strict=True):
             trial.set_constraint(name, float(value))
-        study.tell(trial, [float(value) for value in objectives])
+        study.tell(trial, [float(cost), float(share)])
     done = _trials_from(study, begin, count)
     return RecordedTrials(done, _trial_rows(done, policies, counted, goal))
 
@@ -238,10 +240,10 @@ class _Batchwise(optuna.samplers.NSGAIISampler):  # type: ignore[misc] # Optuna 
         return list(self.parents if generation == self.generation else self.parents_of_last)
 
 
-def pareto_front(trials: pd.DataFrame, objectives: Sequence[str]) -> pd.DataFrame:
-    """Trials that no other beats in all objectives; those that meet the targets only, where there are any."""
+def pareto_front(trials: pd.DataFrame) -> pd.DataFrame:
+    """Trials that no other beats in expected cost and coverage; those that meet the targets only, where any does."""
     pool = trials[trials["feasible"]] if trials["feasible"].any() else trials
-    values = pool[list(objectives)].fillna(1.0).to_numpy()
+    values = np.column_stack([pool["expected_cost"], -pool["coverage"]])
     distinct, first = np.unique(values, axis=0, return_index=True)
     beaten = np.array([bool(((distinct <= row).all(axis=1) & (distinct < row).any(axis=1)).any()) for row in distinct])
     return pool.iloc[np.sort(first[~beaten])].reset_index(drop=True)
@@ -286,18 +288,18 @@ def _trial_rows(
     done: Sequence[optuna.trial.FrozenTrial], policies: Sequence[Policy], counted: Tally, goal: Goal
 ) -> list[dict[str, Any]]:
     every = metrics.rates(counted.counts, counted.labels)
-    scores = goal.score(counted.counts, counted.labels)
-    feasible = np.all(goal.excess(counted.counts, counted.labels) <= 0.0, axis=1).tolist()
+    costs = goal.cost(counted.cells)
+    feasible = np.all(goal.excess(counted.cells) <= 0.0, axis=1).tolist()
     return [
         {
             "number": trial.number,
             "policy_id": policy.policy_id,
             **{name: float(value) for name, value in zip(metrics.RATES, rates, strict=True)},
-            "score": float(score),
+            "expected_cost": float(cost),
             "feasible": bool(met),
             **trial.params,
         }
-        for trial, policy, rates, score, met in zip(done, policies, every, scores, feasible, strict=True)
+        for trial, policy, rates, cost, met in zip(done, policies, every, costs, feasible, strict=True)
     ]
 
 
@@ -453,8 +455,7 @@ def tune(
         "batch_size": batch_size,
         "seed": seed,
         "targets": dict(wanted.targets),
-        "objectives": list(wanted.objectives),
-        "penalty": wanted.penalty,
+        "costs": metrics.stated_costs(wanted.matrix),
         "start": start.policy_id,
         "trace": trace.fingerprint,
         "space": {path: list(extent[:2]) for path, extent in ranges.items()},
@@ -475,7 +476,7 @@ def tune(
         "always-refuse": always_refuse(start),
         "manual-loop": by_hand,
     }
-    front = pareto_front(table, wanted.objectives)
+    front = pareto_front(table)
     return TuneResult(
         policy=winner,
         incumbent=incumbent,
@@ -503,7 +504,7 @@ def _comparison(trace: Trace, policies: Mapping[str, Policy], arm: str | None) -
 def _target_notes(front: pd.DataFrame) -> list[str]:
     if front["feasible"].any():
         return []
-    return ["No trial meets all targets on the cases it was tuned on; the winner comes nearest by the score."]
+    return ["No trial meets all targets on the cases it was tuned on; the winner is the one of least cost."]
 
 
 def _tune_splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
@@ -571,7 +572,7 @@ BEST = 10  # trials that the line search starts from
 
 def _best_trials(start: Policy, trials: pd.DataFrame) -> list[Policy]:
     """The best trials by score, one for each outcome, for the line search to start from."""
-    ordered = trials.sort_values(["score", "number"], kind="stable").drop_duplicates(list(metrics.RATES))
+    ordered = trials.sort_values(["feasible", "expected_cost", "number"], ascending=[False, True, True], kind="stable").drop_duplicates(list(metrics.RATES))
     paths = [column for column in trials.columns if "." in column]
     return [
         set_values(start, {path: _python_scalar(row[path]) for path in paths})

@@ -18,7 +18,7 @@ from raglab.metrics.intervals import (
     clopper_pearson,
 )
 from raglab.metrics.selective import confidence_levels
-from raglab.values import Floats, Ints, Status
+from raglab.values import Status
 
 SHAPE = (len(Status), len(Status))
 
@@ -27,7 +27,7 @@ def outcome_table(label: ArrayLike, status: ArrayLike) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3], both in the order of `Status`; no cases are all zeros.
 
     An answer from the wrong sources is counted where its decision stands, at (ok, ok): whether it is right is a
-    matter of its evidence, not of its outcome. `expected_cost` takes how many there are.
+    matter of its evidence, not of its outcome.
 
     Args:
       label, status: codes of `Status`, [Q] each.
@@ -77,38 +77,6 @@ def outcome_intervals(counts: NDArray[np.int64], level: float = 0.95) -> Interva
     """
     table = _outcome_array("counts", counts)
     return clopper_pearson(table, table.sum(axis=-1, keepdims=True), level)
-
-
-def expected_cost(counts: NDArray[np.int64], cost: ArrayLike, wrong: Ints = 0) -> Floats:
-    """Mean cost of a case, in the unit of `cost`, [...]; NaN where there are no cases.
-
-    Args:
-      counts: of `outcome_table`, [..., 3, 3]. cost: by label (rows) and decision (columns), [3, 3].
-      wrong: how many of the answers at (ok, ok) rest on the wrong sources, [...]. Each costs as much as an answer to a
-        question that should be refused, `cost[1, 0]`: whoever reads it is misled alike.
-
-    Raises:
-      ValueError: counts or cost of another shape, a cost that is not finite, or more wrong than answered.
-
-    Example: a wrong answer costs 1, refusing an answerable question 0.2, an idle question back 0.05.
-      >>> cost = [[0.0, 0.2, 0.05], [1.0, 0.0, 0.05], [1.0, 0.2, 0.0]]
-      >>> counts = np.array([[6, 1, 0], [1, 2, 0], [0, 0, 0]])
-      >>> round(float(expected_cost(counts, cost)), 3), round(float(expected_cost(counts, cost, wrong=2)), 3)
-      (0.12, 0.32)
-    """
-    table, price = _outcome_array("counts", counts), _outcome_array("cost", cost)
-    if price.ndim != 2 or not np.isfinite(price).all():
-        msg = f"cost must be a [3, 3] matrix of finite numbers, got {price.tolist()}; rows are labels."
-        raise ValueError(msg)
-    misled = np.asarray(wrong)
-    if np.any((misled < 0) | (misled > table[..., 0, 0])):
-        msg = (
-            "wrong must be between 0 and the answers at (ok, ok); other wrong answers stand in the rows below already."
-        )
-        raise ValueError(msg)
-    paid = (table * price).sum(axis=(-2, -1)) + misled * (price[Status.refuse, Status.ok] - price[0, 0])
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return paid / table.sum(axis=(-2, -1))
 
 
 def _outcome_array(name: str, found: ArrayLike) -> NDArray[Any]:
@@ -199,7 +167,7 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
     "false_refusal_rate": Rate(
         "refused_ok",
         lambda status, label, _: (status == Status.refuse) & (label == Status.ok),
-        lambda _, labels: labels[Status.ok],
+        lambda _, labels: labels[..., Status.ok],
         better="low",
         share_of="answerable",
         label="false refusal",
@@ -218,7 +186,7 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
     "missed_ambiguity_rate": Rate(
         "missed_ambiguity",
         lambda status, label, _: (status != Status.ambiguous) & (label == Status.ambiguous),
-        lambda _, labels: labels[Status.ambiguous],
+        lambda _, labels: labels[..., Status.ambiguous],
         better="low",
         share_of="ambiguous",
         label="missed ambiguity",
@@ -227,7 +195,7 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
     "over_ask_rate": Rate(
         "over_ask",
         lambda status, label, _: (status == Status.ambiguous) & (label != Status.ambiguous),
-        lambda _, labels: labels.sum() - labels[Status.ambiguous],
+        lambda _, labels: labels.sum(axis=-1) - labels[..., Status.ambiguous],
         better="low",
         share_of="unambiguous",
         label="over ask",
@@ -235,7 +203,7 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
     "coverage": Rate(
         "answered",
         lambda status, *_: status == Status.ok,
-        lambda _, labels: labels.sum(),
+        lambda _, labels: labels.sum(axis=-1),
         better="high",
         share_of="all",
         label="coverage",
@@ -243,7 +211,7 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
     "pass_rate": Rate(
         "passed",
         lambda status, label, right: (status == label) & (right | (label == Status.refuse)),
-        lambda _, labels: labels.sum(),
+        lambda _, labels: labels.sum(axis=-1),
         better="high",
         share_of="all",
         label="pass",
@@ -295,11 +263,23 @@ def contributions(status: NDArray[np.int8]) -> NDArray[np.int64]:
     return np.stack([np.broadcast_to(row, shape) for row in rows], axis=-1).astype(np.int64)
 
 
+def rate_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """What each of `RATES` counts, [..., rates], of cases by decision, label and expected sources found, [..., 18]."""
+    statuses = np.array(list(Status), dtype=np.int8)
+    counts: NDArray[np.int64] = cells @ contributions(statuses).reshape(-1, len(RATE_TABLE))
+    return counts
+
+
+def label_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Cases by label, [..., 3], of cells [..., 18]."""
+    return cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=(-3, -1))
+
+
 def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Of how many each of `RATES` is a share, [..., rates].
 
     Args:
-      counts: [..., rates]. labels: cases labelled ok, refuse, ambiguous, [3].
+      counts: [..., rates]. labels: cases labelled ok, refuse, ambiguous, [3] or [..., 3].
     """
     named = {rate.count: counts[..., place] for place, rate in enumerate(RATE_TABLE.values())}
     n = np.empty_like(counts)

@@ -1,0 +1,181 @@
+"""Decision by expected cost (algebra): class probabilities from signals, the action that costs least (S2.17).
+
+A stored multinomial logistic reads declared signals and gives the probabilities of four classes. Costs by label and
+outcome (rule S6.7) make of them the expected cost of answering, refusing and asking back; the least decides. The
+probabilities hang on no cost, so they are measured once and every cost is replayed over them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.metrics.costs import LABELS, OUTCOMES
+from raglab.signals import NAMES
+from raglab.values import Floats, Status
+
+CLASSES = ("right", "miss", "refuse", "ambiguous")  # answer would be right; ok but its evidence would miss; the rest
+LIMIT = 4.0  # standard deviations beyond which a signal counts no more
+ACTIONS = (Status.refuse, Status.ambiguous, Status.ok)  # in the order in which ties are settled
+
+
+class SignalPart(NamedTuple):
+    """What a signal adds to the logit of every class.
+
+    center, scale: it counts as (value - center) / scale, at most `LIMIT` either way. missing: value taken where it has
+    none. weights: by class, as `CLASSES`.
+    """
+
+    signal: str
+    center: float
+    scale: float
+    missing: float
+    weights: tuple[float, ...]
+
+
+class DecisionModel(NamedTuple):
+    """Multinomial logistic over signals.
+
+    bias: by class. asked_right: chance that the options of a case to be asked hold what it expects. structure: hash of
+    the hits it was fitted on, see `structure_hash`.
+    """
+
+    parts: tuple[SignalPart, ...]
+    bias: tuple[float, ...]
+    asked_right: float
+    structure: str
+
+
+class ActionCosts(NamedTuple):
+    """Cost of an action where a case is of a label, scalars or [P, 1]: answer_wrong, refused by label, and asking.
+
+    right: of an answer that is right. wrong_*: of an answer where the case is of that label. refused_*: likewise.
+    asked_*: likewise; of ambiguous cases asked_right where the options hold what is expected, asked_ambiguous else.
+    ratio: factor of the costs of wrong answers.
+    """
+
+    right: Floats
+    wrong_ok: Floats
+    wrong_refuse: Floats
+    wrong_ambiguous: Floats
+    refused_ok: Floats
+    refused_refuse: Floats
+    refused_ambiguous: Floats
+    asked_ok: Floats
+    asked_refuse: Floats
+    asked_right: Floats
+    asked_ambiguous: Floats
+    ratio: Floats
+
+
+# Entry of the cost matrix that each field is: label and outcome, as a policy's path has them.
+PATHS: dict[str, str] = {
+    "right": "ok.answered_right",
+    "wrong_ok": "ok.answered_wrong",
+    "wrong_refuse": "refuse.answered_wrong",
+    "wrong_ambiguous": "ambiguous.answered_wrong",
+    "refused_ok": "ok.refused",
+    "refused_refuse": "refuse.refused",
+    "refused_ambiguous": "ambiguous.refused",
+    "asked_ok": "ok.asked_wrong",
+    "asked_refuse": "refuse.asked_wrong",
+    "asked_right": "ambiguous.asked_right",
+    "asked_ambiguous": "ambiguous.asked_wrong",
+}
+
+
+def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCosts:
+    """Costs of the actions, of a cost matrix [..., 3, 5].
+
+    Args:
+      ratio: factor of the costs of wrong answers, [...].
+    """
+
+    def entry(path: str) -> Any:  # noqa: ANN401 - a scalar or array
+        label, _, outcome = path.partition(".")
+        return matrix[..., LABELS.index(label), OUTCOMES.index(outcome)]
+
+    return ActionCosts(*(entry(path) for path in PATHS.values()), ratio)
+
+
+def class_logits(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[np.float64]:
+    """What each signal adds to the logit of each class, [signals of the model, 4, ...].
+
+    Args:
+      signals: in the order of `signals.NAMES`, [S, ...]; NaN where missing.
+    """
+    shape = signals.shape[1:]
+    added = np.empty((len(model.parts), len(CLASSES), *shape))
+    for row, part in enumerate(model.parts):
+        value = signals[NAMES.index(part.signal)]
+        value = np.where(np.isnan(value), part.missing, value)
+        scaled = np.clip((value - part.center) / part.scale, -LIMIT, LIMIT)
+        for place, weight in enumerate(part.weights):
+            added[row, place] = weight * scaled
+    return added
+
+
+def class_probabilities(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[np.float64]:
+    """Probability of each class, [4, ...], by `CLASSES`.
+
+    Args:
+      signals: in the order of `signals.NAMES`, [S, ...]; NaN where missing.
+
+    Source: rule S2.17; multinomial logistic regression.
+
+    Example:
+      >>> model = DecisionModel((), (0.0, 0.0, 0.0, 0.0), 1.0, "")
+      >>> class_probabilities(np.zeros((len(NAMES), 1)), model)[:, 0].tolist()
+      [0.25, 0.25, 0.25, 0.25]
+    """
+    shape = signals.shape[1:]
+    bias = np.array(model.bias).reshape(len(CLASSES), *[1] * len(shape))
+    logits = np.broadcast_to(bias, (len(CLASSES), *shape)).copy()
+    for added in class_logits(signals, model):  # one after the other, so that the sum is the same on every machine
+        logits += added
+    logits -= logits.max(axis=0)
+    odds = np.exp(logits)
+    total = odds[0] + odds[1] + odds[2] + odds[3]
+    found: NDArray[np.float64] = odds / total
+    return found
+
+
+def expected_costs(
+    probability: NDArray[np.float64], asked_right: float, costs: ActionCosts
+) -> tuple[Floats, Floats, Floats]:
+    """Expected cost of answering, refusing and asking back, [...] each.
+
+    Args:
+      probability: of the classes, [4, ...]. asked_right: of the model. costs: broadcast against [...].
+
+    Source: rule S2.17; Chow 1970 with a third action, Elkan 2001.
+    """
+    right, miss, refuse, ambiguous = probability
+    ok = right + miss
+    # The compiled twin adds in this very order.
+    wrong = costs.wrong_ok * miss + costs.wrong_refuse * refuse + costs.wrong_ambiguous * ambiguous
+    answer = costs.right * right + costs.ratio * wrong
+    refused = costs.refused_ok * ok + costs.refused_refuse * refuse + costs.refused_ambiguous * ambiguous
+    idle = costs.asked_right * asked_right + costs.asked_ambiguous * (1.0 - asked_right)
+    asked = costs.asked_ok * ok + costs.asked_refuse * refuse + idle * ambiguous
+    return answer, refused, asked
+
+
+def least_cost(answer: Floats, refused: Floats, asked: Floats, can_ask: Any) -> NDArray[np.int8]:  # noqa: ANN401 - bools
+    """Status of the cheapest action, [...]; ties go to refuse, then to asking.
+
+    Args:
+      answer, refused, asked: expected costs, [...]. can_ask: whether there are two options.
+
+    Source: rule S2.17.
+
+    Example:
+      >>> least_cost(0.5, 0.5, 0.5, True).item() == Status.refuse
+      True
+    """
+    asks = can_ask & np.less(asked, refused) & np.less_equal(asked, answer)
+    answers = np.less(answer, refused) & ~asks
+    status = np.where(asks, Status.ambiguous, np.where(answers, Status.ok, Status.refuse))
+    return np.asarray(status, dtype=np.int8)

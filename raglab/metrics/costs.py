@@ -1,0 +1,160 @@
+"""Costs (algebra): what each outcome of a case costs by its label, and the mean cost of decisions (S6.7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import product
+from math import isfinite
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.values import Floats, Status
+
+OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
+ASKED = "asked"  # short for both outcomes of asking
+LABELS = tuple(status.name for status in Status)
+N_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the expected sources were found
+
+Costs = Mapping[str, Mapping[str, float]]
+
+
+def _outcome(status: Status, label: Status, right: bool) -> int:  # noqa: FBT001 - an axis of the table
+    """Outcome of a decision; right is what passes its contract (rule S6.3)."""
+    passes = status == label and right
+    if status == Status.refuse:
+        return OUTCOMES.index("refused")
+    kind = "answered" if status == Status.ok else "asked"
+    return OUTCOMES.index(f"{kind}_{'right' if passes else 'wrong'}")
+
+
+# Outcome of each cell (decision, label, sources found), [18], and the label of each.
+OUTCOME_OF_CELL = np.array([_outcome(s, la, r) for s, la, r in product(Status, Status, (False, True))])
+LABEL_OF_CELL = np.array([label for _, label, _ in product(Status, Status, (False, True))])
+# Whether the expected sources are there says something of a right answer or question only: one cell for the rest.
+DISTINCT_CELL = np.array(
+    [cell & ~1 if OUTCOMES[OUTCOME_OF_CELL[cell | 1]][-5:] != "right" else cell for cell in range(N_CELLS)]
+)
+
+
+def _default() -> NDArray[np.float64]:
+    matrix = np.ones((len(LABELS), len(OUTCOMES)))
+    for label, outcome in (("ok", "answered_right"), ("refuse", "refused"), ("ambiguous", "asked_right")):
+        matrix[LABELS.index(label), OUTCOMES.index(outcome)] = 0.0
+    return matrix
+
+
+DEFAULT_COSTS = _default()
+DEFAULT_COSTS.flags.writeable = False
+
+
+def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
+    """Cost of a case by label (rows, in the order of `Status`) and outcome (columns, as `OUTCOMES`), [3, 5].
+
+    Args:
+      costs: label -> outcome -> cost; `asked` sets both outcomes of asking. What is left out keeps the default: 0
+        where the contract of the case holds, else 1.
+
+    Raises:
+      ValueError: an unknown label or outcome, an outcome where a label belongs, or a cost that is negative or not
+        finite.
+
+    Source: rule S6.7.
+
+    Example: a wrong answer to what should be refused is worth ten failures.
+      >>> cost_matrix({"refuse": {"answered_wrong": 10}})[1].tolist()
+      [1.0, 10.0, 0.0, 1.0, 1.0]
+    """
+    matrix = DEFAULT_COSTS.copy()
+    if costs is None:
+        return matrix
+    if not isinstance(costs, Mapping):
+        raise _misplaced("costs", costs)
+    for label, of_label in costs.items():
+        if label in (*OUTCOMES, ASKED):
+            raise _misplaced(f"costs[{label!r}]", of_label)
+        if label not in LABELS:
+            msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the name."
+            raise ValueError(msg)
+        if not isinstance(of_label, Mapping):
+            raise _misplaced(f"costs[{label!r}]", of_label)
+        # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the order.
+        for outcome, cost in sorted(of_label.items(), key=lambda pair: pair[0] != ASKED):
+            places = _places(str(outcome))
+            value = _cost(f"{label}.{outcome}", cost)
+            matrix[LABELS.index(label), places] = value
+    return matrix
+
+
+def _places(outcome: str) -> list[int]:
+    if outcome == ASKED:
+        return [OUTCOMES.index("asked_right"), OUTCOMES.index("asked_wrong")]
+    if outcome not in OUTCOMES:
+        msg = f"an outcome of costs must be one of {', '.join(OUTCOMES)} or {ASKED}, got {outcome!r}; correct the name."
+        raise ValueError(msg)
+    return [OUTCOMES.index(outcome)]
+
+
+def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pass
+    number = isinstance(cost, int | float | np.number) and not isinstance(cost, bool)
+    if not number or not isfinite(cost) or cost < 0.0:
+        msg = f"a cost must be a finite number of at least 0, got {path}={cost!r}; 0 is what costs nothing."
+        raise ValueError(msg)
+    return float(cost)
+
+
+def _misplaced(where: str, came: object) -> ValueError:
+    rule = "costs must map label -> outcome -> cost"
+    return ValueError(f"{rule}, got {came!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}.")
+
+
+def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:
+    """What a cost matrix states beside the default: label -> outcome -> cost.
+
+    Example:
+      >>> stated_costs(cost_matrix({"refuse": {"answered_wrong": 10}}))
+      {'refuse': {'answered_wrong': 10.0}}
+    """
+    stated: dict[str, dict[str, float]] = {}
+    for row, column in np.argwhere(matrix != DEFAULT_COSTS):
+        stated.setdefault(LABELS[row], {})[OUTCOMES[column]] = float(matrix[row, column])
+    return stated
+
+
+def cell_costs(costs: Costs | NDArray[np.float64] | None = None) -> NDArray[np.float64]:
+    """Cost of each cell (decision, label, expected sources found), [18]."""
+    matrix = costs if isinstance(costs, np.ndarray) else cost_matrix(costs)
+    found: NDArray[np.float64] = matrix[LABEL_OF_CELL, OUTCOME_OF_CELL]
+    return found
+
+
+def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None) -> Floats:
+    """Mean cost of a case, [...]; NaN where there are no cases.
+
+    Args:
+      cells: cases by decision, label (both in the order of `Status`) and whether the expected sources were found,
+        [..., 3, 3, 2] or [..., 18], as `replay.tally` counts them. costs: see `cost_matrix`.
+
+    Raises:
+      ValueError: cells of another shape, or as for `cost_matrix`.
+
+    Source: rule S6.7. With the default costs it is 1 - `pass_rate`, to the bit.
+
+    Example: of ten questions, one is refused that should be answered.
+      >>> cells = np.zeros((3, 3, 2), dtype=int)
+      >>> cells[0, 0, 1], cells[1, 0, 1] = 9, 1
+      >>> round(float(expected_cost(cells)), 3), round(float(expected_cost(cells, {"ok": {"refused": 0.5}})), 3)
+      (0.1, 0.05)
+    """
+    table = np.asarray(cells)
+    if table.shape[-3:] == (len(Status), len(Status), 2):
+        table = table.reshape(*table.shape[:-3], N_CELLS)
+    if table.shape[-1:] != (N_CELLS,):
+        msg = f"cells must be [..., 3, 3, 2] or [..., {N_CELLS}], got shape {table.shape}; see raglab.replay.tally."
+        raise ValueError(msg)
+    # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers, so that nothing is
+    # rounded before 1 - pass_rate is.
+    saved = table @ (1.0 - cell_costs(costs))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 1.0 - saved / table.sum(axis=-1)
