@@ -33,7 +33,7 @@ from raglab.gates import IntentThresholds, RefineThresholds, SignalThresholds
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
 from raglab.metrics.costs import LABELS, OUTCOMES
-from raglab.signals import COSINE, COUNT, LEAD, NAMES, POINTS, SHARE, SIGNALS, SQUARED_L2, Unit
+from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit
 from raglab.values import Bools, Floats
 
 
@@ -309,7 +309,7 @@ class SignalSection(_Section):
 
 
 UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
-Cost = Annotated[float, Field(ge=0.0, allow_inf_nan=False, description="a cost, in failed contracts")]
+Cost = Annotated[float, _unit_field(COST)]
 
 
 class LabelCosts(_Section):
@@ -380,7 +380,7 @@ class DecisionSection(_Section):
     """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'."""
 
     rule: Literal["chain", "expected_cost"]
-    ratio: Annotated[float, Field(ge=0.0, le=1_000.0, allow_inf_nan=False, description="a factor of costs")]
+    ratio: Annotated[float, _unit_field(RATIO)]
     costs: CostsSection
     model: ModelSection | None
 

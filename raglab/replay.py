@@ -14,14 +14,24 @@ from raglab._numba import kernel_of
 from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
 from raglab.decision import chain
-from raglab.decision.chain import STAGES, STATUS_OF, Outcome, decide_cases, narrow_evidence, values_at_slot
+from raglab.decision.chain import (
+    STAGE_OF_COST,
+    STAGES,
+    STATUS_OF,
+    Outcome,
+    decide_cases,
+    narrow_evidence,
+    values_at_slot,
+)
 from raglab.decision.decisions import Decisions
+from raglab.decision.expected_cost import PATHS
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES, Contest
+from raglab.signals import COST, RATIO
 from raglab.values import Status, TraceData, map_fields
 
 if TYPE_CHECKING:
@@ -102,9 +112,17 @@ def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds
     return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
 
 
+# What a decision by expected cost hangs on (rule S2.17). Each belongs to one action, which is chosen up to some value.
+COST_THRESHOLDS = (
+    Threshold("decision.ratio", "floor", RATIO, "ratio"),
+    *(Threshold(f"decision.costs.{path}", "floor", COST, name) for name, path in PATHS.items()),
+)
+
+
 # Thresholds that can be swept, by path: those of gates that decide, in their order, then those of the resolver's rules.
 SWEPT: dict[str, Threshold] = {
-    one.path: one for one in (*gates.swept_thresholds(), *(one for rule in RULES for one in rule.thresholds))
+    one.path: one
+    for one in (*gates.swept_thresholds(), *(one for rule in RULES for one in rule.thresholds), *COST_THRESHOLDS)
 }
 
 CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
@@ -122,6 +140,8 @@ def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.fl
 def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
     meets = SWEPT[path].meets
+    if SWEPT[path].section == "decision":
+        return _dearest(found, limits, path)[None]
     if meets == "l2":  # of every hit, since the bound also says which are relevant
         return found.l2[depth]
     if meets == "n_relevant":
@@ -136,6 +156,30 @@ def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int)
         chain.GateMeasurements(found, depth, computed=computed)(meets), dtype=np.float64
     )[None]
     return one
+
+
+def _dearest(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
+    """Greatest value of a cost at which its action is still chosen, [Q]; NaN where it is at none or at all.
+
+    Floating-point sums of products rise with each factor, so there is one such number, found by halving the ordered
+    bit patterns between the ends of the range.
+    """
+    size, swept = len(found.label), SWEPT[path]
+    if limits.costs is None:
+        return np.full(size, np.nan)
+    action = STAGE_OF_COST[swept.meets]
+
+    def chosen(value: NDArray[np.float64]) -> NDArray[np.bool_]:
+        said = decide_cases(found, limits.with_value(path, value[None]), (1, size))
+        return np.equal(said.stage[0], action)
+
+    low, high = (np.full(size, end).view(np.int64) for end in (swept.low, swept.high))
+    changes = chosen(low.view(np.float64)) & ~chosen(high.view(np.float64))
+    while np.any(high - low > 1):
+        middle = low + (high - low) // 2
+        still = chosen(middle.view(np.float64))
+        low, high = np.where(still, middle, low), np.where(still, high, middle)
+    return np.where(changes, low.view(np.float64), np.nan)
 
 
 def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -228,7 +272,9 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     groups: dict[Any, list[int]] = {}
     known: dict[tuple[Any, ...], Any] = {}  # policies made by `replace` share what was not replaced
     for place, policy in enumerate(policies):
-        parts = (id(policy.patterns), id(policy.chosen), id(policy.fused), resolver_structure(policy))
+        decision = (policy.decision.rule, id(policy.decision.model))
+        sections = (id(policy.patterns), id(policy.chosen), id(policy.fused), id(policy.generation))
+        parts = (*sections, policy.gap.near_pages, policy.confidence.min_texts, resolver_structure(policy), decision)
         if parts not in known:
             known[parts] = policy.structure
         groups.setdefault(known[parts], []).append(place)
@@ -369,10 +415,12 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     rows = []
     for path, swept in SWEPT.items():
         value = policy.value(path)
-        if value is None:
+        if value is None or (limits.costs is None and swept.section == "decision"):
             continue
         points, codes = piece_codes(found, limits, path, _codes_function(found))
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
+        if swept.section == "decision":  # a cost has no greatest value: its change counts beside itself
+            width = max(float(value), 1.0)
         tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), swept)
         if tried is not None:
             at, becomes = tried

@@ -39,6 +39,7 @@ POINTS = Unit("confidence from 0 to 100", 0.0, 100.0)
 SHARE = Unit("share", 0.0, 1.0)
 COUNT = Unit("count", 1.0, 1_000.0, whole=True)
 RATIO = Unit("ratio", 0.0, 1_000.0)
+COST = Unit("cost", 0.0, 1e9, note="of which a failed contract is 1")
 
 NUMBER = Unit("count", 0.0, 10_000.0, whole=True)
 

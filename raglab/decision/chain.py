@@ -14,10 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, resolver
+from raglab.decision.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.policy import Thresholds
 from raglab.signals import NAMES, retrieval_confidence
 from raglab.values import Status
+
+
+COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
 
 
 def _numbered() -> tuple[tuple[str, Status], ...]:
@@ -32,11 +36,16 @@ def _numbered() -> tuple[tuple[str, Status], ...]:
     rules = [(rule.name, rule.status) for rule in resolver.RULES]
     return (
         *((name, Status.refuse) for name in refusals),
+        (COST_REFUSES, Status.refuse),
         *((name, status) for name, status in rules if status == Status.ambiguous),
+        (COST_ASKS, Status.ambiguous),
         *((name, Status.ok) for name in confident),
         *((name, status) for name, status in rules if status == Status.ok),
         (resolver.ONE_OPTION, Status.ok),
+        (COST_ANSWERS, Status.ok),
     )
+
+
 
 
 STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a rule of the resolver
@@ -314,9 +323,43 @@ def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
 def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
     shape = (np.size(limits.refine.max_depth), len(found.label))
+    if limits.costs is not None:  # its model belongs to the hits of the first try
+        return np.zeros(shape, dtype=bool)
     _, going = refine_loop(found, limits, shape)
     on: NDArray[np.bool_] = going & (refused_query(found, limits, shape) == NONE)
     return on
+
+
+_ALWAYS_ON = tuple(gate for gate in gates.judging_gates("answer") if not gate.switch)
+_BY_STATUS = np.array([STAGE[COST_ANSWERS], STAGE[COST_REFUSES], STAGE[COST_ASKS]], dtype=np.int8)
+# Outcome of the action that each cost belongs to, by field of `ActionCosts`.
+STAGE_OF_COST = {
+    name: STAGE[COST_REFUSES if name.startswith("refused") else COST_ASKS if name.startswith("asked") else COST_ANSWERS]
+    for name in ActionCosts._fields
+}
+OPTIONS_SLOT = WINNERS.index("options_of_all")  # after the slots of relevant hits
+
+
+def answer_slots(found: Evidence) -> NDArray[np.int16]:
+    """Slot of an answer by expected cost, [Q]: the first hits of all, without a bound on their distance."""
+    n_hits = found.n_hits[0]
+    return (n_hits if found.rank_order else np.minimum(n_hits, found.final_k)).astype(np.int16)
+
+
+def action_costs_of(found: Evidence, limits: Thresholds) -> tuple[Any, Any, Any]:
+    """Expected cost of answering, refusing and asking back, [P, Q] or [1, Q] each (rule S2.17)."""
+    assert limits.costs is not None  # noqa: S101 - of policies that decide by it
+    return expected_costs(found.probability[:, 0], found.asked_right, limits.costs)
+
+
+def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
+    """What the expected costs say of every case at the first depth, after what retrieved nothing (rule S2.17)."""
+    can_ask = found.n_options_all[0] >= resolver.LEAST_OPTIONS
+    status = np.broadcast_to(least_cost(*action_costs_of(found, limits), can_ask), shape)
+    stage = _BY_STATUS.take(status)
+    _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)
+    slot = np.where(status == Status.ambiguous, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
+    return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
 
 
 def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
@@ -325,13 +368,15 @@ def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) ->
     Args:
       found: measurements. limits: thresholds, [P, 1] or [P, Q]. shape: (P, Q).
 
-    Source: rules S2.9, S2.12.
+    Source: rules S2.9, S2.12, S2.17.
     """
-    decided, _ = refine_loop(found, limits, shape)
+    by_cost = limits.costs is not None
+    decided = _least_cost(found, limits, shape) if by_cost else refine_loop(found, limits, shape)[0]
     stage, slot, depth = decided
     if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
         at = 0 if found.l2.shape[0] == 1 else depth
-        refusal = first_refusal(gates.judging_gates("answer"), GateMeasurements(found, at, slot), limits, shape)
+        judging = _ALWAYS_ON if by_cost else gates.judging_gates("answer")
+        refusal = first_refusal(judging, GateMeasurements(found, at, slot), limits, shape)
         _lower_where(stage, refusal, stage >= FIRST_OK)
     # A refused query rests on no hits: its slot and depth are 0.
     refusal = refused_query(found, limits, shape)

@@ -10,15 +10,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import fusion, gates, resolver
-from raglab.decision import chain
+from raglab.decision import chain, expected_cost
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
-from raglab.policy import PolicyData, Thresholds
+from raglab.policy import EXPECTED_COST, PolicyData, Thresholds
 from raglab.text import decimals
 from raglab.values import Floats, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
+
+
+FIT = "the answer is fit to leave"
 
 
 class Check(NamedTuple):
@@ -40,6 +43,8 @@ def checks(said: Decisions, row: int) -> list[Check]:
     ended = said.gate(row)
     if ended is not None and ended.judges == "query":
         return found
+    if said.limits.costs is not None:
+        return [*found, *_by_cost(said, row)]
     found += _of_gates(said, row, read, "hits")
     if ended is not None and ended.judges == "hits" and ended.firing == "refuse":
         return found
@@ -72,12 +77,70 @@ def decision_reason(said: Decisions, row: int) -> str:
     if stage in plain:
         return plain[stage]
     rows = checks(said, row)
+    if GATE_OF[stage] == EXPECTED_COST:
+        return next(check.text for check in rows if check.gate == EXPECTED_COST)
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         return "no rule picks one of the groups: " + "; ".join(c.text for c in rows if c.rule in thresholded)
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
     return f"{text} after {_count_text(depth, 'refinement')}" if stage == "confidence" and depth else text
+
+
+TIE = float(np.nextafter(0.0, -1.0))  # headroom of an answer that costs just as much as what is done instead
+PARTS = 4  # of a decision that are told
+
+
+def _by_cost(said: Decisions, row: int) -> Iterator[Check]:
+    """Checks of a decision by expected cost: whether there is a hit, the costs, and what hygiene says (rule S2.17)."""
+    found, limits = said.tables.evidence, said.limits
+    hits = int(found.n_hits[0, row])
+    yield _format_check("l2", "S2.2", hits, 1, float(hits - 1), f"{_count_text(hits, 'hit')} retrieved")
+    if not hits:
+        return
+    costs = [float(np.broadcast_to(cost, (1, len(said)))[0, row]) for cost in chain.action_costs_of(found, limits)]
+    answer, refused, asked = costs
+    options = int(found.n_options_all[0, row])
+    can_ask = options >= resolver.LEAST_OPTIONS
+    status = Status(int(expected_cost.least_cost(*costs, can_ask)))
+    others = min(refused, asked) if can_ask else refused
+    margin = others - answer
+    told = {"answering": answer, "refusing": refused}
+    told |= {"asking back": asked} if can_ask else {}
+    action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
+    rest = ", ".join(f"{name} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
+    why = "" if can_ask else f"; with {_count_text(options, 'option')} it cannot be asked back"
+    text = f"{action} costs {decimals(told[action])} of a failure, the least ({rest}{why})"
+    answers = status == Status.ok
+    headroom = margin if answers or margin < 0.0 else TIE
+    yield Check(
+        EXPECTED_COST, "S2.17", answer, others, headroom, answers, f"{text}; {_largest_parts(said, row, status)}"
+    )
+    if found.answered and answers:
+        recorded = said.answer(row)
+        refusal = "no answer was recorded for these hits" if recorded is None else recorded.refused
+        yield _format_check("hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), refusal or FIT)
+
+
+def _largest_parts(said: Decisions, row: int, status: Status) -> str:
+    """What speaks for the chosen action against the likeliest other class, by signal, in logits."""
+    found, model = said.tables.evidence, said.policy.structure.decision
+    assert model is not None  # noqa: S101 - of a policy that decides by it
+    added = expected_cost.class_logits(found.signals[:, 0, [row]], model)[:, :, 0]
+    logits = added.sum(axis=0) + np.array(model.bias)
+    own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
+    other = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
+    names = expected_cost.CLASSES
+    parts = sorted(
+        ((float(part[own] - part[other]), one.signal) for part, one in zip(added, model.parts, strict=True)),
+        key=lambda pair: (-abs(pair[0]), pair[1]),
+    )
+    listed = ", ".join(f"{name} {_signed_share(share)}" for share, name in parts[:PARTS] if share)
+    left = float(logits[own] - logits[other]) - sum(share for share, _ in parts[:PARTS])
+    chance = ", ".join(
+        f"{name} {decimals(float(p))}" for name, p in zip(names, found.probability[:, 0, row], strict=True)
+    )
+    return f"chances: {chance}; {names[own]} against {names[other]} in logits: {listed}, the rest {_signed_share(left)}"
 
 
 def _format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
@@ -266,7 +329,7 @@ def answer_checks(confidence: float, support: float, claim: str, refused: str, l
             yield _against(gate, measured.__getitem__, limits, more.get(gate.name, ""))
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
-            text = refused or "the answer is fit to leave"
+            text = refused or FIT
             yield _format_check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
 
 
@@ -322,6 +385,7 @@ def _scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
 
 _GENERATED = frozenset(n for name, n in chain.STAGE.items() if n >= chain.FIRST_OK or name in chain.ON_ANSWER)
 GATE_OF = {name: gate.name for gate in gates.GATES for name in gate.decides}
+GATE_OF |= dict.fromkeys((chain.COST_REFUSES, chain.COST_ASKS, chain.COST_ANSWERS), EXPECTED_COST)
 GATE_OF |= dict.fromkeys((*(rule.name for rule in resolver.RULES), resolver.ONE_OPTION), "resolver")
 
 
@@ -388,9 +452,9 @@ class Decisions:
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
     def gate(self, row: int) -> gates.Gate | None:
-        """The gate that decided a case, None where a rule of the resolver did."""
+        """The gate that decided a case, None where a rule of the resolver or the expected cost did."""
         name = GATE_OF[self.stage(row)]
-        return None if name == "resolver" else gates.gate_by_name(name)
+        return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -427,7 +491,7 @@ class Decisions:
 
     def _found(self, row: int) -> tuple[resolver.Option, ...]:
         chosen, batch = self.tables.chosen, self._batch(row)
-        last = self.tables.evidence.missing.shape[1] - 1
+        last = self.tables.evidence.missing.shape[1] - 1  # `options_of_tied`, the last of `WINNERS`
         return (chosen.options_tied if int(self.outcome.slot[row]) == last else chosen.options_all)[batch]
 
     def _options(self, row: int) -> tuple[OptionShown, ...]:

@@ -16,10 +16,21 @@ from numpy.typing import NDArray
 
 from raglab import gates
 from raglab._numba import compile_kernel
-from raglab.decision.chain import BY_SLOT, COMPUTED, NONE, SLOT_TABLE, STAGE, STAGES, GateMeasurements
+from raglab.decision.chain import (
+    BY_SLOT,
+    COMPUTED,
+    NONE,
+    OPTIONS_SLOT,
+    SLOT_TABLE,
+    STAGE,
+    STAGES,
+    GateMeasurements,
+    answer_slots,
+)
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
+from raglab.resolver import LEAST_OPTIONS
 from raglab.signals import retrieval_confidence
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
@@ -46,6 +57,9 @@ class Numbers(NamedTuple):
     signature_similarity: int
     anchor_similarity: int
     single_option: int
+    least_cost_refuse: int
+    least_cost_ask: int
+    least_cost_answer: int
 
 
 NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields))
@@ -190,6 +204,55 @@ def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     return first, slot
 
 
+@compile_kernel(inline="always")
+def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:  # noqa: ANN401 - records
+    """Stage of one case under one policy that decides by expected cost; sums in the order of `expected_costs`."""
+    if case.words < 1:
+        return int(number.empty_query)
+    if policy.domain_on and case.denied > 0:
+        return int(number.deny)
+    if policy.domain_on and case.needs_allowed and case.allowed < 1:
+        return int(number.allow)
+    if case.n_hits == 0:
+        return int(number.no_hits)
+    wrong = (
+        policy.wrong_ok * case.miss + policy.wrong_refuse * case.refuse + policy.wrong_ambiguous * case.ambiguous
+    )
+    answer = policy.right * case.right + policy.ratio * wrong
+    refused = (
+        policy.refused_ok * case.ok + policy.refused_refuse * case.refuse + policy.refused_ambiguous * case.ambiguous
+    )
+    idle = policy.asked_right * case.asked_right + policy.asked_ambiguous * (1.0 - case.asked_right)
+    asked = policy.asked_ok * case.ok + policy.asked_refuse * case.refuse + idle * case.ambiguous
+    if case.can_ask and asked < refused and asked <= answer:
+        return int(number.least_cost_ask)
+    return int(number.least_cost_answer) if answer < refused else int(number.least_cost_refuse)
+
+
+@compile_kernel()
+def _cost_stages(policies: Any, cases: Any, number: Any) -> Any:  # noqa: ANN401 - records
+    stage = np.empty((len(policies), len(cases)), dtype=np.int8)
+    for p in range(len(policies)):
+        for q in range(len(cases)):
+            stage[p, q] = _decide_by_cost(cases[q], policies[p], number)
+    return stage
+
+
+@compile_kernel()
+def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int) -> Any:  # noqa: ANN401 - records
+    """How often each policy met each (stage, label, expected sources found), [P, codes].
+
+    right: of the options and of an answer, [Q, 2].
+    """
+    seen = np.zeros((len(policies), codes), dtype=np.int64)
+    for p in range(len(policies)):
+        for q in range(len(cases)):
+            stage = _decide_by_cost(cases[q], policies[p], number)
+            found = right[q, 0] if stage == number.least_cost_ask else right[q, 1]
+            seen[p, stage * CELLS + cases[q].label * 2 + found] += 1
+    return seen
+
+
 class HitColumns(NamedTuple):
     """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, and by slot [Q, S]."""
 
@@ -307,13 +370,37 @@ def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
     return _numpy_records(columns | _scalars_of(found, n), n), hits
 
 
+def _cost_policies(limits: Thresholds, n: int) -> NDArray[np.void]:
+    """A record a policy that decides by expected cost."""
+    assert limits.costs is not None  # noqa: S101 - the caller asks for such policies only
+    columns = {**limits.costs._asdict(), "domain_on": limits.gates["domain"].on}
+    return _numpy_records({name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}, n)
+
+
+def _cost_inputs(found: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
+    """Records of the cases as a decision by expected cost reads them, and whether options and answer are right."""
+    n, every = len(found.label), np.arange(len(found.label))
+    right, miss, refuse, ambiguous = found.probability[:, 0]
+    columns: dict[str, Any] = {name: getattr(found, name) for name in ("words", "denied", "allowed", "label")}
+    columns |= {"right": right, "miss": miss, "ok": right + miss, "refuse": refuse, "ambiguous": ambiguous}
+    columns |= {"asked_right": np.full(n, found.asked_right), "needs_allowed": np.full(n, found.needs_allowed)}
+    columns |= {"n_hits": found.n_hits[0], "can_ask": found.n_options_all[0] >= LEAST_OPTIONS}
+    options = found.right[0, found.n_slots_relevant + OPTIONS_SLOT]
+    return _numpy_records(columns, n), np.stack([options, found.right[0, answer_slots(found), every]], axis=1)
+
+
 def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.int64]:
     """Cases by code (what decided, label, expected sources found), [P, codes], of many policies; of depth 0 only.
 
     Args:
       found: measurements of one depth. limits: thresholds, [P, 1].
     """
-    policies, codes = _policies(limits, n_policies), len(STAGES) * CELLS
+    codes = len(STAGES) * CELLS
+    if limits.costs is not None:
+        cases, right = _cost_inputs(found)
+        counted: NDArray[np.int64] = _cost_counts(_cost_policies(limits, n_policies), cases, right, NUMBERS, codes)
+        return counted
+    policies = _policies(limits, n_policies)
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
@@ -323,5 +410,12 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
+    if limits.costs is not None:
+        cases, _ = _cost_inputs(found)
+        stage = _cost_stages(_cost_policies(limits, n_policies), cases, NUMBERS)
+        asks = stage == NUMBERS.least_cost_ask
+        slot = np.where(asks, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
+        on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
+        return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
     stage, slot = _stages(_policies(limits, n_policies), *_inputs(found), NUMBERS)
     return stage, slot

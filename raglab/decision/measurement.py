@@ -15,6 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import fusion, resolver
+from raglab.canonical import canonical_json, digest
+from raglab.decision.expected_cost import CLASSES, class_probabilities
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
@@ -336,7 +338,8 @@ class Evidence(NamedTuple):
     Scores of the first k hits in the arm's order, in [0, 1]:
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
       order of `signals.NAMES`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
-      no model.
+      no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model.
+      asked_right: chance that the options of a case to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
@@ -376,6 +379,8 @@ class Evidence(NamedTuple):
     top_hybrid: NDArray[np.float64]
     signals: NDArray[np.float64]
     fused: NDArray[np.float64]
+    probability: NDArray[np.float64]
+    asked_right: float
 
     n_groups: NDArray[np.int64]
     has_winner: NDArray[np.bool_]
@@ -625,6 +630,8 @@ def _score_fields(batch: CaseBatch, contests: Contests, slots: SlotLabels, struc
         "top_hybrid": batch.by_case(hybrid),
         "signals": signals,
         "fused": np.full(batch.shape, np.nan) if model is None else fusion.fused_probability(signals, model),
+        "probability": np.full((len(CLASSES), *batch.shape), np.nan),
+        "asked_right": np.nan,
     }
 
 
@@ -666,9 +673,10 @@ def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tab
     known, places = answer_positions(trace.answers), measured.chosen.places
     records = slot_answer_scores(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
     generation, support, unfit = (by_slot(table, shape) for table in records)
-    return measured._replace(
+    answered = measured._replace(
         evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit)
     )
+    return add_probabilities(answered, structure)
 
 
 def _signals(
@@ -749,13 +757,44 @@ def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None
     check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
     name = trace.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)
+    plain = structure._replace(decision=None)
     found: Tables = _cached_on_trace(
         trace,
         "tables",
-        (name, structure),
-        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), structure, needs_allowed=needs_allowed),
+        (name, plain),
+        lambda: measure_tables(trace, name, policy_pattern_hits(trace, policy), plain, needs_allowed=needs_allowed),
     )
-    return found
+    if structure.decision is None:
+        return found
+    decided: Tables = _cached_on_trace(
+        trace, "decided", (name, structure), lambda: add_probabilities(found, structure)
+    )
+    return decided
+
+
+def add_probabilities(measured: Tables, structure: Structure) -> Tables:
+    """Tables with what the structure's model makes of the signals (rule S2.17); as they are where it has none.
+
+    Raises:
+      ValueError: the model was fitted on other hits.
+    """
+    model = structure.decision
+    if model is None:
+        return measured
+    there = structure_hash(structure, measured.arm)
+    if model.structure != there:
+        rule = "a decision model must be used on the hits it was fitted on (final_k, order, patterns, options, arm)"
+        msg = f"{rule}, {model.structure}, got {there} with arm {measured.arm!r}; fit it again with raglab.fit_decision."
+        raise ValueError(msg)
+    evidence = measured.evidence
+    probability = class_probabilities(evidence.signals, model)
+    return measured._replace(evidence=evidence._replace(probability=probability, asked_right=model.asked_right))
+
+
+def structure_hash(structure: Structure, arm: str) -> str:
+    """Hash of what decides which hits a decision rests on, and of the arm that found them."""
+    rows = structure._replace(fused=None, decision=None)._asdict()
+    return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)
 
 
 def bit_masks(

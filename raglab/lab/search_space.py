@@ -55,6 +55,8 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     found = measured_tables(trace, policy, arm).evidence
     space: dict[str, SearchRange] = {}
     for path, swept in SWEPT.items():
+        if swept.section == "decision":  # costs are stated, not searched
+            continue
         values = breakpoints(found, policy_thresholds([policy]), path)
         values = values[~np.isnan(values)]
         if swept.whole:
@@ -95,7 +97,8 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
-    return policy.replace(*(item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)))
+    off = (item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False))
+    return policy.replace("decision.rule", "chain", *off)
 
 
 def always_refuse(policy: Policy) -> Policy:
