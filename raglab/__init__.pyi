@@ -16,6 +16,7 @@ from .lab.bandit_study import tune_bandit as tune_bandit
 from .lab.certification import certify_policy as certify_policy
 from .lab.certification import check_policy as check_policy
 from .lab.clarify_study import tune_clarification as tune_clarification
+from .lab.decision_fitting import fit_decision as fit_decision
 from .lab.gate_fitting import answer_outcomes as answer_outcomes
 from .lab.gate_fitting import calibrate_answers as calibrate_answers
 from .lab.gate_fitting import compare_gates as compare_gates

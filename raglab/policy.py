@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, Typ
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -30,12 +31,11 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
 from raglab.fusion import Model, Part
 from raglab.gates import IntentThresholds, RefineThresholds, SignalThresholds
+from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
-from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit
 from raglab.values import Bools, Floats
-
 
 EXPECTED_COST = "expected_cost"
 COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
@@ -64,7 +64,8 @@ class Thresholds(NamedTuple):
         section, _, key = path.partition(".")
         if section == "signals":
             name, _, bound = key.partition(".")
-            return self._replace(signals={**self.signals, name: self.signals[name]._replace(**{bound: values})})
+            changed: Any = {bound: values}
+            return self._replace(signals={**self.signals, name: self.signals[name]._replace(**changed)})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
             return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
@@ -109,7 +110,8 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
 
 def _action_costs(of: Callable[[str], Any]) -> ActionCosts:
     """Costs of the actions of policies that decide by them, [P, 1] each."""
-    return ActionCosts(*(of(f"decision.costs.{path}") for path in PATHS.values()), of("decision.ratio"))
+    costs = {name: of(f"decision.costs.{path}") for name, path in PATHS.items()}
+    return ActionCosts(**costs, ratio=of("decision.ratio"))
 
 
 def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
@@ -676,7 +678,9 @@ def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[
 
 def _rows_of(section: Any) -> dict[str, Any]:  # noqa: ANN401 - a model or a mapping
     """Fields of a section; what it has worked out of them is left behind."""
-    return dict(section) if isinstance(section, Mapping) else {key: getattr(section, key) for key in type(section).model_fields}
+    if isinstance(section, Mapping):
+        return dict(section)
+    return {key: getattr(section, key) for key in type(section).model_fields}
 
 
 def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: ANN401 - values of any field

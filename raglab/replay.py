@@ -79,7 +79,7 @@ def vectorised_codes(found: Evidence, limits: Thresholds, n_policies: int) -> ND
     seen = np.zeros((n_policies, width), dtype=np.int64)
     found, limits = narrow_evidence(found, limits)
     for cases in _spans(len(found.label), CASES):
-        part = _case_slice(found, cases)
+        part = case_rows(found, cases)
         n_cases = len(part.label)
         for rows in _spans(n_policies, max(1, BLOCK // n_cases)):
             some = _policy_slice(limits, rows)
@@ -95,11 +95,13 @@ def _spans(n: int, size: int) -> Iterator[slice]:
         yield slice(part * n // n_parts, (part + 1) * n // n_parts)
 
 
-def _case_slice(found: Any, cases: slice) -> Any:  # noqa: ANN401 - evidence or a part of it
+def case_rows(found: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a part of it, a slice or positions
+    """Measurements of some cases."""
+
     def part(field: Any) -> Any:  # noqa: ANN401 - an array, a tuple of arrays, or a number
         if isinstance(field, tuple):
-            return _case_slice(field, cases)
-        return np.ascontiguousarray(field[..., cases]) if isinstance(field, np.ndarray) else field
+            return case_rows(field, rows)
+        return np.ascontiguousarray(field[..., rows]) if isinstance(field, np.ndarray) else field
 
     return type(found)(*map(part, found))
 
@@ -307,6 +309,21 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     return Tally(cells, stages, labels)
 
 
+def policy_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
+    """Cells of policies of one structure, [P, 18], over cases that are measured already."""
+    return vectorised_codes(found, policy_thresholds(policies), len(policies)) @ _CELLS_OF_CODES
+
+
+def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int8]:
+    """Cell of every case under policies of one structure, [P, Q], over cases that are measured already."""
+    cells = np.empty((len(policies), len(found.label)), dtype=np.int8)
+    limits = policy_thresholds(policies)
+    for rows in _spans(len(policies), max(1, BLOCK // max(1, len(found.label)))):
+        shape = (rows.stop - rows.start, len(found.label))
+        cells[rows] = CELL_OF_CODE[outcome_codes(found, decide_cases(found, _policy_slice(limits, rows), shape))]
+    return cells
+
+
 def _labels(trace: TraceData) -> NDArray[np.int64]:
     return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
 
@@ -344,7 +361,8 @@ def sweep(
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-      `_low`, `_high`, `expected_cost` (1 - `pass_rate` where no costs are given), and how many cases each stage decided (`stage_<name>`).
+      `_low`, `_high`, `expected_cost` (1 - `pass_rate` where no costs are given), and how many cases each stage
+      decided (`stage_<name>`).
     """
     import pandas as pd
 
@@ -385,15 +403,14 @@ def steps(
     """
     import pandas as pd
 
-    found = step_counts(trace, policy, path, arm)
+    found = step_cells(measured_tables(trace, policy, arm).evidence, policy, path)
     columns = _rate_columns(found.cells, level, costs)
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
 
 
-def step_counts(trace: TraceData, policy: PolicyData, path: str, arm: str | None = None) -> Steps:
-    """Counts behind `steps`."""
+def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
+    """Cells behind `steps`, of cases that are measured already."""
     _swept(path)
-    found = measured_tables(trace, policy, arm).evidence
     values, codes = piece_codes(found, policy_thresholds([policy]), path, _codes_function(found))
     return sum_steps(values, codes, SWEPT[path])
 

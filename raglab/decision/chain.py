@@ -20,7 +20,6 @@ from raglab.policy import Thresholds
 from raglab.signals import NAMES, retrieval_confidence
 from raglab.values import Status
 
-
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
 
 
@@ -44,8 +43,6 @@ def _numbered() -> tuple[tuple[str, Status], ...]:
         (resolver.ONE_OPTION, Status.ok),
         (COST_ANSWERS, Status.ok),
     )
-
-
 
 
 STAGES = _numbered()  # what decided, by its number: the margin of a gate, or a rule of the resolver

@@ -102,7 +102,7 @@ def _by_cost(said: Decisions, row: int) -> Iterator[Check]:
     answer, refused, asked = costs
     options = int(found.n_options_all[0, row])
     can_ask = options >= resolver.LEAST_OPTIONS
-    status = Status(int(expected_cost.least_cost(*costs, can_ask)))
+    status = Status(int(expected_cost.least_cost(answer, refused, asked, can_ask)))
     others = min(refused, asked) if can_ask else refused
     margin = others - answer
     told = {"answering": answer, "refusing": refused}

@@ -97,7 +97,7 @@ def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCost
         label, _, outcome = path.partition(".")
         return matrix[..., LABELS.index(label), OUTCOMES.index(outcome)]
 
-    return ActionCosts(*(entry(path) for path in PATHS.values()), ratio)
+    return ActionCosts(**{name: entry(path) for name, path in PATHS.items()}, ratio=ratio)
 
 
 def class_logits(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[np.float64]:

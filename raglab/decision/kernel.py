@@ -215,9 +215,7 @@ def _decide_by_cost(case: Any, policy: Any, number: Any) -> int:  # noqa: ANN401
         return int(number.allow)
     if case.n_hits == 0:
         return int(number.no_hits)
-    wrong = (
-        policy.wrong_ok * case.miss + policy.wrong_refuse * case.refuse + policy.wrong_ambiguous * case.ambiguous
-    )
+    wrong = policy.wrong_ok * case.miss + policy.wrong_refuse * case.refuse + policy.wrong_ambiguous * case.ambiguous
     answer = policy.right * case.right + policy.ratio * wrong
     refused = (
         policy.refused_ok * case.ok + policy.refused_refuse * case.refuse + policy.refused_ambiguous * case.ambiguous

@@ -766,9 +766,7 @@ def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None
     )
     if structure.decision is None:
         return found
-    decided: Tables = _cached_on_trace(
-        trace, "decided", (name, structure), lambda: add_probabilities(found, structure)
-    )
+    decided: Tables = _cached_on_trace(trace, "decided", (name, structure), lambda: add_probabilities(found, structure))
     return decided
 
 
@@ -784,7 +782,9 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
     there = structure_hash(structure, measured.arm)
     if model.structure != there:
         rule = "a decision model must be used on the hits it was fitted on (final_k, order, patterns, options, arm)"
-        msg = f"{rule}, {model.structure}, got {there} with arm {measured.arm!r}; fit it again with raglab.fit_decision."
+        msg = (
+            f"{rule}, {model.structure}, got {there} with arm {measured.arm!r}; fit it again with raglab.fit_decision."
+        )
         raise ValueError(msg)
     evidence = measured.evidence
     probability = class_probabilities(evidence.signals, model)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES
 from raglab.metrics import TARGETS
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, Steps, breakpoints, step_counts, tally
+from raglab.replay import SWEPT, Steps, breakpoints, policy_cells, step_cells
 from raglab.store.loaders import Policy
 from raglab.values import TraceData
 
@@ -225,77 +226,66 @@ def polish(
     """
     import pandas as pd
 
-    best: tuple[float, Policy] | None = None
-    for start in starts:
-        value, policy = _descend(trace, start, paths, score, arm)
-        if best is None or value < best[0] - LEAST_GAIN:
-            best = value, policy
-    assert best is not None  # noqa: S101 - starts is never empty
-    policy = best[1]
+    found = measured_tables(trace, starts[0], arm).evidence
+    value, policy = min((descend(found, start, paths, score) for start in starts), key=itemgetter(0))
     for path in paths:
         if path not in SWEPT and policy.value(path) != published.value(path):
             other = policy.replace(path, published.value(path))
-            if float(score(tally(trace, [other], arm).cells)[0]) <= best[0] + LEAST_GAIN:
+            if float(score(policy_cells(found, [other]))[0]) <= value + LEAST_GAIN:
                 policy = other
     plateaus = []
     for path in paths:
         if path in SWEPT and policy.value(path) is not None:
-            found = plateau(trace, policy, path, score, arm, published.value(path))
-            policy = policy.replace(path, _typed_value(path, found.value))
-            plateaus.append((*found, found.high - found.low))
+            run = plateau(found, policy, path, score, published.value(path))
+            policy = policy.replace(path, _typed_value(path, run.value))
+            plateaus.append((*run, run.high - run.low))
     return policy, pd.DataFrame(plateaus, columns=["path", "value", "low", "high", "width"])
 
 
-def _descend(
-    trace: TraceData, policy: Policy, paths: Sequence[str], score: Score, arm: str | None
+def descend(
+    found: Evidence, policy: Policy, paths: Sequence[str], score: Score, rounds: int = ROUNDS
 ) -> tuple[float, Policy]:
-    value = float(score(tally(trace, [policy], arm).cells)[0])
-    for _ in range(ROUNDS):
+    """Score and policy that coordinate-wise exact search ends with, from one start, over measured cases."""
+    value = float(score(policy_cells(found, [policy]))[0])
+    for _ in range(rounds):
         before = value
         for path in paths:
             if path not in SWEPT:
                 other = policy.replace(path, not policy.value(path))
-                tried = float(score(tally(trace, [other], arm).cells)[0])
+                tried = float(score(policy_cells(found, [other]))[0])
                 if tried < value - LEAST_GAIN:
                     value, policy = tried, other
             elif policy.value(path) is not None:
-                found = step_counts(trace, policy, path, arm)
-                scores = score(found.cells)
+                steps = step_cells(found, policy, path)
+                scores = score(steps.cells)
                 if SWEPT[path].whole:
-                    scores = np.where(found.low < KEEP_AT_MOST, scores, np.inf)
+                    scores = np.where(steps.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
                     low, high = _observed_plateau(
-                        found, *_widest(found.low, found.high, scores <= scores.min() + LEAST_GAIN)
+                        steps, *_widest(steps.low, steps.high, scores <= scores.min() + LEAST_GAIN)
                     )
                     policy = policy.replace(path, _typed_value(path, _inside(path, low, high)))
-                    value = float(score(tally(trace, [policy], arm).cells)[0])
+                    value = float(score(policy_cells(found, [policy]))[0])
         if value >= before - LEAST_GAIN:
             break
     return value, policy
 
 
-def plateau(
-    trace: TraceData,
-    policy: Policy,
-    path: str,
-    score: Score,
-    arm: str | None = None,
-    published: float | None = None,
-) -> Plateau:
+def plateau(found: Evidence, policy: Policy, path: str, score: Score, published: float | None = None) -> Plateau:
     """Interval around a threshold's value on which the score is no worse, with the value to take in it."""
-    found = step_counts(trace, policy, path, arm)
-    scores = score(found.cells)
-    here = _step_index(found.low, found.high, float(policy.value(path)), path)
+    steps = step_cells(found, policy, path)
+    scores = score(steps.cells)
+    here = _step_index(steps.low, steps.high, float(policy.value(path)), path)
     good = scores <= scores[here] + LEAST_GAIN
     first = last = here
     while first > 0 and good[first - 1]:
         first -= 1
     while last < len(good) - 1 and good[last + 1]:
         last += 1
-    low, high = float(found.low[first]), float(found.high[last])
-    if published is not None and first <= _step_index(found.low, found.high, float(published), path) <= last:
+    low, high = float(steps.low[first]), float(steps.high[last])
+    if published is not None and first <= _step_index(steps.low, steps.high, float(published), path) <= last:
         return Plateau(path, float(published), low, high)
-    return Plateau(path, _inside(path, *_observed_plateau(found, low, high)), low, high)
+    return Plateau(path, _inside(path, *_observed_plateau(steps, low, high)), low, high)
 
 
 def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, float]:

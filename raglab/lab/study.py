@@ -572,7 +572,9 @@ BEST = 10  # trials that the line search starts from
 
 def _best_trials(start: Policy, trials: pd.DataFrame) -> list[Policy]:
     """The best trials by score, one for each outcome, for the line search to start from."""
-    ordered = trials.sort_values(["feasible", "expected_cost", "number"], ascending=[False, True, True], kind="stable").drop_duplicates(list(metrics.RATES))
+    ordered = trials.sort_values(
+        ["feasible", "expected_cost", "number"], ascending=[False, True, True], kind="stable"
+    ).drop_duplicates(list(metrics.RATES))
     paths = [column for column in trials.columns if "." in column]
     return [
         set_values(start, {path: _python_scalar(row[path]) for path in paths})

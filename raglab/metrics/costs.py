@@ -70,15 +70,15 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
     if costs is None:
         return matrix
     if not isinstance(costs, Mapping):
-        raise _misplaced("costs", costs)
+        raise ValueError(_misplaced("costs", costs))
     for label, of_label in costs.items():
         if label in (*OUTCOMES, ASKED):
-            raise _misplaced(f"costs[{label!r}]", of_label)
+            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
         if label not in LABELS:
             msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the name."
             raise ValueError(msg)
         if not isinstance(of_label, Mapping):
-            raise _misplaced(f"costs[{label!r}]", of_label)
+            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
         # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the order.
         for outcome, cost in sorted(of_label.items(), key=lambda pair: pair[0] != ASKED):
             places = _places(str(outcome))
@@ -104,9 +104,9 @@ def _cost(path: str, cost: Any) -> float:  # noqa: ANN401 - what a caller may pa
     return float(cost)
 
 
-def _misplaced(where: str, came: object) -> ValueError:
+def _misplaced(where: str, came: object) -> str:
     rule = "costs must map label -> outcome -> cost"
-    return ValueError(f"{rule}, got {came!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}.")
+    return f"{rule}, got {came!r} at {where}; write costs={{'ok': {{'answered_wrong': 1}}}}."
 
 
 def stated_costs(matrix: NDArray[np.float64]) -> dict[str, dict[str, float]]:

@@ -1,0 +1,378 @@
+"""Fitting a decision by expected cost (shore): a calibrated multinomial logistic on signals (S2.17)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.canonical import digest
+from raglab.decision.chain import OPTIONS_SLOT, answer_slots
+from raglab.decision.expected_cost import CLASSES, LIMIT
+from raglab.decision.measurement import Evidence, measured_tables, structure_hash
+from raglab.policy import EXPECTED_COST
+from raglab.resolver import LEAST_OPTIONS
+from raglab.signals import NAMES, Direction, signal
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+from raglab.values import Status, TraceData
+
+STRENGTHS = (0.03, 0.1, 0.3, 1.0)  # inverse of the penalty, as scikit-learn's `C`
+FOLDS = 5  # of the choice of the penalty and of the calibration
+LEAST = 10  # cases that would be answered right, and others, that a fit must see
+ABSENT = -30.0  # logit of a class of which there is no case
+DIGITS = 6  # of the numbers of a model: more than any fit tells apart
+STEEPEST = 4.0  # by which calibration may stretch or shrink the logits
+BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
+
+
+class DecisionCases(NamedTuple):
+    """Labelled cases as a fit reads them.
+
+    signals: in the order of `signals.NAMES`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether there are two
+    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q].
+    """
+
+    signals: NDArray[np.float64]
+    classes: NDArray[np.int64]
+    can_ask: NDArray[np.bool_]
+    options_right: NDArray[np.bool_]
+
+    def rows(self, keep: NDArray[Any]) -> DecisionCases:
+        """The same of some cases."""
+        return DecisionCases(self.signals[:, keep], self.classes[keep], self.can_ask[keep], self.options_right[keep])
+
+
+def decision_cases(found: Evidence) -> DecisionCases:
+    """Cases of the first depth: their signals, and what would have been right."""
+    every = np.arange(len(found.label))
+    right = found.right[0, answer_slots(found), every] & (found.n_hits[0] >= 1)
+    classes = np.select(
+        [(found.label == Status.ok) & right, found.label == Status.ok, found.label == Status.refuse],
+        [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
+        CLASSES.index("ambiguous"),
+    )
+    options = found.right[0, found.n_slots_relevant + OPTIONS_SLOT]
+    return DecisionCases(
+        found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options
+    )
+
+
+@dataclass(frozen=True)
+class FittedModel:
+    """Multinomial logistic as fitted.
+
+    names: of its signals, [F]. center, scale: [F]; a signal counts as (value - center) / scale. weights: [4, F].
+    bias: [4]. asked_right: chance that the options of a case to be asked hold what it expects. strength: inverse of
+    the penalty that was chosen. temperature: factor of the logits that calibration came to.
+    """
+
+    names: tuple[str, ...]
+    center: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    bias: NDArray[np.float64]
+    asked_right: float
+    strength: float
+    temperature: float
+
+    def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Probability of each class, [4, Q], of signals [S, Q] in the order of `signals.NAMES`."""
+        x = scaled_signals(signals, self.names, self.center, self.scale)
+        logits = x @ self.weights.T + self.bias
+        return np.exp(log_softmax(logits)).T
+
+
+def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logarithm of the softmax over the last axis, [..., C]."""
+    shifted = logits - logits.max(axis=-1, keepdims=True)
+    found: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return found
+
+
+def scaled_signals(
+    signals: NDArray[np.float64], names: Sequence[str], center: NDArray[np.float64], scale: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Signals as the logistic reads them, [Q, F]: 0 where missing, at most `LIMIT` either way."""
+    rows = signals[[NAMES.index(name) for name in names]].T
+    found: NDArray[np.float64] = np.nan_to_num(np.clip((rows - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    return found
+
+
+def usable_signals(signals: NDArray[np.float64], names: Sequence[str] | None = None) -> tuple[str, ...]:
+    """Names of the signals that tell any two cases apart, of those named or of all.
+
+    Raises:
+      ValueError: a name that is no signal, or none is left.
+    """
+    for name in names or ():
+        signal(name)
+    wanted = NAMES if names is None else tuple(names)
+    kept = []
+    for name in dict.fromkeys(wanted):
+        row = signals[NAMES.index(name)]
+        there = row[~np.isnan(row)]
+        if len(there) and there.max() > there.min():
+            kept.append(name)
+    if not kept:
+        msg = f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; build the trace again."
+        raise ValueError(msg)
+    return tuple(kept)
+
+
+def fit_model(
+    cases: DecisionCases,
+    *,
+    names: Sequence[str] | None = None,
+    seed: int = 0,
+    strengths: Sequence[float] = STRENGTHS,
+) -> FittedModel:
+    """Multinomial logistic of the classes on signals, monotone where a direction is declared, calibrated.
+
+    The penalty is chosen by cross-validated log-loss. The logits of the same folds, which no fit saw, then give one
+    temperature, which is folded into the weights.
+
+    Args:
+      names: of the signals; all that differ between cases where not given.
+
+    Raises:
+      ValueError: fewer than 10 cases that would be answered right or 10 others, or no usable signal.
+
+    Source: rule S2.17; temperature scaling: Guo et al. 2017.
+    """
+    right = int((cases.classes == 0).sum())
+    if min(right, len(cases.classes) - right) < LEAST:
+        msg = (
+            f"a decision must be fitted on at least {LEAST} cases that would be answered right and {LEAST} others, "
+            f"got {right} and {len(cases.classes) - right}; label more cases."
+        )
+        raise ValueError(msg)
+    kept = usable_signals(cases.signals, names)
+    rows = cases.signals[[NAMES.index(name) for name in kept]]
+    center = np.nanmean(rows, axis=1)
+    scale = np.nanstd(rows, axis=1)
+    x = scaled_signals(cases.signals, kept, center, scale)
+    directions = tuple(signal(name).direction for name in kept)
+    strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
+    temperature = _temperature(held, cases.classes)
+    weights, bias = _fit_weights(x, cases.classes, directions, strength)
+    present = np.isin(np.arange(len(CLASSES)), cases.classes)
+    return FittedModel(
+        names=kept,
+        center=center,
+        scale=scale,
+        weights=temperature * weights,
+        bias=np.where(present, temperature * bias, ABSENT),
+        asked_right=_asked_right(cases),
+        strength=strength,
+        temperature=temperature,
+    )
+
+
+def _asked_right(cases: DecisionCases) -> float:
+    """Chance that the options of a case to be asked hold what it expects; one success and one failure more."""
+    asked = (cases.classes == CLASSES.index("ambiguous")) & cases.can_ask
+    if not asked.any():
+        return 0.0
+    return float((cases.options_right[asked].sum() + 1.0) / (asked.sum() + 2.0))
+
+
+def _choose_strength(
+    x: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    directions: Sequence[Direction],
+    strengths: Sequence[float],
+    seed: int,
+) -> tuple[float, NDArray[np.float64]]:
+    """Strength of least cross-validated log-loss, the stronger penalty of equals, and the held-out logits, [Q, 4]."""
+    fold = class_folds(classes, FOLDS, np.random.default_rng(seed))
+    every = np.arange(len(classes))
+    best: tuple[float, float, NDArray[np.float64]] | None = None
+    starts: list[NDArray[np.float64] | None] = [None] * FOLDS
+    for strength in sorted(strengths):
+        logits = np.zeros((len(classes), len(CLASSES)))
+        for one in range(FOLDS):
+            rest = fold != one
+            weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[one])
+            starts[one] = np.concatenate([weights.ravel(), bias])
+            logits[~rest] = x[~rest] @ weights.T + bias
+        loss = -float(log_softmax(logits)[every, classes].mean())
+        if best is None or loss < best[0]:
+            best = loss, strength, logits
+    assert best is not None  # noqa: S101 - strengths is never empty
+    return best[1], best[2]
+
+
+def class_folds(classes: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Fold of every case: each class shuffled and dealt out in turn, the next going on where the last ended."""
+    turn = np.concatenate([rng.permutation(np.flatnonzero(classes == one)) for one in range(len(CLASSES))])
+    fold = np.empty(len(classes), dtype=np.int64)
+    fold[turn] = np.arange(len(classes)) % folds
+    return fold
+
+
+def _temperature(logits: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+    """Factor of held-out logits with the least log-loss, within `STEEPEST` either way."""
+    from scipy.optimize import minimize_scalar
+
+    every = np.arange(len(classes))
+
+    def loss(log_factor: float) -> float:
+        return -float(log_softmax(np.exp(log_factor) * logits)[every, classes].mean())
+
+    end = float(np.log(STEEPEST))
+    return float(np.exp(minimize_scalar(loss, bounds=(-end, end), method="bounded").x))
+
+
+def _bounds(directions: Sequence[Direction], present: NDArray[np.bool_]) -> list[tuple[float | None, float | None]]:
+    """Bounds of the weights by class and signal, then of the biases.
+
+    A weight counts beside those of the other classes only, so a signal that speaks for a class is one whose weight is
+    0 there and at most 0 elsewhere.
+    """
+    free: tuple[float | None, float | None] = (None, None)
+    own = {"surer": CLASSES.index("right"), "ask": CLASSES.index("ambiguous")}
+    bounds = []
+    for place in range(len(CLASSES)):
+        for direction in directions:
+            speaks_for = own.get(direction)
+            if speaks_for is None or not present[speaks_for]:
+                bounds.append(free)
+            else:
+                bounds.append((0.0, 0.0) if place == speaks_for else (None, 0.0))
+    return bounds + [free if there else (0.0, 0.0) for there in present]
+
+
+def _fit_weights(
+    x: NDArray[np.float64],
+    classes: NDArray[np.int64],
+    directions: Sequence[Direction],
+    strength: float,
+    start: NDArray[np.float64] | None = None,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Weights [4, F] and biases [4] of the penalised logistic; those of a class without cases are 0.
+
+    Args:
+      x: [Q, F]. strength: inverse of the penalty. start: weights and biases to begin with, [4 · F + 4].
+    """
+    from scipy.optimize import minimize
+
+    n_classes, (n, width) = len(CLASSES), x.shape
+    size = n_classes * width
+    told = np.zeros((n, n_classes))
+    told[np.arange(n), classes] = 1.0
+    present: NDArray[np.bool_] = np.asarray(told.any(axis=0))
+    shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
+
+    def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
+        weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
+        logits = x @ weights.T + bias + shut
+        logits -= logits.max(axis=1, keepdims=True)
+        odds = np.exp(logits)
+        total = odds.sum(axis=1, keepdims=True)
+        centred = weights[present] - weights[present].mean(axis=0)
+        penalty = (centred**2).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
+        value = float(np.log(total).sum() - logits[told > 0.0].sum() + penalty)
+        error = odds / total - told
+        slope = error.T @ x
+        slope[present] += centred / strength
+        slope[~present] = 0.0
+        return value, np.concatenate([slope.ravel(), error.sum(axis=0) + BIAS_PENALTY * bias])
+
+    begin = np.zeros(size + n_classes) if start is None else start
+    found = minimize(loss, begin, jac=True, method="L-BFGS-B", bounds=_bounds(directions, present))
+    weights = found.x[:size].reshape(n_classes, width)
+    return np.where(present[:, None], weights, 0.0), np.where(present, found.x[size:], 0.0)
+
+
+def model_section(model: FittedModel, structure: str, fitted_on: str | None = None) -> dict[str, Any]:
+    """Model as a policy states it, its numbers rounded."""
+
+    def short(value: float) -> float:
+        return float(f"{value:.{DIGITS}g}")
+
+    return {
+        "parts": {
+            name: {
+                "center": short(center),
+                "scale": short(scale),
+                "missing": short(center),
+                "weights": tuple(short(weight) for weight in column),
+            }
+            for name, center, scale, column in zip(
+                model.names, model.center.tolist(), model.scale.tolist(), model.weights.T.tolist(), strict=True
+            )
+        },
+        "bias": tuple(short(bias) for bias in model.bias.tolist()),
+        "asked_right": short(model.asked_right),
+        "structure": structure,
+        "fitted_on": fitted_on,
+    }
+
+
+def decide_by_model(
+    policy: Policy, model: FittedModel, arm: str, costs: metrics.Costs | None = None, fitted_on: str | None = None
+) -> Policy:
+    """Policy that decides by expected cost with a fitted model.
+
+    Args:
+      arm: whose hits it was fitted on. costs: label -> outcome -> cost; those of the policy where not given.
+    """
+    changes: list[Any] = [
+        "decision.model",
+        model_section(model, structure_hash(policy.structure, arm), fitted_on),
+        "decision.rule",
+        EXPECTED_COST,
+    ]
+    if costs is not None:
+        matrix = metrics.cost_matrix(costs)
+        changes += [
+            item
+            for label, row in zip(metrics.LABELS, matrix.tolist(), strict=True)
+            for outcome, cost in zip(metrics.OUTCOMES, row, strict=True)
+            for item in (f"decision.costs.{label}.{outcome}", cost)
+        ]
+    return policy.replace(*changes)
+
+
+def fit_decision(
+    trace: TraceData,
+    policy: Policy | None = None,
+    *,
+    signals: Sequence[str] | None = None,
+    costs: metrics.Costs | None = None,
+    seed: int = 0,
+    arm: str | None = None,
+) -> Policy:
+    """Policy that takes the action of least expected cost, by a model of the signals fitted on split `tune`.
+
+    Without splits it is fitted on all cases. The model belongs to the hits of this policy and arm: another `final_k`,
+    order, set of patterns or arm is refused when it decides.
+
+    Args:
+      policy: its patterns, hits and domain gate are kept; the published defaults where not given.
+      signals: names of `raglab.signals.NAMES`; all that differ between the cases where not given.
+      costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not given.
+      seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
+      arm: which of the trace's arms; the first where not given.
+
+    Raises:
+      ValueError: an unknown signal or cost, or too few cases of a kind.
+
+    Source: rule S2.17; Chow 1970, Elkan 2001.
+
+    Example: `raglab.fit_decision(trace, policy, costs={"refuse": {"answered_wrong": 10}})`.
+    """
+    base = Policy.load() if policy is None else policy
+    if costs is not None:
+        metrics.cost_matrix(costs)  # stops before anything is fitted
+    fitted = trace.split("tune") if isinstance(trace, Trace) and any(c.split == "tune" for c in trace.cases) else trace
+    plain = base.replace("decision.rule", "chain")
+    cases = decision_cases(measured_tables(fitted, plain, arm).evidence)
+    model = fit_model(cases, names=signals, seed=seed)
+    questions = digest("\n".join(sorted(case.id for case in fitted.cases)), 12)
+    return decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, questions)
