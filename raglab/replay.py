@@ -24,7 +24,7 @@ from raglab.decision.chain import (
     values_at_slot,
 )
 from raglab.decision.decisions import Decisions
-from raglab.decision.expected_cost import PATHS
+from raglab.decision.expected_cost import PATHS, class_probabilities
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.gates import Threshold
@@ -406,6 +406,14 @@ def steps(
     found = step_cells(measured_tables(trace, policy, arm).evidence, policy, path)
     columns = _rate_columns(found.cells, level, costs)
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
+
+
+def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
+    """Measured cases with the probabilities of the policy's model, whatever hits that was fitted on."""
+    model = policy.structure.decision
+    if model is None:
+        return found
+    return found._replace(probability=class_probabilities(found.signals, model), asked_right=model.asked_right)
 
 
 def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:

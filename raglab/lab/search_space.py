@@ -47,6 +47,16 @@ class SearchRange(NamedTuple):
         """Whether it is a switch."""
         return bool(np.isnan(self.low))
 
+    def draw(self, rng: np.random.Generator) -> bool | int | float:
+        """A value at random, on the scale of the range."""
+        if self.is_switch:
+            return bool(rng.integers(2))
+        if self.whole:
+            return int(rng.integers(int(self.low), int(self.high) + 1))
+        if self.log:
+            return float(np.exp(rng.uniform(np.log(self.low), np.log(self.high))))
+        return float(rng.uniform(self.low, self.high))
+
 
 def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.

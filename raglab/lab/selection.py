@@ -1,0 +1,379 @@
+"""Selection (shore): which recipe holds on questions it never saw, by repeated cross-validation (S6.8).
+
+A candidate is a recipe, not a policy: answer all, one threshold on one signal, the chain, the expected cost. In every
+fold a recipe is carried out from the start on the other folds (search, line search, fit and calibration included) and
+judged on this one. The recipe that is chosen is then carried out on all cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from raglab import metrics
+from raglab.decision.measurement import Evidence, measured_tables
+from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model
+from raglab.lab.search_space import Goal, SearchRange, always_answer, always_refuse, descend, set_values
+from raglab.replay import case_cells, case_rows, evidence_with_model
+from raglab.signals import BUILT_IN, NAMES
+from raglab.store.loaders import Policy
+from raglab.values import Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDS, REPEATS = 10, 5
+POOL = 400  # configurations of the chain that a fold chooses among before its line search
+ROUNDS = 3  # of the line search in a fold
+RESAMPLES = 1_000  # of the cases, for how often each recipe wins
+ANSWER, REFUSE, DEFAULTS = "always-answer", "always-refuse", "defaults"
+CHAIN, CHAIN_ASKS, COST = "chain", "chain with resolver", "expected cost"
+FREE = (ANSWER, REFUSE)
+
+
+class Cases(NamedTuple):
+    """Measured cases of one split and arm, and what a recipe starts from.
+
+    found: evidence under `start`. goal: what is minimised. space: that the chain is searched in. pool: configurations
+    of the chain with the cell of every case under each, [K, Q]; without the resolver likewise.
+    """
+
+    trace: TraceData
+    arm: str | None
+    start: Policy
+    defaults: Policy
+    goal: Goal
+    found: Evidence
+    decided: DecisionCases
+    space: Mapping[str, SearchRange]
+    seed: int
+
+    @property
+    def arm_name(self) -> str:
+        """Name of the arm."""
+        return self.trace.arms[0] if self.arm is None else self.arm
+
+    def cells(self, policy: Policy) -> NDArray[np.int8]:
+        """Cell of every case under a policy, [Q]."""
+        return case_cells(measured_tables(self.trace, policy, self.arm).evidence, [policy])[0]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One candidate.
+
+    carry_out: from training cases (positions) to the cells of held-out ones. refit: policy made of all cases.
+    complexity: of that policy, what breaks ties (rule S6.8).
+    """
+
+    name: str
+    carry_out: Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.int8]]
+    refit: Callable[[], Policy]
+    complexity: Callable[[Policy], int]
+
+
+def count_cells(cells: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Cases by cell, [..., 18], of the cell of each case, [..., Q]."""
+    flat = cells.reshape(-1, cells.shape[-1])
+    counted = np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in flat])
+    return counted.reshape(*cells.shape[:-1], metrics.N_CELLS)
+
+
+def fixed_recipe(name: str, policy: Policy, cases: Cases, complexity: int) -> Recipe:
+    """A policy that learns nothing."""
+    cells = cases.cells(policy)
+    return Recipe(name, lambda _, held: cells[held], lambda: policy, lambda _: complexity)
+
+
+class Bound(NamedTuple):
+    """Gate of one signal: which end it bounds, and what it does beyond."""
+
+    signal: str
+    end: str
+    on_fire: str
+
+    @property
+    def name(self) -> str:
+        """Name of the candidate."""
+        return f"{self.signal} {'at least' if self.end == 'min' else 'at most'}{', else ask' * (self.on_fire == 'ask')}"
+
+
+def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa: FBT001 - a verdict
+    """One threshold on each signal that is there and says which way it points.
+
+    Args:
+      goal_asks: whether asking back is worth a try.
+    """
+    for row, one in enumerate(BUILT_IN):
+        values = found.signals[row, 0]
+        there = values[~np.isnan(values)]
+        if one.direction == "either" or not len(there) or there.min() == there.max():
+            continue
+        yield Bound(one.name, "min" if one.direction == "surer" else "max", "refuse")
+        if one.direction == "ask" and goal_asks:
+            yield Bound(one.name, "max", "ask")
+
+
+def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
+    """Best single threshold on a signal, everything else off."""
+    answered = cases.cells(always_answer(cases.start))
+    fired = cases.cells(_fires_always(bound, cases.start))
+    values = cases.found.signals[NAMES.index(bound.signal), 0]
+    surer = values if bound.end == "min" else -values
+
+    def best(rows: NDArray[np.int64]) -> float:
+        """Threshold on `surer`: the middle of the widest of the best steps."""
+        order = rows[np.argsort(-surer[rows], kind="stable")]
+        order = order[~np.isnan(surer[order])]
+        rest = rows[np.isnan(surer[rows])]
+        change = _one_hot(answered[order]) - _one_hot(fired[order])
+        all_fired = count_cells(fired[np.concatenate([order, rest])][None])[0]
+        cells = np.concatenate([all_fired[None], all_fired + change.cumsum(axis=0)])
+        ordered = surer[order]
+        # A threshold lies between two values that differ; at the ends it answers nothing or all.
+        step = np.concatenate([[True], ordered[1:] < ordered[:-1], [True]]) if len(ordered) else np.array([True])
+        scores = np.where(step, cases.goal.score(cells), np.inf)
+        if not len(ordered):
+            return np.inf
+        above = np.concatenate([[ordered[0] + _margin(ordered)], ordered])
+        below = np.concatenate([ordered, [ordered[-1] - _margin(ordered)]])
+        width = np.where(scores <= scores.min() + 1e-12, above - below, -np.inf)
+        place = int(np.argmax(width))
+        return float((above[place] + below[place]) / 2.0)
+
+    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
+        return np.where(surer[held] >= best(rows), answered[held], fired[held])
+
+    def refit() -> Policy:
+        at = best(np.arange(len(values)))
+        value = _round_between(at if bound.end == "min" else -at, values)
+        return bounded_policy(cases.start, bound, value)
+
+    return Recipe(bound.name, carry_out, refit, lambda _: 1)
+
+
+def bounded_policy(start: Policy, bound: Bound, value: float) -> Policy:
+    """Policy with one threshold on a signal and everything else off."""
+    return always_answer(start).replace("signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}})
+
+
+def _fires_always(bound: Bound, start: Policy) -> Policy:
+    """Policy whose one gate fires whatever the signal is."""
+    end = 1e12 if bound.end == "min" else -1e12
+    return bounded_policy(start, bound, end)
+
+
+def _one_hot(cells: NDArray[np.int8]) -> NDArray[np.int64]:
+    return (cells[:, None] == np.arange(metrics.N_CELLS)).astype(np.int64)
+
+
+def _margin(ordered: NDArray[np.float64]) -> float:
+    """A tenth of the range beyond its ends, where no case was seen."""
+    return 0.1 * float(ordered[0] - ordered[-1]) or 1.0
+
+
+def _round_between(value: float, values: NDArray[np.float64]) -> float:
+    """Shortest number on the same side of every observed value."""
+    above, below = values[values > value], values[values < value]
+    high = float(above.min()) if len(above) else np.inf
+    low = float(below.max()) if len(below) else -np.inf
+    for digits in range(1, 17):
+        short = float(f"{value:.{digits}g}")
+        if low < short < high:
+            return short
+    return value
+
+
+RESOLVES = ("gap.", "resolver.")
+
+
+def chain_recipe(name: str, cases: Cases, refit: Callable[[], Policy], pool: Sequence[Policy]) -> Recipe:
+    """The chain, searched in a pool that no label has seen, then by exact line search.
+
+    Args:
+      refit: search of the chain on all cases. pool: configurations; without the resolver their gap gate is off.
+    """
+    asks = name == CHAIN_ASKS
+    tried = [policy if asks else policy.replace("gap.enabled", False) for policy in pool]
+    paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
+    cells = case_cells(cases.found, tried)
+
+    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
+        first = int(np.argmin(cases.goal.score(count_cells(cells[:, rows]))))
+        _, policy = descend(case_rows(cases.found, rows), tried[first], paths, cases.goal.score, ROUNDS)
+        return case_cells(case_rows(cases.found, held), [policy])[0]
+
+    return Recipe(name, carry_out, refit, lambda policy: chain_complexity(policy, cases))
+
+
+def chain_pool(cases: Cases, size: int) -> list[Policy]:
+    """Configurations of the chain: the start, the defaults, all gates off, then draws of the space."""
+    rng = np.random.default_rng([cases.seed, len(cases.space)])
+    base = cases.defaults if cases.defaults.structure == cases.start.structure else cases.start
+    pool = [cases.start, base, always_answer(cases.start)]
+    for _ in range(size - len(pool)):
+        drawn = {path: extent.draw(rng) for path, extent in cases.space.items()}
+        pool.append(set_values(cases.start, drawn))
+    return pool
+
+
+def chain_complexity(policy: Policy, cases: Cases) -> int:
+    """Gates and rules that refuse or ask in some case, and thresholds that are not the published ones."""
+    from raglab.decision.decisions import GATE_OF
+    from raglab.replay import decide
+
+    said = decide(cases.trace, policy, cases.arm)
+    acting = {GATE_OF[said.stage(row)] for row in np.flatnonzero(said.status != Status.ok)}
+    moved = sum(policy.value(path) != cases.defaults.value(path) for path in cases.space)
+    return len(acting) + moved
+
+
+def cost_recipe(cases: Cases) -> Recipe:
+    """Decision by expected cost on all signals."""
+    costs = cases.goal.costs
+    plain = cases.start.replace("decision.rule", "chain")
+
+    def fitted(rows: NDArray[np.int64]) -> Policy:
+        model = fit_model(cases.decided.rows(rows), seed=cases.seed)
+        return decide_by_model(plain, model, cases.arm_name, {} if costs is None else costs)
+
+    def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
+        policy = fitted(rows)
+        part = case_rows(cases.found, held)
+        return case_cells(evidence_with_model(part, policy), [policy])[0]
+
+    def signals_used(policy: Policy) -> int:
+        model = policy.decision.model
+        return 0 if model is None else sum(any(part.weights) for part in model.parts.values())
+
+    return Recipe(COST, carry_out, lambda: fitted(np.arange(len(cases.found.label))), signals_used)
+
+
+def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
+    """Fold of every case in every repeat, [repeats, Q]: each label shuffled and dealt out in turn."""
+    rng = np.random.default_rng(seed)
+    folds = min(FOLDS, len(label))
+    numbers = np.empty((REPEATS, len(label)), dtype=np.int64)
+    for repeat in range(REPEATS):
+        turn = np.concatenate([rng.permutation(np.flatnonzero(label == status)) for status in Status])
+        numbers[repeat, turn] = np.arange(len(label)) % folds
+    return numbers
+
+
+def held_out_cells(
+    recipes: Sequence[Recipe], fold: NDArray[np.int64], *, progress: bool = False
+) -> NDArray[np.int8]:
+    """Cell of every case where the recipe was carried out without its fold, [recipes, repeats, Q]."""
+    cells = np.empty((len(recipes), *fold.shape), dtype=np.int8)
+    every = [(repeat, one) for repeat in range(len(fold)) for one in range(int(fold.max()) + 1)]
+    for repeat, one in tqdm(every, desc="cross-validation", unit="fold", disable=not progress):
+        rows, held = np.flatnonzero(fold[repeat] != one), np.flatnonzero(fold[repeat] == one)
+        for place, recipe in enumerate(recipes):
+            cells[place, repeat, held] = recipe.carry_out(rows, held)
+    return cells
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which recipe was chosen, and what each came to.
+
+    selected: name of the chosen candidate. policies: of every candidate, made of all cases. costs: a row a candidate.
+    loss: cost of every case, held out, mean over repeats, [candidates, Q].
+    """
+
+    selected: str
+    policies: Mapping[str, Policy]
+    costs: pd.DataFrame
+    loss: NDArray[np.float64]
+    names: tuple[str, ...]
+
+
+def select_recipe(
+    recipes: Sequence[Recipe], cases: Cases, *, progress: bool = False
+) -> Selection:
+    """Choose the simplest recipe within one standard error of the best, by cross-validation.
+
+    Where some candidate meets all targets of the goal when held out, only such are chosen among.
+
+    Source: rule S6.8; Breiman et al. 1984 (one-standard-error rule).
+    """
+    import pandas as pd
+
+    fold = fold_numbers(cases.found.label, cases.seed)
+    cells = held_out_cells(recipes, fold, progress=progress)
+    loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
+    policies = {recipe.name: recipe.refit() for recipe in recipes}
+    pooled = count_cells(cells).sum(axis=1)
+    feasible = (cases.goal.excess(pooled) <= 0.0).all(axis=1)
+    allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)
+    mean = loss.mean(axis=1)
+    best = int(np.argmin(np.where(allowed, mean, np.inf)))
+    behind = loss - loss[best]
+    error = behind.std(axis=1, ddof=1) / np.sqrt(loss.shape[1])
+    complexity = [recipe.complexity(policies[recipe.name]) for recipe in recipes]
+    near = [place for place in range(len(recipes)) if allowed[place] and behind[place].mean() <= error[place]]
+    chosen = min(near, key=lambda place: (complexity[place], mean[place], policies[recipes[place].name].policy_id))
+    rates = metrics.rates(metrics.rate_counts(pooled), metrics.label_counts(pooled))
+    in_sample = [float(cases.goal.cost(count_cells(cases.cells(policies[one.name])[None])[0])) for one in recipes]
+    names = tuple(recipe.name for recipe in recipes)
+    table = pd.DataFrame(
+        {
+            "in_sample": in_sample,
+            "cross_validated": mean,
+            "std_error": error,
+            "over_ask": rates[:, metrics.RATES.index("over_ask_rate")],
+            "coverage": rates[:, metrics.RATES.index("coverage")],
+            "complexity": complexity,
+            "won": _wins(loss, cases.seed),
+            "meets_targets": feasible,
+            "policy_id": [policies[name].policy_id for name in names],
+        },
+        index=pd.Index(names, name="candidate"),
+    )
+    return Selection(names[chosen], policies, table, loss, names)
+
+
+def _wins(loss: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
+    """Share of resamples of the cases in which each candidate costs least; ties go to the first."""
+    rng = np.random.default_rng([seed, loss.shape[1]])
+    size = loss.shape[1]
+    weights = rng.multinomial(size, np.full(size, 1.0 / size), size=RESAMPLES)
+    best = np.argmin(np.round(weights @ loss.T, 9), axis=1)
+    found: NDArray[np.float64] = np.bincount(best, minlength=len(loss)) / RESAMPLES
+    return found
+
+
+def can_fit(cases: Cases) -> bool:
+    """Whether there are cases enough of both kinds for a decision by expected cost, in every fold."""
+    right = int((cases.decided.classes == 0).sum())
+    least = int(np.ceil(LEAST / (1.0 - 1.0 / FOLDS))) + 1
+    return min(right, len(cases.decided.classes) - right) >= least
+
+
+def recipes_of(
+    cases: Cases, refit_chain: Callable[[str], Policy], pool: Sequence[Policy]
+) -> list[Recipe]:
+    """The candidates: free policies, the published one, one threshold on each signal, chain and expected cost.
+
+    Where no case is ambiguous the resolver stays out and no threshold asks.
+
+    Args:
+      refit_chain: search of the chain on all cases, by the name of the candidate.
+    """
+    asks = bool((cases.found.label == Status.ambiguous).any())
+    found = [
+        fixed_recipe(ANSWER, always_answer(cases.start), cases, 0),
+        fixed_recipe(REFUSE, always_refuse(cases.start), cases, 0),
+        fixed_recipe(DEFAULTS, cases.defaults, cases, chain_complexity(cases.defaults, cases)),
+    ]
+    found += [threshold_recipe(bound, cases) for bound in signal_bounds(cases.found, asks)]
+    for name in (CHAIN, CHAIN_ASKS) if asks else (CHAIN,):
+        found.append(chain_recipe(name, cases, lambda name=name: refit_chain(name), pool))  # type: ignore[misc]
+    if can_fit(cases):
+        found.append(cost_recipe(cases))
+    return found
