@@ -27,6 +27,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.expected_cost import PATHS, class_probabilities
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
+from raglab.decision.signal_values import check_stored
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
@@ -295,6 +296,7 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     compiled = _compiled_kernel(engine)
     for places in group_by_structure(policies):
         group = [policies[place] for place in places]
+        check_stored(trace, group)  # policies of one structure may gate different signals
         found = measured_tables(trace, group[0], arm).evidence
         limits = policy_thresholds(group)
         if engine == "numba" and (found.l2.shape[0] > 1 or found.answered):
@@ -484,7 +486,17 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
     hits = map_fields(trace.hits, lambda field: field[[row]])
     answers = select_answers(trace.answers, [row])
-    return TraceData((trace.cases[row],), trace.chunks, trace.arms, hits, found, trace.meta, answers=answers)
+    signals = {name: column[[row]] for name, column in trace.signals.items()}
+    return TraceData(
+        cases=(trace.cases[row],),
+        chunks=trace.chunks,
+        arms=trace.arms,
+        hits=hits,
+        pattern_hits=found,
+        meta=trace.meta,
+        answers=answers,
+        signals=signals,
+    )
 
 
 def _codes_function(found: Evidence) -> CodesOf:

@@ -216,7 +216,8 @@ class TraceData:
     hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
     fingerprint over all of them. queries: what each arm searched at each depth, [Q][A][D]. answers: what was
     generated from its hits. latency: of its retrieval. vectors: embeddings of the chunks, float32 [C, dim], of unit
-    length; None where hits came from elsewhere.
+    length; None where hits came from elsewhere. signals: those that need more than the hits (`signals.PARSED`), by
+    name, [Q, A, D] each, NaN where there is nothing to measure.
     """
 
     cases: tuple[Case, ...]

@@ -10,6 +10,7 @@ from raglab.answering.contents import contents_pages
 from raglab.answering.question_vocabulary import (
     KINDS,
     LEAST,
+    READ,
     WITHOUT_SUM,
     Failure,
     Figure,
@@ -60,7 +61,7 @@ def scope_question(question: str, chunks: Sequence[Chunk], field: str | None, pa
     products = _products(chunks, met)
     kept = tuple(chunk for chunk in chunks if chunk.tags.get("product", "") in products) or tuple(chunks)
     asked = about(question, [name.words for name in met], field=field, pack=pack)
-    known = frozenset(stem for chunk in kept for stem in _figure_word_stems(chunk.text, pack))
+    known = frozenset[str]().union(*(_figure_word_stems(chunk.text, pack) for chunk in kept))
     left = tuple(stem for stem in asked if stem in known)  # a word that stands nowhere tells no passage from another
     return ScopedQuestion(kept, field or "", pack.family(field), left, products, met, pack)
 
@@ -90,7 +91,7 @@ def speaks(chunk: Chunk, scoped: ScopedQuestion) -> float:
     return sum(stem in own for stem in scoped.about) / len(scoped.about)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=READ)
 def _figure_word_stems(text: str, pack: Pack) -> frozenset[str]:
     own = topic_stems(text)
     return frozenset((*own, *(stem[:SHORT] for stem in own), *(pack.same[stem] for stem in own if stem in pack.same)))

@@ -16,6 +16,9 @@ from raglab.packs import GENERIC, Pack, TermTable
 from raglab.text import STOP_WORDS, Piece, fold_case, pieces, split_words
 from raglab.values import Chunk
 
+READ = (
+    1 << 14
+)  # texts whose reading is kept: passages of a corpus of ordinary size, so that no question reads them anew
 STEM = 5  # letters of a word that are compared: `valued` is met by `values`, `voitures` by `voiture`
 
 
@@ -50,6 +53,7 @@ def first_entry(table: TermTable, text: str) -> str | None:
     return next((name for name, expressions in table.items() if first_match(expressions, text)), None)
 
 
+@lru_cache(maxsize=READ)
 def topic_stems(text: str, *, filler: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Beginnings of the words of a text that say what it is about, in order, each once; filler: words that do not.
 
@@ -123,7 +127,7 @@ def figures(chunks: Sequence[Chunk], family: str | None = None, *, pack: Pack = 
     )
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=READ)
 def section(text: str) -> str:
     r"""Heading that a chunk stands under, without the title of its document.
 
@@ -134,7 +138,7 @@ def section(text: str) -> str:
     return text.partition("\n")[0].rpartition(" > ")[2].strip()
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=READ)
 def _chunk_figures(text: str, pack: Pack) -> tuple[Figure, ...]:
     heading = section(text)
     made: list[Figure] = []
@@ -370,7 +374,7 @@ def parties(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[tuple[str
     return tuple((role, name, at) for at, chunk in enumerate(chunks) for role, name in _parties(chunk.text, pack))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=READ)
 def _parties(text: str, pack: Pack) -> tuple[tuple[str, str], ...]:
     met: list[tuple[str, str]] = []
     for piece in pieces(text):
@@ -382,7 +386,7 @@ def _parties(text: str, pack: Pack) -> tuple[tuple[str, str], ...]:
     return tuple(met)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=READ)
 def _small_words(text: str) -> frozenset[str]:
     """Words that a text writes with a small letter: they are no names."""
     return frozenset(plain_terms(word) for word in re.findall(r"(?<!\w)[a-zà-ÿ]{2,}", text))

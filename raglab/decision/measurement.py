@@ -18,9 +18,23 @@ from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
 from raglab.decision.expected_cost import CLASSES, class_probabilities
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
+from raglab.decision.signal_values import (
+    FirstHits,
+    answer_signals,
+    arm_agreement,
+    arm_order,
+    check_stored,
+    confidence_gap,
+    first_by_rank,
+    query_signals,
+    score_signals,
+    signal_rows,
+    stored_signals,
+    with_columns,
+)
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
-from raglab.signals import NAMES, degenerate_scores, retrieval_confidence
+from raglab.signals import degenerate_scores
 from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, map_fields
 
@@ -80,16 +94,6 @@ def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict
 def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
     known: dict[Any, int] = {}
     return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
-
-
-def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Places of the hits in the arm's final order, hits without a rank last."""
-    return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
-
-
-def first_by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
-    """Values of the first k hits in an order, [k, B]."""
-    return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
 
 
 def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
@@ -486,10 +490,13 @@ def measure_tables(
     # measured once a set and only looked up by thousands of policies.
     chosen = _chosen_hits(batch, entities, contests, structure)
     slots = slot_labels(chosen, batch, entities, trace)
+    first = _first_hits(batch, structure)
+    by_hits = _hit_signals(batch, first, contests, chosen, slots)
     evidence = Evidence(
         **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
         **_distance_fields(batch, trace, structure),
-        **_score_fields(batch, contests, slots, structure),
+        **_score_fields(batch, first),
+        **_signal_fields(trace, arm, hits_of.query_entities, by_hits, structure.fused),
         **_resolver_fields(batch, entities, contests, chosen),
         missing=by_slot(slots.missing, batch.shape),
         right=by_slot(slots.right, batch.shape),
@@ -603,34 +610,70 @@ def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -
         "n_hits": batch.by_case(there.sum(axis=1)),
         "best_l2": batch.by_case(np.where(there[:, 0], hits.l2[:, 0], np.nan)),
         "top1": batch.by_case(np.where(there[:, 0], hits.cosine[:, 0], np.nan)),
-        "gap": batch.by_case(_confidence_gap(hits)),
+        "gap": batch.by_case(confidence_gap(hits)),
         "agree": batch.by_case(agree(batch.keys, trace.chunks, structure.near_pages)),
     }
 
 
-def _confidence_gap(hits: Hits) -> NDArray[np.float64]:
-    """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
-    return np.abs(hits.l2[:, 1] - hits.l2[:, 0]) if hits.l2.shape[1] >= 2 else np.full(len(hits.l2), np.nan)
-
-
-def _score_fields(batch: CaseBatch, contests: Contests, slots: SlotLabels, structure: Structure) -> dict[str, Any]:
-    """Fields of `Evidence` on the scores of the first hits in the arm's order."""
+def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
+    """Scores of the first hits in the arm's order."""
     hits, k = batch.hits, structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look different.
     reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
-    degenerate = degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts)
-    rerank, hybrid = first_by_rank(hits.s_rerank, batch.by_arm, k), first_by_rank(hits.s_hybrid, batch.by_arm, k)
-    # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
-    share = slots.share[:, batch.keys.hit.shape[1]]
-    signals = batch.by_case(_signals(batch, (rerank, hybrid, degenerate), contests.all, share))
-    model = structure.fused
+    return FirstHits(
+        rerank=first_by_rank(hits.s_rerank, batch.by_arm, k),
+        hybrid=first_by_rank(hits.s_hybrid, batch.by_arm, k),
+        cosine=first_by_rank(hits.cosine, batch.by_arm, k),
+        degenerate=degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts),
+    )
+
+
+def _score_fields(batch: CaseBatch, first: FirstHits) -> dict[str, Any]:
+    """Fields of `Evidence` on the scores of the first hits in the arm's order."""
     return {
-        "degenerate": batch.by_case(degenerate),
-        "top_rerank": batch.by_case(rerank),
-        "top_hybrid": batch.by_case(hybrid),
+        "degenerate": batch.by_case(first.degenerate),
+        "top_rerank": batch.by_case(first.rerank),
+        "top_hybrid": batch.by_case(first.hybrid),
+    }
+
+
+def _hit_signals(
+    batch: CaseBatch, first: FirstHits, contests: Contests, chosen: ChosenHits, slots: SlotLabels
+) -> dict[str, NDArray[np.float64]]:
+    """Signals of an arm's hits by name, [D, Q] each: of their scores, and of what resolver and slots say of them."""
+    columns = score_signals(batch.hits, first) | {
+        # The fused gate learned its weights on the hits when all of them are relevant, which is slot K.
+        "keyword_share": slots.share[:, batch.keys.hit.shape[1]],
+        "anchor_similarity": contests.all.best_anchor,
+        "signature_similarity": contests.all.best_signature,
+        "groups": contests.groups.n,
+        "options": np.array([len(options) for options in chosen.options_all]),
+        "group_gap": contests.all.group_gap,
+    }
+    return {name: batch.by_case(column) for name, column in columns.items()}
+
+
+def _signal_fields(
+    trace: TraceData, arm: str, named: Sequence[Sequence[str]], by_hits: Mapping[str, Any], model: fusion.Model | None
+) -> dict[str, Any]:
+    """Fields of `Evidence` that are signals, and the fused gate's probability by them.
+
+    Args:
+      named: entities of each question. by_hits: signals of the arm's hits. model: of the fused gate.
+    """
+    columns = {
+        **query_signals(trace.cases, named),
+        **by_hits,
+        **arm_agreement(trace),
+        **stored_signals(trace, arm),
+    }
+    retrieved = (trace.hits.chunk[:, trace.arm(arm), :, 0] >= 0).T
+    signals = signal_rows(columns, retrieved)
+    fused = np.full(retrieved.shape, np.nan) if model is None else fusion.fused_probability(signals, model)
+    return {
         "signals": signals,
-        "fused": np.full(batch.shape, np.nan) if model is None else fusion.fused_probability(signals, model),
-        "probability": np.full((len(CLASSES), *batch.shape), np.nan),
+        "fused": fused,
+        "probability": np.full((len(CLASSES), *retrieved.shape), np.nan),
         "asked_right": np.nan,
     }
 
@@ -673,43 +716,11 @@ def add_answers(measured: Tables, trace: TraceData, structure: Structure) -> Tab
     known, places = answer_positions(trace.answers), measured.chosen.places
     records = slot_answer_scores(trace.answers, known, at, places, chunk, n_cases, structure.calibration)
     generation, support, unfit = (by_slot(table, shape) for table in records)
+    signals = with_columns(evidence.signals, answer_signals(generation, support, evidence.l2.shape[1]))
     answered = measured._replace(
-        evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit)
+        evidence=evidence._replace(answered=True, generation=generation, support=support, unfit=unfit, signals=signals)
     )
     return add_probabilities(answered, structure)
-
-
-def _signals(
-    batch: CaseBatch,
-    scores: tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.bool_]],
-    groups: resolver.Contest,
-    share: NDArray[np.float64],
-) -> NDArray[np.float64]:
-    """Signals of every row in the order of `signals.NAMES`, [signals, B]; none of the hits where nothing was retrieved.
-
-    Args:
-      scores: of the first hits in the arm's order, reranked and hybrid [k, B], and whether the first say nothing [B].
-      groups: the contest among all. share: keyword share of the first hits when all are relevant, [B].
-    """
-    rerank, hybrid, degenerate = scores
-    cosine = batch.hits.cosine
-    first = first_by_rank(cosine, batch.by_arm, len(rerank))
-    n = (~np.isnan(first)).sum(axis=0)
-    values = {
-        "confidence": retrieval_confidence(rerank, hybrid, degenerate, 1.0),
-        "top1_cosine": cosine[:, 0],
-        "mean_cosine": np.nansum(first, axis=0) / np.maximum(n, 1),
-        "gap": _confidence_gap(batch.hits),
-        "hybrid": np.fmax.reduce(hybrid, axis=0),
-        "rerank_margin": rerank[0] - rerank[1] if len(rerank) >= 2 else np.full(len(cosine), np.nan),
-        "keyword_share": share,
-        "anchor_similarity": groups.best_anchor,
-        "signature_similarity": groups.best_signature,
-    }
-    rows = np.full((len(NAMES), len(cosine)), np.nan)
-    for name, column in values.items():
-        rows[NAMES.index(name)] = np.where(batch.keys.hit[:, 0] >= 0, column, np.nan)
-    return rows
 
 
 def _all_bits(count: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -752,8 +763,9 @@ def measured_tables(trace: TraceData, policy: PolicyData, arm: str | None = None
     """Evidence that the policy's thresholds meet, measured once for all policies of the same structure.
 
     Raises:
-      ValueError: the trace was built with another pack than the policy's.
+      ValueError: the trace was built with another pack than the policy's, or lacks a signal that the policy uses.
     """
+    check_stored(trace, [policy])
     check_pack(trace.meta.get("pack"), policy.pack_hash, "a trace", "put that pack back, or build the trace again")
     name = trace.arms[0] if arm is None else arm
     structure, needs_allowed = policy.structure, bool(policy.patterns.allow)

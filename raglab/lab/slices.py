@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
-from raglab.decision.measurement import arm_order
+from raglab.decision.signal_values import arm_order
 from raglab.values import Case, Chunk, Status, TraceData
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
 from raglab.decision.measurement import measured_tables
+from raglab.decision.signal_values import STORED
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
@@ -204,6 +205,7 @@ def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
         hits=hits,
         pattern_hits=seen,
         meta={"fingerprint": system.fingerprint},
+        signals={name: np.full((1, 1, 1), np.nan) for name in STORED},  # the gate of the domain reads none
     )
     said = decide_on_tables(
         measured_tables(trace, system.policy), trace, system.policy, policy_thresholds([system.policy])

@@ -20,8 +20,10 @@ from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
+from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
+from raglab.live.question_signals import parsed_signals
 from raglab.live.response import PREVIEW, CheckedAnswer, Response, ResponseRecord, answer_sets, check_answer
 from raglab.live.system import Key, Lab, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
@@ -190,7 +192,7 @@ def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -
     chunks, hits, vectors = restrict_to_hits(system.retriever.chunks, system.retriever.indexes.vectors, hits)
     entities = tuple(system.entities[int(place)] for place in places)
     hits_of = pattern_hits([case], chunks, system.policy.pattern_lists, entities, system.policy.patterns.digest)
-    return TraceData(
+    trace = TraceData(
         cases=(case,),
         chunks=chunks,
         arms=(arm,),
@@ -199,6 +201,9 @@ def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -
         meta={"fingerprint": system.fingerprint},
         vectors=vectors,
     )
+    # The parser takes longer than all gates together, so it reads for those policies alone that ask for it.
+    needed = any(name in STORED for name in used_signals(system.policy))
+    return replace(trace, signals=parsed_signals(trace, system.reader)) if needed else trace
 
 
 def complete_response(

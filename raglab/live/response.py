@@ -245,6 +245,7 @@ def record_answers(
         answers=answers,
         latency=trace.latency,
         vectors=trace.vectors,
+        signals=trace.signals,
     )
 
 

@@ -16,7 +16,9 @@ from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
 from raglab.canonical import digest
+from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
+from raglab.live.question_signals import DocumentReader
 from raglab.live.response import Generator, SupportScorer, TableFirst
 from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, index_fingerprint, retriever
 from raglab.packs import Pack
@@ -27,7 +29,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.store.files import Where, input_error, read_json, write_text
 from raglab.store.loaders import Policy, hash_corpus, load_corpus, load_pack, save_corpus
 from raglab.text import composed, word_set
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Chunk, Corpus, Hits
+from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Corpus, Hits
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -131,7 +133,7 @@ class Lab:
     """What answers a question: see `ask`.
 
     policy: every threshold and pattern. retriever: index and arms. fingerprint: of corpus, models and parameters.
-    pack: what the trade calls things, as the policy names it.
+    pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
     generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. clarifier: asks
@@ -146,6 +148,7 @@ class Lab:
     caches: Caches | None = field(repr=False)
     entities: tuple[tuple[str, ...], ...] = field(repr=False)
     pack: Pack = field(repr=False)
+    reader: DocumentReader = field(repr=False)
     arm: str | None = None
     online: Online | None = field(default=None, repr=False)
     audit: AuditLog | None = field(default=None, repr=False)
@@ -209,6 +212,9 @@ class Lab:
         named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
         judge = scorer or WordSupport()
         _read_passages(ready.chunks, base, judge)
+        reader = DocumentReader(tuple(corpus.chunks), pack)
+        if any(name in STORED for name in used_signals(chosen)):  # so that no first question pays for it
+            reader.parsed(Case("start", "", "ok"))
         # A row of a table answers for itself; what is no row goes to the generator.
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
@@ -242,6 +248,7 @@ class Lab:
             caches=kept,
             entities=named,
             pack=pack,
+            reader=reader,
             arm=stated,
             online=online,
             audit=log,

@@ -20,6 +20,7 @@ from raglab import policy as policies
 from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
+from raglab.live.question_signals import DocumentReader, with_parsed_signals
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
@@ -245,7 +246,8 @@ def build_trace(
     """Retrieve once for every case and keep every measurement that a gate or a rule needs.
 
     With `out`, finished batches are kept beside it: killed and started again, the work goes on and ends with the
-    same bytes, whatever the size of the batches; a file of the same fingerprint is read instead of built.
+    same bytes, whatever the size of the batches; a file of the same fingerprint is read instead of built, and completed
+    where it lacks the signals of the question parser.
 
     Args:
       corpus: what is searched.
@@ -276,9 +278,10 @@ def build_trace(
     if pack.stored is not None:
         meta["pack"] = pack.stored
     place = None if out is None else Path(out)
+    reader = DocumentReader(tuple(corpus.chunks), pack)
     known = _existing(place, meta)
     if known is not None:
-        return known
+        return _completed(known, reader, place, progress=progress)
     store = default_cache() if cache == "default" else cache
     parts = None if place is None else place.with_name(f"{place.name}.{meta['fingerprint']}.parts")
 
@@ -299,7 +302,8 @@ def build_trace(
     vectors = _read_vectors(parts)
     vectors = made_ready().indexes.vectors if vectors is None else vectors
     patterns = (policy or policies.PolicyData.from_mapping()).pattern_lists
-    trace = _trace_of_hits(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
+    bare = _trace_of_hits(universe(corpus, wanted), vectors, cases, wanted, whole, patterns, meta)
+    trace = with_parsed_signals(bare, reader, progress=progress)
     # The parts go only after the trace stands whole in their place.
     if place is not None:
         trace.save(place)
@@ -385,6 +389,14 @@ def _existing(place: Path | None, meta: Mapping[str, Any]) -> Trace | None:
     same = all(known.meta.get(name) == meta.get(name) for name in ("fingerprint", "pack"))
     there = same and known.vectors is not None
     return known if there else None
+
+
+def _completed(known: Trace, reader: DocumentReader, place: Path | None, *, progress: bool) -> Trace:
+    """A trace of an earlier version with the signals of the parser, which need no retrieval; kept in its place."""
+    trace = with_parsed_signals(known, reader, progress=progress)
+    if place is not None and trace is not known:
+        trace.save(place)
+    return trace
 
 
 def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) -> Batch:

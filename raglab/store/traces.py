@@ -56,6 +56,7 @@ _ANSWER = pa.struct(
         ("refused", pa.string()),
     ]
 )
+SIGNAL = "signal_"  # before the name of a signal's column
 Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
 
@@ -138,13 +139,15 @@ def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
 
 
 def _optional(trace: TraceData) -> dict[str, Any]:
-    """Columns of queries and answers, of those that the trace holds."""
+    """Columns of queries, answers and signals, of those that the trace holds."""
     found: dict[str, Any] = {}
     if trace.queries is not None:
         kind = pa.list_(pa.list_(pa.string()))
         found["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
     if trace.answers is not None:
         found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_ANSWER))
+    for name, column in sorted(trace.signals.items()):
+        found[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
     return found
 
 
@@ -159,14 +162,22 @@ def read_outputs(table: pa.Table, head: Mapping[str, Any]) -> tuple[Queries | No
 
 
 def hashed_content(trace: TraceData) -> list[Any]:
-    """Queries and answers as plain lists, for the hash of a trace's content; nothing where there are none."""
+    """Queries, answers and signals as plain lists, for the hash of a trace's content; nothing where there are none."""
     found: list[Any] = []
     if trace.queries is not None:
         found.append(["queries", trace.queries])
     if trace.answers is not None:
         said = trace.answers
         found.append(["answers", said.generator, said.scorer, answer_rows(said, len(trace))])
+    if trace.signals:
+        rows = [[name, _without_nan(column)] for name, column in sorted(trace.signals.items())]
+        found.append(["signals", rows])
     return found
+
+
+def _without_nan(column: NDArray[np.float64]) -> list[Any]:
+    """Values as plain lists, None where there is none, so that the same content has one spelling."""
+    return np.where(np.isnan(column), None, column.astype(object)).tolist()
 
 
 def write(table: pa.Table, path: Path) -> None:
@@ -243,13 +254,13 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
         for row in rows
     )
 
-    def array(name: str) -> NDArray[Any]:
+    def array(name: str, dims: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
         flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-        dims = shape[:2] if name == "n_reranked" else shape
-        out: NDArray[Any] = flat.astype(width(name)).reshape(size, *dims)
+        out: NDArray[Any] = flat.astype(kind).reshape(size, *dims)
         return out
 
-    hits = Hits(**{name: array(name) for name in Hits._fields})
+    walked = shape[:2]  # arms and depths
+    hits = Hits(**{name: array(name, walked if name == "n_reranked" else shape, width(name)) for name in Hits._fields})
     found = None
     if head["patterns_hash"] is not None:
         counts = table["pattern_counts"].combine_chunks().flatten().to_numpy(zero_copy_only=False).astype(np.int32)
@@ -257,8 +268,22 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
         by_chunk = tuple(tuple(r["entities_found"]) for r in rows)
         found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
     vectors = _vectors(table, len(chunks))
+    queries_and_answers = read_outputs(table, head)
+    signals = {
+        name.removeprefix(SIGNAL): array(name, walked, np.float64)
+        for name in table.column_names
+        if name.startswith(SIGNAL)
+    }
     return TraceData(
-        cases, chunks, tuple(head["arms"]), hits, found, head["meta"], *read_outputs(table, head), vectors=vectors
+        cases,
+        chunks,
+        tuple(head["arms"]),
+        hits,
+        found,
+        head["meta"],
+        *queries_and_answers,
+        vectors=vectors,
+        signals=signals,
     )
 
 
@@ -366,7 +391,20 @@ class Trace(values.TraceData):
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
         latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
         meta, answers = _partial_meta(self.meta, cases), select_answers(self.answers, keep)
-        return type(self)(cases, self.chunks, self.arms, hits, found, meta, queries, answers, latency, self.vectors)
+        signals = {name: column[keep] for name, column in self.signals.items()}
+        return type(self)(
+            cases=cases,
+            chunks=self.chunks,
+            arms=self.arms,
+            hits=hits,
+            pattern_hits=found,
+            meta=meta,
+            queries=queries,
+            answers=answers,
+            latency=latency,
+            vectors=self.vectors,
+            signals=signals,
+        )
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.

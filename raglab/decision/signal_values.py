@@ -1,0 +1,258 @@
+"""Signal values (algebra): every built-in signal of a case, by what must be there first: query, hits, answer (S2.15).
+
+Each function measures what one source tells, as columns by name; `signal_rows` puts them into the order of
+`signals.NAMES`. Nothing here hangs on a threshold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.decision.intent import intent
+from raglab.policy import EXPECTED_COST, PolicyData
+from raglab.signals import BUILT_IN, NAMES, PARSED, retrieval_confidence
+from raglab.values import Case, Hits, TraceData
+
+COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
+OVERLAP_AT = 5  # first hits of two arms that are compared
+BEST = 10  # best cosines whose spread is a signal
+STORED = tuple(signal.name for signal in PARSED)  # of signals that only a trace's columns tell
+Columns = dict[str, NDArray[np.float64]]
+
+
+def arm_order(rank: NDArray[np.int32], hit: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Places of the hits in the arm's final order, hits without a rank last."""
+    return np.argsort(np.where((hit >= 0) & (rank >= 0), rank, np.iinfo(np.int32).max), axis=1, kind="stable")
+
+
+def first_by_rank(values: NDArray[np.float64], order: NDArray[np.int64], k: int) -> NDArray[np.float64]:
+    """Values of the first k hits in an order, [k, B]."""
+    return np.ascontiguousarray(np.take_along_axis(values, order[:, :k], axis=1).T)
+
+
+def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> Columns:
+    """Signals that the question and what the user adds tell, by name, [Q] each.
+
+    Args:
+      entities: of each question, those that the policy's patterns name.
+
+    Example:
+      >>> columns = query_signals([Case("a", "Who pays the excess?", "ok", selected_sources=("motor.md",))], [()])
+      >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
+      [4.0, 0.0, 1.0]
+    """
+    scores = np.array([_intent_scores(case.query) for case in cases], dtype=np.float64).reshape(len(cases), 3)
+    return {
+        "words": np.array([len(case.query.split()) for case in cases], dtype=np.float64),
+        "entities": np.array([len(named) for named in entities], dtype=np.float64),
+        "documents": np.array([len(case.selected_sources) for case in cases], dtype=np.float64),
+        "intent_graph": scores[:, 0],
+        "intent_table": scores[:, 1],
+        "complexity": scores[:, 2],
+    }
+
+
+@lru_cache(maxsize=1 << 16)
+def _intent_scores(question: str) -> tuple[float, float, float]:
+    """Intent of a question, kept: thirty expressions take longer than all other signals of a case together."""
+    asked = intent(question)
+    return asked.graph, asked.table, asked.complexity
+
+
+class FirstHits(NamedTuple):
+    """Scores of the first k hits in the arm's final order, [k, B] each; NaN where there is none.
+
+    rerank, hybrid: in [0, 1]. cosine: of query and hit. degenerate: whether the reranker says nothing, bool [B].
+    """
+
+    rerank: NDArray[np.float64]
+    hybrid: NDArray[np.float64]
+    cosine: NDArray[np.float64]
+    degenerate: NDArray[np.bool_]
+
+
+def score_signals(hits: Hits, first: FirstHits) -> Columns:
+    """Signals of the hits' scores, by name, [B] each.
+
+    Args:
+      hits: of one arm in the order of l2, fields [B, K]. first: of the same rows.
+
+    Source: rules S2.4, S2.8, S2.15.
+    """
+    margin = first.rerank[0] - first.rerank[1] if len(first.rerank) >= 2 else np.full(len(hits.l2), np.nan)
+    return {
+        "confidence": retrieval_confidence(first.rerank, first.hybrid, first.degenerate, 1.0),
+        "top1_cosine": hits.cosine[:, 0],
+        "mean_cosine": np.nansum(first.cosine, axis=0) / np.maximum((~np.isnan(first.cosine)).sum(axis=0), 1),
+        "gap": confidence_gap(hits),
+        "hybrid": np.fmax.reduce(first.hybrid, axis=0),
+        "rerank_margin": margin,
+        **score_statistics(np.where(hits.chunk >= 0, hits.cosine, np.nan)),
+    }
+
+
+def confidence_gap(hits: Hits) -> NDArray[np.float64]:
+    """Squared L2 between the two nearest hits, [B]; NaN where there is no second."""
+    return np.abs(hits.l2[:, 1] - hits.l2[:, 0]) if hits.l2.shape[1] >= 2 else np.full(len(hits.l2), np.nan)
+
+
+def score_statistics(cosine: NDArray[np.float64]) -> Columns:
+    """Scale and spread of the scores of all hits, and the one over the other, by name, [B] each; NaN without a hit.
+
+    The mean cosine of the hits stands for the score of the whole collection, which NQC divides by.
+
+    Args:
+      cosine: of all hits, [B, K]; NaN where there is none.
+
+    Source: Shtok, Kurland, Carmel, Raiber & Markovits 2012, Predicting Query Performance by Query-Drift Estimation
+      (normalized query commitment), over the ten best hits.
+
+    Example:
+      >>> {name: column.round(3).tolist() for name, column in score_statistics(np.array([[0.9, 0.7]])).items()}
+      {'score_scale': [0.8], 'score_spread': [0.1], 'nqc': [0.125]}
+    """
+    scale, _ = _mean_and_spread(cosine)
+    best = np.sort(np.where(np.isnan(cosine), -np.inf, cosine), axis=1)[:, ::-1][:, :BEST]
+    _, spread = _mean_and_spread(np.where(np.isinf(best), np.nan, best))
+    size = np.abs(scale)
+    nqc = np.divide(spread, size, out=np.full_like(spread, np.nan), where=size > 0.0)
+    return {"score_scale": scale, "score_spread": spread, "nqc": nqc}
+
+
+def _mean_and_spread(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean and standard deviation of every row without its NaN, [B] each; NaN, without a warning, of an empty row."""
+    there = ~np.isnan(values)
+    n = there.sum(axis=1)
+    least = np.maximum(n, 1)
+    mean = np.where(there, values, 0.0).sum(axis=1) / least
+    variance = np.where(there, (values - mean[:, None]) ** 2, 0.0).sum(axis=1) / least
+    return np.where(n > 0, mean, np.nan), np.where(n > 0, np.sqrt(variance), np.nan)
+
+
+def arm_agreement(trace: TraceData) -> Columns:
+    """How far dense, BM25 and hybrid agree, by name, [D, Q] each; NaN where fewer than two of them have hits.
+
+    Over the pairs of those arms that both have hits: share with the same first hit, and mean overlap of the first five,
+    which is what they share over the longer of the two, each in the arm's final order.
+
+    Source: rule S2.15.
+    """
+    there = [trace.arm(name) for name in COMPARED if name in trace.arms]
+    depths = trace.hits.chunk.shape[2]
+    if len(there) < 2 or not len(trace):
+        none = np.full((depths, len(trace)), np.nan)
+        return {"arms_first": none, "arms_overlap": none}
+    lists = [_first_chunks(trace, at) for at in there]
+    pairs = [_pair_agreement(one, other) for one, other in combinations(lists, 2)]
+    both = np.array([pair[0] for pair in pairs])
+    n = both.sum(axis=0)
+
+    def mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        total = np.where(both, np.array(values), 0.0).sum(axis=0)
+        return np.where(n > 0, total / np.maximum(n, 1), np.nan).reshape(depths, len(trace))
+
+    return {"arms_first": mean([pair[1] for pair in pairs]), "arms_overlap": mean([pair[2] for pair in pairs])}
+
+
+def _first_chunks(trace: TraceData, at: int) -> NDArray[np.int64]:
+    """Chunks of the first hits of an arm in its final order, [D·Q, 5], -1 where there are fewer."""
+    chunk, rank = (np.moveaxis(field[:, at], 1, 0) for field in (trace.hits.chunk, trace.hits.rank))
+    hit = chunk.reshape(-1, chunk.shape[-1]).astype(np.int64)
+    order = arm_order(rank.reshape(hit.shape), hit)[:, :OVERLAP_AT]
+    return np.take_along_axis(hit, order, axis=1)
+
+
+def _pair_agreement(
+    one: NDArray[np.int64], other: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64], NDArray[np.float64]]:
+    """Whether both arms have hits, whether the first is the same, and the overlap, [B] each."""
+    longer = np.maximum((one >= 0).sum(axis=1), (other >= 0).sum(axis=1))
+    shared = ((one[:, :, None] == other[:, None, :]) & (one >= 0)[:, :, None]).sum(axis=(1, 2))
+    both = (one[:, 0] >= 0) & (other[:, 0] >= 0)
+    return both, (one[:, 0] == other[:, 0]).astype(np.float64), shared / np.maximum(longer, 1)
+
+
+def stored_signals(trace: TraceData, arm: str) -> Columns:
+    """Signals that the trace holds as columns, at an arm, by name, [D, Q] each; those alone that it holds."""
+    at = trace.arm(arm)
+    return {name: trace.signals[name][:, at].T for name in STORED if name in trace.signals}
+
+
+def answer_signals(generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int) -> Columns:
+    """Signals of the recorded answer to all hits, by name, [D, Q] each; NaN where none is recorded.
+
+    The answer hangs on which hits are chosen and those on thresholds, which a signal must not: so it is the answer of
+    one slot, that of all hits being relevant.
+
+    Args:
+      generation, support: by slot, [D, S, Q]. n_hits: K, which is that slot's number.
+    """
+    return {"generation": generation[:, n_hits], "support": support[:, n_hits]}
+
+
+def signal_rows(columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Signals in the order of `signals.NAMES`, [signals, D, Q]; NaN where nobody measured one.
+
+    Args:
+      columns: by name, each [D, Q] or [Q]. retrieved: whether a case has hits, [D, Q]: without one only what the query
+        tells is there, since a signal of the hits that comes from no hit would say something of nothing.
+
+    Example:
+      >>> rows = signal_rows({"words": np.array([3.0]), "groups": np.array([0.0])}, np.array([[False]]))
+      >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
+      (3.0, nan)
+    """
+    rows = np.full((len(NAMES), *retrieved.shape), np.nan)
+    for place, signal in enumerate(BUILT_IN):
+        if signal.name in columns:
+            rows[place] = columns[signal.name]
+            if signal.stage != "query":
+                rows[place][~retrieved] = np.nan
+    return rows
+
+
+def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Signals with some measured anew, [signals, D, Q]; a copy."""
+    changed = rows.copy()
+    for name, column in columns.items():
+        changed[NAMES.index(name)] = column
+    return changed
+
+
+def used_signals(policy: PolicyData) -> tuple[str, ...]:
+    """Signals that a policy gates, or by which it decides, in the order of `signals.NAMES`.
+
+    A gate that is off or states no bound uses none, and a model none under the rule `chain`.
+
+    Example:
+      >>> used_signals(PolicyData.from_mapping({"signals": {"gaps": {"max": 0}, "words": {"enabled": False}}}))
+      ('gaps',)
+    """
+    used = {name for name, row in policy.signals.items() if row.enabled and not row.min is row.max is None}
+    if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
+        used |= policy.decision.model.parts.keys()
+    return tuple(name for name in NAMES if name in used)
+
+
+def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
+    """Stop where a policy uses a signal that only a trace's columns tell and this trace has none of.
+
+    Raises:
+      ValueError: names the signal and says how to get it (rule S2.15).
+    """
+    for policy in policies:
+        if not policy.signals and policy.decision.rule != EXPECTED_COST:  # as nearly every policy
+            continue
+        lacking = [name for name in used_signals(policy) if name in STORED and name not in trace.signals]
+        if lacking:
+            msg = (
+                f"a policy that uses the signal {lacking[0]} needs a trace that holds it, got one without; it is"
+                " measured on the documents when a trace is built: build it again with `raglab trace`."
+            )
+            raise ValueError(msg)
