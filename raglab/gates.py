@@ -1,4 +1,4 @@
-"""Gates (algebra): one table of what refuses; thresholds in, signed headroom out, verdict (S2.1 to S2.14).
+"""Gates (algebra): one table of what refuses; thresholds in, signed headroom out, verdict (S2.1 to S2.15).
 
 `GATES` is the published order (rule S2.12), written here and nowhere else: policy, chain, compiled kernel,
 explanation, steps, search space, certificates and report read it. One more gate is one row; it brings a margin
@@ -19,7 +19,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.signals import COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Unit
+from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, signal_margins, signal_path, signals_margins
+from raglab.signals import COSINE, COUNT, NAMES, POINTS, SHARE, SQUARED_L2, Unit, signal
 from raglab.values import Bools, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
@@ -84,16 +85,6 @@ class FusedMargins(NamedTuple):
     """Headroom of rule S2.14, probability."""
 
     fused: Floats
-
-
-class SignalThresholds(NamedTuple):
-    """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set; what it does on fire."""
-
-    min: Floats
-    max: Floats
-    refuses: Bools
-    asks: Bools
-    on: Bools = True
 
 
 class RefineThresholds(NamedTuple):
@@ -484,13 +475,18 @@ class Threshold(NamedTuple):
 
     @property
     def section(self) -> str:
-        """Section of the policy."""
-        return self.path.partition(".")[0]
+        """Section of the policy; of a signal's bound its own, `signals.<name>`."""
+        return self.path.rpartition(".")[0]
 
     @property
     def key(self) -> str:
         """Name in its section."""
-        return self.path.partition(".")[2]
+        return self.path.rpartition(".")[2]
+
+    @property
+    def signal(self) -> str:
+        """The signal that it bounds, empty where it is of no signal's gate (rule S2.15)."""
+        return self.section.partition("signals.")[2]
 
     @property
     def low(self) -> float:
@@ -548,6 +544,34 @@ class Gate(NamedTuple):
     def scalar(self) -> bool:
         """Whether it compares one measurement with one threshold."""
         return self.margins is None
+
+
+@cache
+def signal_gate(name: str) -> Gate:
+    """Gate on one built-in signal, named by its section `signals.<name>`; what it does on fire is the policy's.
+
+    Raises:
+      KeyError: there is no signal of that name.
+
+    Source: rule S2.15.
+    """
+    known = signal(name)
+    path, unit = signal_path(name), known.unit._replace(whole=False)
+    return Gate(
+        path,
+        "S2.15",
+        judges="chosen",
+        firing="refuse",
+        label=f"signal {name}",
+        thresholds=(
+            Threshold(f"{path}.min", "floor", unit, path, nullable=True),
+            Threshold(f"{path}.max", "ceiling", unit, path, nullable=True),
+        ),
+        reads=(path,),
+        stages=(SIGNALS,),
+        margins=lambda read, limits: signal_margins(read(path), limits, missing_passes=known.missing == "passes"),
+        form=SignalThresholds,
+    )
 
 
 GATES: tuple[Gate, ...] = (
@@ -617,6 +641,16 @@ GATES: tuple[Gate, ...] = (
         thresholds=(Threshold("similarity.min_similarity", "floor", COSINE, "top1_cosine", step=0.05, candidate=True),),
         form=SimilarityThresholds,
         searched=True,
+    ),
+    Gate(
+        SIGNALS,
+        "S2.15",
+        judges="chosen",
+        firing="refuse",
+        reads=(SIGNALS, "n_options_all"),
+        stages=(SIGNALS, SIGNALS_ASK),
+        margins=signals_margins,
+        switch=False,
     ),
     Gate(
         "fused",
@@ -756,5 +790,8 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
 def swept_thresholds() -> Iterator[Threshold]:
     """Thresholds of the gates that change a decision, in their order; a warning changes none."""
     for gate in GATES:
-        if gate.firing != "warn":
+        if gate.name == SIGNALS:
+            for name in NAMES:
+                yield from signal_gate(name).thresholds
+        elif gate.firing != "warn":
             yield from gate.thresholds

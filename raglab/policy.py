@@ -14,6 +14,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 from pydantic import (
+    AfterValidator,
     BaseModel,
     ConfigDict,
     Field,
@@ -30,11 +31,12 @@ from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
 from raglab.decision.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
 from raglab.fusion import Model, Part
-from raglab.gates import IntentThresholds, RefineThresholds, SignalThresholds
+from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
-from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit
+from raglab.signal_gates import SignalThresholds
+from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit, signal
 from raglab.values import Bools, Floats
 
 EXPECTED_COST = "expected_cost"
@@ -64,8 +66,9 @@ class Thresholds(NamedTuple):
         section, _, key = path.partition(".")
         if section == "signals":
             name, _, bound = key.partition(".")
+            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))  # as if the policy gated it
             changed: Any = {bound: values}
-            return self._replace(signals={**self.signals, name: self.signals[name]._replace(**changed)})
+            return self._replace(signals={**self.signals, name: gate._replace(**changed)})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
             return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
@@ -74,6 +77,7 @@ class Thresholds(NamedTuple):
         return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
 
 
+UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy
 _getter = cache(attrgetter)  # of a path in a policy
 
 
@@ -311,6 +315,25 @@ class SignalSection(_Section):
 
 
 UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
+
+
+def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
+    """Gates on signals that there are, their bounds within the range of the signal's unit."""
+    unknown = [name for name in signals if name not in NAMES]
+    if unknown:
+        msg = f"a signal must be one of {', '.join(NAMES)}, got {unknown[0]!r}; correct the name"
+        raise ValueError(msg)
+    for name, section in signals.items():
+        unit = signal(name).unit
+        for key in ("min", "max"):
+            bound = getattr(section, key)
+            if bound is not None and not unit.low <= bound <= unit.high:
+                msg = f"{name}.{key} must lie in [{unit.low:g}, {unit.high:g}], {bound:g} does not; it is {unit.described}"
+                raise ValueError(msg)
+    return signals
+
+
+SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known_signals)]
 Cost = Annotated[float, _unit_field(COST)]
 
 
@@ -525,22 +548,13 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     refine: Refine
     resolver: Resolver
     decision: DecisionSection
-    signals: dict[StrictStr, SignalSection]
+    signals: SignalSections
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
     pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
     pack_hash: Annotated[str | None, Field(pattern="^[0-9a-f]{12}$", exclude_if=lambda stated: stated is None)] = None
     certificate: dict[str, Any] | None = None
     notes: str | None = None
-
-    @field_validator("signals")
-    @classmethod
-    def _known_signals(cls, signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
-        unknown = [name for name in signals if name not in NAMES]
-        if unknown:
-            msg = f"a signal must be one of {', '.join(NAMES)}, got {unknown[0]!r}; correct the name"
-            raise ValueError(msg)
-        return signals
 
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
@@ -697,15 +711,8 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
 @cache
 def _section_validator(name: str) -> Callable[[Any], Any]:
     """What validates a section of a policy."""
-    field = PolicyData.model_fields[name]
-    if name == "signals":
-
-        def validate(rows: Any) -> Any:  # noqa: ANN401 - sections by name
-            known = PolicyData._known_signals(rows)  # noqa: SLF001 - the rule of the field
-            return TypeAdapter(field.annotation).validate_python(known)
-
-        return validate
-    return TypeAdapter(field.annotation).validate_python
+    kind: Any = SignalSections if name == "signals" else PolicyData.model_fields[name].annotation
+    return TypeAdapter(kind).validate_python
 
 
 def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, Any]]:
@@ -718,6 +725,12 @@ def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, An
 
 
 def _no_such_path(path: str) -> str:
+    section, _, name = path.partition(".")
+    if section == "signals" and name:
+        keys = ", ".join(SignalSection.model_fields)
+        if name.partition(".")[0] in NAMES:
+            return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
+        return f"{path!r} names no signal; write signals.<name>.<key> with one of {', '.join(NAMES)}, and one of {keys}."
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 

@@ -32,7 +32,7 @@ from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES, Contest
-from raglab.signals import COST, RATIO
+from raglab.signals import COST, NAMES, RATIO
 from raglab.values import Status, TraceData, map_fields
 
 if TYPE_CHECKING:
@@ -133,17 +133,31 @@ CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
 
 def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
-    swept = SWEPT[path]
+    swept = swept_threshold(limits, path)
     flat = np.concatenate([threshold_values(found, limits, path, depth) for depth in range(found.l2.shape[0])])
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
+def swept_threshold(limits: Thresholds, path: str) -> Threshold:
+    """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15)."""
+    swept = SWEPT[path]
+    gate = limits.signals.get(swept.signal)
+    if gate is None:
+        return swept
+    floor = swept.side == "floor"
+    other = np.asarray(gate.max if floor else gate.min).item()
+    if np.isnan(other):
+        return swept
+    low, high = (swept.low, min(swept.high, other)) if floor else (max(swept.low, other), swept.high)
+    return swept._replace(unit=swept.unit._replace(low=low, high=high))
+
+
 def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
     meets = SWEPT[path].meets
-    if SWEPT[path].section == "decision":
+    if path.startswith("decision."):
         return _dearest(found, limits, path)[None]
     if meets == "l2":  # of every hit, since the bound also says which are relevant
         return found.l2[depth]
@@ -202,7 +216,7 @@ def piece_codes(
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
     """
-    swept = SWEPT[path]
+    swept = swept_threshold(limits, path)
     values = breakpoints(found, limits, path)
     size = len(found.label)
     low, high = np.full((1, size), swept.low), np.full((1, size), swept.high)
@@ -421,8 +435,9 @@ def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
 def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
     """Cells behind `steps`, of cases that are measured already."""
     _swept(path)
-    values, codes = piece_codes(found, policy_thresholds([policy]), path, _codes_function(found))
-    return sum_steps(values, codes, SWEPT[path])
+    limits = policy_thresholds([policy])
+    values, codes = piece_codes(found, limits, path, _codes_function(found))
+    return sum_steps(values, codes, swept_threshold(limits, path))
 
 
 def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
@@ -442,13 +457,14 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     rows = []
     for path, swept in SWEPT.items():
         value = policy.value(path)
-        if value is None or (limits.costs is None and swept.section == "decision"):
+        if value is None or (limits.costs is None and path.startswith("decision.")):
             continue
         points, codes = piece_codes(found, limits, path, _codes_function(found))
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
-        if swept.section == "decision":  # a cost has no greatest value: its change counts beside itself
+        if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
-        tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), swept)
+        moved = swept_threshold(limits, path)
+        tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), moved)
         if tried is not None:
             at, becomes = tried
             change = at - float(value)
@@ -505,7 +521,8 @@ def _codes_function(found: Evidence) -> CodesOf:
 
 def _swept(path: str) -> None:
     if path not in SWEPT:
-        msg = f"path must be one of {', '.join(SWEPT)}, got {path!r}."
+        named = [*(known for known, one in SWEPT.items() if not one.signal), "signals.<name>.min", "signals.<name>.max"]
+        msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(NAMES)}."
         raise ValueError(msg)
 
 

@@ -56,7 +56,6 @@ RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule
     ),
     Rule("options", Status.ambiguous),
 )
-LEAST_OPTIONS = 2  # without which there is nothing to choose among (rule S3.5)
 ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 
 

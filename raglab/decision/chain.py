@@ -17,6 +17,7 @@ from raglab import gates, resolver
 from raglab.decision.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.policy import Thresholds
+from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
 from raglab.signals import NAMES, retrieval_confidence
 from raglab.values import Status
 
@@ -24,7 +25,7 @@ COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "
 
 
 def _numbered() -> tuple[tuple[str, Status], ...]:
-    """Outcomes in the order of their numbers: refusals by gate, what is asked back, then what is answered."""
+    """Outcomes in the order of their numbers: what gates refuse or ask back, what the resolver asks, what is answered."""
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
         told = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
@@ -34,7 +35,7 @@ def _numbered() -> tuple[tuple[str, Status], ...]:
     confident = [name for gate in gates.GATES if gate.firing == "ask" for name in gate.decides]
     rules = [(rule.name, rule.status) for rule in resolver.RULES]
     return (
-        *((name, Status.refuse) for name in refusals),
+        *((name, Status.ambiguous if name == SIGNALS_ASK else Status.refuse) for name in refusals),
         (COST_REFUSES, Status.refuse),
         *((name, status) for name, status in rules if status == Status.ambiguous),
         (COST_ASKS, Status.ambiguous),
@@ -78,6 +79,7 @@ def _slot_table() -> NDArray[np.int16]:
             "anchor_similarity": f"anchor_of_{group}",
             "overview": "options_of_all",
             "options": f"options_of_{group}",
+            SIGNALS_ASK: "options_of_all",
             "single_option": f"options_of_{group}",
         }
         for stage, winner in winners.items():
@@ -87,6 +89,7 @@ def _slot_table() -> NDArray[np.int16]:
 
 STAGE_OF_RULE = _stage_of_rule()
 SLOT_TABLE = _slot_table()
+ASKED_SLOT = SLOT_TABLE[0, STAGE[SIGNALS_ASK]]  # after the slots of relevant hits
 COMPUTED = frozenset({"n_relevant", "confidence"})  # measurements that hang on thresholds or on the blend
 BY_SLOT = frozenset({"missing", "right", "share", "generation", "support", "unfit"})  # measured of the chosen hits
 
@@ -163,7 +166,13 @@ class GateMeasurements:
 
 
 def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array or a bool
-    """Measurement that hangs on no threshold, by its name: [Q], [D, Q], or by slot [D, S, Q]."""
+    """Measurement that hangs on no threshold, by its name: [Q], [D, Q], or by slot [D, S, Q].
+
+    `signals.<name>` is a signal whatever else goes by its name.
+    """
+    section, _, gated = name.partition(".")
+    if gated and section == SIGNALS:
+        return found.signals[NAMES.index(gated)]
     return getattr(found, name) if name in Evidence._fields else found.signals[NAMES.index(name)]
 
 
@@ -182,8 +191,10 @@ def first_refusal(
     """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q]."""
     first = np.full(shape, NONE, dtype=np.int8)
     for gate in judging:
-        bounds: Any = limits.gates.get(gate.name)
+        bounds: Any = limits.signals if gate.name == SIGNALS else limits.gates.get(gate.name)
         if gate.firing != "refuse" or (gate.scalar and not np.asarray(bounds.on).any()):
+            continue
+        if gate.name == SIGNALS and not bounds:  # as of nearly every policy
             continue
         for stage, margin in zip(gate.decides, gates.margins_of(gate, read, bounds), strict=True):
             _lower(first, STAGE[stage], gates.meets_threshold(margin))
@@ -283,6 +294,8 @@ def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int
     on_chosen = first_refusal(gates.judging_gates("chosen"), replace(read, slot=slot), limits, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
     np.minimum(stage, on_hits, out=stage)
+    if limits.signals:  # one that asks back offers the options of all groups, whatever the gap says
+        _write_where(slot, ASKED_SLOT + np.int16(found.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
     return Pass(stage, slot, confidence)
 
 
@@ -351,7 +364,7 @@ def action_costs_of(found: Evidence, limits: Thresholds) -> tuple[Any, Any, Any]
 
 def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> Outcome:
     """What the expected costs say of every case at the first depth, after what retrieved nothing (rule S2.17)."""
-    can_ask = found.n_options_all[0] >= resolver.LEAST_OPTIONS
+    can_ask = found.n_options_all[0] >= LEAST_OPTIONS
     status = np.broadcast_to(least_cost(*action_costs_of(found, limits), can_ask), shape)
     stage = _BY_STATUS.take(status)
     _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)

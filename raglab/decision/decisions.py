@@ -14,6 +14,7 @@ from raglab.decision import chain, expected_cost
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.policy import EXPECTED_COST, PolicyData, Thresholds
+from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, acts_by
 from raglab.text import decimals
 from raglab.values import Floats, Status, TraceData
 
@@ -50,7 +51,7 @@ def checks(said: Decisions, row: int) -> list[Check]:
         return found
     if any(check.gate == chain.GAP.name and not check.passes for check in found):  # it hands over to the resolver
         found += _rules(said, row)
-    if said.status[row] == Status.ambiguous:
+    if said.status[row] == Status.ambiguous and said.stage(row) != SIGNALS_ASK:
         return found
     found += _of_gates(said, row, read, "chosen")
     if said.tables.evidence.answered and said.generated(row):
@@ -82,6 +83,8 @@ def decision_reason(said: Decisions, row: int) -> str:
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
         return "no rule picks one of the groups: " + "; ".join(c.text for c in rows if c.rule in thresholded)
+    if stage in {SIGNALS, SIGNALS_ASK}:
+        return next(check.text for check in rows if _decides_by_signal(check))
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
     return f"{text} after {_count_text(depth, 'refinement')}" if stage == "confidence" and depth else text
@@ -101,7 +104,7 @@ def _by_cost(said: Decisions, row: int) -> Iterator[Check]:
     costs = [float(np.broadcast_to(cost, (1, len(said)))[0, row]) for cost in chain.action_costs_of(found, limits)]
     answer, refused, asked = costs
     options = int(found.n_options_all[0, row])
-    can_ask = options >= resolver.LEAST_OPTIONS
+    can_ask = options >= LEAST_OPTIONS
     status = Status(int(expected_cost.least_cost(answer, refused, asked, can_ask)))
     others = min(refused, asked) if can_ask else refused
     margin = others - answer
@@ -158,7 +161,7 @@ def _format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin
 
 def _case_measurements(said: Decisions, row: int) -> gates.Read:
     """Measurements of one case by their names, at the depth that decided and of the hits that it chose."""
-    found, depth, slot = said.tables.evidence, int(said.outcome.depth[row]), int(said.outcome.slot[row])
+    found, depth, slot = said.tables.evidence, int(said.outcome.depth[row]), said.judged_slot(row)
     cut = gates.l2_cut(float(found.best_l2[depth, row]), said.limits.gates["l2"])
     computed = {
         "n_relevant": int(_scalar_value(gates.n_relevant(found.l2[depth][:, [row]], np.reshape(cut, (1, 1))))),
@@ -289,6 +292,53 @@ def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     yield _format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
 
 
+# What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain follows from checks.
+SIGNAL_RULES = {"refuse": "S2.15", "ask": "S2.15 asks", "warn": "S2.15 warns"}
+
+
+def _decides_by_signal(check: Check) -> bool:
+    """Whether a check is of a gate on a signal that fires and does more than warn."""
+    return check.gate.startswith(f"{SIGNALS}.") and not check.passes and check.rule != SIGNAL_RULES["warn"]
+
+
+def _signal_checks(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
+    """A check a signal that the policy gates, those that refuse first; one that asks refuses without two options."""
+    can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
+    by_act = {act: [name for name, limits in said.limits.signals.items() if acts_by(limits) == act] for act in SIGNAL_RULES}
+    for act, name in ((act, name) for act, names in by_act.items() for name in names):
+        gate, limits = gates.signal_gate(name), said.limits.signals[name]
+        value = _scalar_value(read(gate.measurements[0]))
+        (margin,) = gates.margins_of(gate, read, limits)
+        bounds = {one: _scalar_value(getattr(limits, one.key)) for one in gate.thresholds}
+        stated = {one: bound for one, bound in bounds.items() if not np.isnan(bound)}
+        # The bound that is told first is the one that the value fails, or comes nearest to.
+        near = sorted(stated, key=lambda one: value - stated[one] if one.side == "floor" else stated[one] - value)
+        bound = stated[near[0]] if near else np.nan
+        text = _signal_sentence(gate.label, value, {one: stated[one] for one in near}, _scalar_value(margin), limits.on)
+        fires, vain = not gates.meets_threshold(_scalar_value(margin)), act == "ask" and not can_ask
+        text += "; it would be asked back, but there are no two options" if fires and vain else ""
+        yield _format_check(gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text)
+
+
+def _signal_sentence(
+    what: str,
+    value: float,
+    stated: Mapping[gates.Threshold, float],
+    margin: float,
+    on: Any,  # noqa: ANN401 - bool or [1, 1]
+) -> str:
+    """Sentence of a signal beside the bounds that are set, the tightest first."""
+    first, *others = (
+        _margin_sentence(what, value, one.key, bound, margin, on, upper=one.side == "ceiling")
+        for one, bound in stated.items()
+    ) if stated else (f"{what} {decimals(value)}, no bound set",)
+    if not _scalar_value(on):
+        return first
+    more = "".join(f", {one.key} {decimals(bound, value)}" for one, bound in list(stated.items())[1:])
+    passes = "; it may be missing" if np.isnan(value) and gates.meets_threshold(margin) else ""
+    return first + more + passes
+
+
 def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     """Check of the fused gate with each signal's part, of a policy that has one."""
     model, depth = said.policy.fused_model, int(said.outcome.depth[row])
@@ -309,6 +359,7 @@ _EXPLAINED: Mapping[str, Callable[[Decisions, int, gates.Read], Iterator[Check]]
     "density": _density,
     "gap": _gap_check,
     "coverage": _coverage,
+    SIGNALS: _signal_checks,
     "fused": _fusion_check,
 }
 
@@ -451,10 +502,30 @@ class Decisions:
         """Name of what decided a case, one of `chain.STAGES`."""
         return chain.STAGES[int(self.outcome.stage[row])][0]
 
+    def gate_name(self, row: int) -> str:
+        """Name of the gate that decided a case: `signals.<name>` of one on a signal, `resolver` of a rule of it."""
+        stage = self.stage(row)
+        if stage in {SIGNALS, SIGNALS_ASK}:
+            return next(check.gate for check in checks(self, row) if _decides_by_signal(check))
+        return GATE_OF[stage]
+
     def gate(self, row: int) -> gates.Gate | None:
         """The gate that decided a case, None where a rule of the resolver or the expected cost did."""
         name = GATE_OF[self.stage(row)]
         return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
+
+    def judged_slot(self, row: int) -> int:
+        """Slot of the hits that the gates on chosen hits judged: those of the answer that a signal's gate may prevent."""
+        if self.stage(row) != SIGNALS_ASK:
+            return int(self.outcome.slot[row])
+        return int(self._slot_without_signals[self.outcome.depth[row], row])
+
+    @cached_property
+    def _slot_without_signals(self) -> np.ndarray[Any, np.dtype[np.int16]]:
+        """Slot of every depth and case if no signal were gated, [D, Q]."""
+        found, limits = self.tables.evidence, self.limits._replace(signals={})
+        depths = range(found.l2.shape[0])
+        return np.concatenate([chain.gate_depth(found, limits, depth, (1, len(self))).slot for depth in depths])
 
     def places(self, row: int) -> list[int]:
         """Places of the chosen hits of a case; none unless it is answered."""
@@ -520,7 +591,8 @@ class Decisions:
         if self.generated(row):
             return "synthesize"
         gate = self.gate(row)
-        return "refine" if gate is not None and gate.judges != "query" else None
+        asks = self.status[row] == Status.ambiguous
+        return "refine" if gate is not None and gate.judges != "query" and not asks else None
 
     def answer(self, row: int) -> Answer | None:
         """Answer recorded for the hits that a case's retrieval chose, None where there is none."""
@@ -543,7 +615,7 @@ class Decisions:
     def lacking(self, row: int) -> list[str]:
         """Entities of the query that the hits of a case's slot do not carry."""
         seen = self.tables.pattern_hits
-        slot = self.tables.chosen.places[self._batch(row), int(self.outcome.slot[row])]
+        slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
         carried = {name for place in slot if place >= 0 for name in seen.chunk_entities[self._chunk(row, int(place))]}
         return [name for name in seen.query_entities[row] if name not in carried]
 
@@ -560,6 +632,8 @@ class Decisions:
                     out.append(
                         f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_threshold_text(bound, value)}"
                     )
+            warned = (check for check in _signal_checks(self, row, read) if check.rule == SIGNAL_RULES["warn"])
+            out += [check.text for check in warned if not check.passes]
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
@@ -588,7 +662,7 @@ class Decisions:
                     "query": case.query,
                     "expect_status": case.expect_status,
                     "status": Status(int(self.status[row])).name,
-                    "gate": GATE_OF[stage],
+                    "gate": self.gate_name(row),
                     "stage": stage,
                     "reason": self.reason(row),
                     "confidence": float(confidence[row]),

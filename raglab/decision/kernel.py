@@ -30,11 +30,11 @@ from raglab.decision.chain import (
 from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
-from raglab.resolver import LEAST_OPTIONS
-from raglab.signals import retrieval_confidence
+from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
+from raglab.signals import NAMES, retrieval_confidence, signal
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
-COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", "confidence"})  # each with code of its own here
+COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})  # each with code of its own here
 
 
 class Numbers(NamedTuple):
@@ -47,6 +47,8 @@ class Numbers(NamedTuple):
     l2: int
     density: int
     coverage: int
+    signals: int
+    signals_ask: int
     confidence: int
     overview: int
     options: int
@@ -60,6 +62,13 @@ class Numbers(NamedTuple):
     least_cost_refuse: int
     least_cost_ask: int
     least_cost_answer: int
+
+
+class SignalBounds(NamedTuple):
+    """Bounds of signals that some policy sets, [P, B]: the bound, upper ones with their signs changed; its outcome."""
+
+    bound: NDArray[np.float64]
+    stage: NDArray[np.int64]
 
 
 NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields))
@@ -158,9 +167,12 @@ def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     rerank: Any,  # noqa: ANN401
     hybrid: Any,  # noqa: ANN401
     missing: Any,  # noqa: ANN401
+    measured: Any,  # noqa: ANN401
+    bounds: SignalBounds,
+    p: int,
     number: Any,  # noqa: ANN401
 ) -> tuple[int, int]:
-    """Stage and slot of one case under one policy; the slot is 0 where nothing was chosen."""
+    """Stage and slot of one case under one policy, the p-th; the slot is 0 where nothing was chosen."""
     if case.words < 1:
         return number.empty_query, 0
     if policy.domain_on and case.denied > 0:
@@ -197,6 +209,14 @@ def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     for g in range(len(case.scalar)):
         if not case.scalar[g] - policy.scalar_bound[g, case.met[g]] >= 0.0:
             first = min(first, policy.scalar_stage[g])
+    for b in range(len(measured)):
+        if not measured[b] - bounds.bound[p, b] >= 0.0:
+            first = min(first, bounds.stage[p, b])
+    if first == number.signals_ask:  # the options of all groups, where there are two
+        if case.n_options[0] >= LEAST_OPTIONS:
+            slot = len(l2) + 1 + policy.slots[0, first]
+        else:
+            first = number.signals
     if policy.confidence_on and number.confidence < first:
         tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
         if not _case_confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
@@ -252,36 +272,47 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
 
 
 class HitColumns(NamedTuple):
-    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, and by slot [Q, S]."""
+    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S], and `_signals_of` [Q, B]."""
 
     l2: NDArray[np.float64]
     rerank: NDArray[np.float64]
     hybrid: NDArray[np.float64]
     missing: NDArray[np.uint8]
+    measured: NDArray[np.float64]
 
 
 @compile_kernel()
-def _outcome_counts(right: Any, policies: Any, cases: Any, hits: Any, number: Any, codes: int) -> Any:  # noqa: ANN401
+def _outcome_counts(
+    right: Any,  # noqa: ANN401
+    policies: Any,  # noqa: ANN401
+    bounds: Any,  # noqa: ANN401
+    cases: Any,  # noqa: ANN401
+    hits: Any,  # noqa: ANN401
+    number: Any,  # noqa: ANN401
+    codes: int,
+) -> Any:  # noqa: ANN401
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
     seen = np.zeros((len(policies), codes), dtype=np.int64)
-    l2, rerank, hybrid, missing = hits
+    l2, rerank, hybrid, missing, measured = hits
     for first in range(0, len(policies), TILE):
         for q in range(len(cases)):
             for p in range(first, min(first + TILE, len(policies))):
-                stage, slot = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+                stage, slot = _decide_case(
+                    cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], measured[q], bounds, p, number
+                )
                 seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
     return seen
 
 
 @compile_kernel()
-def _stages(policies: Any, cases: Any, hits: Any, number: Any) -> Any:  # noqa: ANN401
+def _stages(policies: Any, bounds: Any, cases: Any, hits: Any, number: Any) -> Any:  # noqa: ANN401
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
-    l2, rerank, hybrid, missing = hits
+    l2, rerank, hybrid, missing, measured = hits
     for q in range(len(cases)):
         for p in range(len(policies)):
             stage[p, q], slot[p, q] = _decide_case(
-                cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number
+                cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], measured[q], bounds, p, number
             )
     return stage, slot
 
@@ -339,8 +370,38 @@ def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
     return {"scalar": value, "met": met}
 
 
-def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
-    """Records of the cases, and their hits."""
+def _stated_bounds(limits: Thresholds) -> list[tuple[str, str]]:
+    """Name of each signal and bound, `min` or `max`, that some policy sets."""
+    pairs = [(name, key) for name in limits.signals for key in ("min", "max")]
+    return [(name, key) for name, key in pairs if not np.isnan(getattr(limits.signals[name], key)).all()]
+
+
+def _signals_of(found: Evidence, limits: Thresholds) -> NDArray[np.float64]:
+    """What each stated bound meets, [Q, B]; signs of what an upper one meets are changed, +inf passes every bound."""
+    out = np.empty((len(found.label), len(stated := _stated_bounds(limits))))
+    for b, (name, key) in enumerate(stated):
+        value = found.signals[NAMES.index(name), 0]
+        value = value if key == "min" else np.negative(value)
+        out[:, b] = np.where(np.isnan(value), np.inf, value) if signal(name).missing == "passes" else value
+    return out
+
+
+def _bounds(limits: Thresholds, n: int) -> SignalBounds:
+    """Each stated bound of each policy, with the outcome that it leads to; `NONE` where the policy has none."""
+    stated = _stated_bounds(limits)
+    bound, stage = np.empty((n, len(stated))), np.full((n, len(stated)), NONE, dtype=np.int64)
+    for b, (name, key) in enumerate(stated):
+        gate = limits.signals[name]
+        value = getattr(gate, key)
+        acts = gate.on & ~np.isnan(value)
+        codes = np.where(gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE))
+        bound[:, b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
+        stage[:, b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
+    return SignalBounds(bound, stage)
+
+
+def _inputs(found: Evidence, limits: Thresholds) -> tuple[NDArray[np.void], HitColumns]:
+    """Records of the cases, and their hits; signals only as far as some policy gates them."""
     n = len(found.label)
     of_question = ("words", "denied", "allowed", "overview", "names_entity", "explicit", "label")
     of_hits = (
@@ -364,7 +425,8 @@ def _inputs(found: Evidence) -> tuple[NDArray[np.void], HitColumns]:
     rerank, hybrid = (np.array(scores[:, 0].T, order="C", copy=True) for scores in (found.top_rerank, found.top_hybrid))
     columns["unblended"] = retrieval_confidence(rerank.T, hybrid.T, found.degenerate[0], 1.0)
     columns["n_front"] = _partition_hits(rerank, hybrid)
-    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, np.ascontiguousarray(found.missing[0].T))
+    missing = np.ascontiguousarray(found.missing[0].T)
+    hits = HitColumns(np.sort(found.l2[0].T, axis=1), rerank, hybrid, missing, _signals_of(found, limits))
     return _numpy_records(columns | _scalars_of(found, n), n), hits
 
 
@@ -402,7 +464,8 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
-    seen[order] = _outcome_counts(right, policies[order], *_inputs(found), NUMBERS, codes)
+    bounds = SignalBounds(*(field[order] for field in _bounds(limits, n_policies)))
+    seen[order] = _outcome_counts(right, policies[order], bounds, *_inputs(found, limits), NUMBERS, codes)
     return seen
 
 
@@ -415,5 +478,6 @@ def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArra
         slot = np.where(asks, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
         on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
         return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
-    stage, slot = _stages(_policies(limits, n_policies), *_inputs(found), NUMBERS)
+    bounds = _bounds(limits, n_policies)
+    stage, slot = _stages(_policies(limits, n_policies), bounds, *_inputs(found, limits), NUMBERS)
     return stage, slot

@@ -15,7 +15,7 @@ from raglab.decision.chain import OPTIONS_SLOT, answer_slots
 from raglab.decision.expected_cost import CLASSES, LIMIT
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.policy import EXPECTED_COST
-from raglab.resolver import LEAST_OPTIONS
+from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import NAMES, Direction, signal
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace

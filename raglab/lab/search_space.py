@@ -66,7 +66,7 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     found = measured_tables(trace, policy, arm).evidence
     space: dict[str, SearchRange] = {}
     for path, swept in SWEPT.items():
-        if swept.section == "decision":  # costs are stated, not searched
+        if path.startswith(("decision.", "signals.")):  # costs are stated, not searched
             continue
         values = breakpoints(found, policy_thresholds([policy]), path)
         values = values[~np.isnan(values)]

@@ -18,9 +18,18 @@ from tqdm import tqdm
 from raglab import metrics
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model
-from raglab.lab.search_space import Goal, SearchRange, always_answer, always_refuse, descend, set_values
+from raglab.lab.search_space import (
+    LEAST_GAIN,
+    Goal,
+    SearchRange,
+    always_answer,
+    always_refuse,
+    descend,
+    set_values,
+)
 from raglab.replay import case_cells, case_rows, evidence_with_model
-from raglab.signals import BUILT_IN, NAMES
+from raglab.signal_gates import LEAST_OPTIONS
+from raglab.signals import BUILT_IN, NAMES, signal
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -122,37 +131,34 @@ def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa:
 def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
     """Best single threshold on a signal, everything else off."""
     answered = cases.cells(always_answer(cases.start))
-    fired = cases.cells(_fires_always(bound, cases.start))
+    fired = _fired_cells(bound, cases)
     values = cases.found.signals[NAMES.index(bound.signal), 0]
     surer = values if bound.end == "min" else -values
 
     def best(rows: NDArray[np.int64]) -> float:
-        """Threshold on `surer`: the middle of the widest of the best steps."""
+        """Threshold on `surer`: the middle of the widest of the best steps; one that no case passes is none."""
         order = rows[np.argsort(-surer[rows], kind="stable")]
         order = order[~np.isnan(surer[order])]
-        rest = rows[np.isnan(surer[rows])]
-        change = _one_hot(answered[order]) - _one_hot(fired[order])
-        all_fired = count_cells(fired[np.concatenate([order, rest])][None])[0]
-        cells = np.concatenate([all_fired[None], all_fired + change.cumsum(axis=0)])
+        if not len(order):
+            return 0.0
+        everywhere = count_cells(fired[rows][None])[0]
+        cells = everywhere + (_one_hot(answered[order]) - _one_hot(fired[order])).cumsum(axis=0)
         ordered = surer[order]
-        # A threshold lies between two values that differ; at the ends it answers nothing or all.
-        step = np.concatenate([[True], ordered[1:] < ordered[:-1], [True]]) if len(ordered) else np.array([True])
-        scores = np.where(step, cases.goal.score(cells), np.inf)
-        if not len(ordered):
-            return np.inf
-        above = np.concatenate([[ordered[0] + _margin(ordered)], ordered])
-        below = np.concatenate([ordered, [ordered[-1] - _margin(ordered)]])
-        width = np.where(scores <= scores.min() + 1e-12, above - below, -np.inf)
+        below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
+        # A threshold lies between two values that differ.
+        scores = np.where(ordered > below, cases.goal.score(cells), np.inf)
+        width = np.where(scores <= scores.min() + LEAST_GAIN, ordered - below, -np.inf)
         place = int(np.argmax(width))
-        return float((above[place] + below[place]) / 2.0)
+        return float((ordered[place] + below[place]) / 2.0)
 
     def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
         return np.where(surer[held] >= best(rows), answered[held], fired[held])
 
     def refit() -> Policy:
         at = best(np.arange(len(values)))
-        value = _round_between(at if bound.end == "min" else -at, values)
-        return bounded_policy(cases.start, bound, value)
+        unit = signal(bound.signal).unit
+        value = float(np.clip(at if bound.end == "min" else -at, unit.low, unit.high))
+        return bounded_policy(cases.start, bound, _round_between(value, values))
 
     return Recipe(bound.name, carry_out, refit, lambda _: 1)
 
@@ -162,10 +168,16 @@ def bounded_policy(start: Policy, bound: Bound, value: float) -> Policy:
     return always_answer(start).replace("signals", {bound.signal: {bound.end: value, "on_fire": bound.on_fire}})
 
 
-def _fires_always(bound: Bound, start: Policy) -> Policy:
-    """Policy whose one gate fires whatever the signal is."""
-    end = 1e12 if bound.end == "min" else -1e12
-    return bounded_policy(start, bound, end)
+def _fired_cells(bound: Bound, cases: Cases) -> NDArray[np.int8]:
+    """Cell of every case where the gate fires, [Q]: refused, or asked where there are two options."""
+    found = cases.found
+    status = np.full(len(found.label), Status.refuse, dtype=np.int64)
+    if bound.on_fire == "ask":
+        status[found.n_options_all[0] >= LEAST_OPTIONS] = Status.ambiguous
+    cells: NDArray[np.int8] = metrics.DISTINCT_CELL[
+        status * metrics.CELLS + found.label * 2 + cases.decided.options_right
+    ].astype(np.int8)
+    return cells
 
 
 def _one_hot(cells: NDArray[np.int8]) -> NDArray[np.int64]:
@@ -228,7 +240,7 @@ def chain_complexity(policy: Policy, cases: Cases) -> int:
     from raglab.replay import decide
 
     said = decide(cases.trace, policy, cases.arm)
-    acting = {GATE_OF[said.stage(row)] for row in np.flatnonzero(said.status != Status.ok)}
+    acting = {GATE_OF[said.stage(int(row))] for row in np.flatnonzero(said.status != Status.ok)}
     moved = sum(policy.value(path) != cases.defaults.value(path) for path in cases.space)
     return len(acting) + moved
 
@@ -309,7 +321,7 @@ def select_recipe(
     loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
     policies = {recipe.name: recipe.refit() for recipe in recipes}
     pooled = count_cells(cells).sum(axis=1)
-    feasible = (cases.goal.excess(pooled) <= 0.0).all(axis=1)
+    feasible: NDArray[np.bool_] = np.asarray((cases.goal.excess(pooled) <= 0.0).all(axis=1))
     allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)
     mean = loss.mean(axis=1)
     best = int(np.argmin(np.where(allowed, mean, np.inf)))

@@ -1,0 +1,102 @@
+"""Gates on signals (algebra): headroom of any signal within its bounds, and what fires of all of them together (S2.15).
+
+One row of `gates.GATES`, `signals`, stands for the gates on all signals: it says where in the order they are judged.
+They share two outcomes, one that refuses and one that asks back, so that outcomes do not grow with the signals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from raglab.signals import signal
+from raglab.values import Bools, Floats
+
+SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
+LEAST_OPTIONS = 2  # to ask back at all (rule S3.5)
+
+
+class SignalThresholds(NamedTuple):
+    """Of the gate on one signal (rule S2.15), scalars or [P, 1]: NaN where a bound is not set; what it does on fire."""
+
+    min: Floats
+    max: Floats
+    refuses: Bools
+    asks: Bools
+    on: Bools = True
+
+
+class SignalMargins(NamedTuple):
+    """Headroom of rule S2.15, in the signal's unit: the lesser of those of its two bounds."""
+
+    signal: Floats
+
+
+def signal_path(name: str) -> str:
+    """Section of a policy that gates a signal; also the name of its measurement, since gates measure by other names."""
+    return f"{SIGNALS}.{name}"
+
+
+def acts_by(limits: SignalThresholds) -> str:
+    """What the gate of one policy does on fire: `refuse`, `ask` or `warn`."""
+    return "refuse" if np.all(limits.refuses) else "ask" if np.all(limits.asks) else "warn"
+
+
+def signal_margins(value: Floats, limits: SignalThresholds, *, missing_passes: bool = False) -> SignalMargins:
+    """Headroom of a signal within its bounds; +inf where neither is set or the gate is off.
+
+    Args:
+      value: in the signal's unit, [...]; NaN where it is missing. missing_passes: whether a missing one passes.
+
+    Source: rule S2.15.
+
+    Example:
+      >>> signal_margins(3.0, SignalThresholds(np.nan, 1.0, True, False))
+      SignalMargins(signal=np.float64(-2.0))
+    """
+    margin: Any = np.inf
+    for bound, least in ((limits.min, True), (limits.max, False)):
+        unset = np.isnan(bound)
+        if not np.all(unset):  # most gates set one bound: no pass over the cases for the other
+            found = np.subtract(value, bound) if least else np.subtract(bound, value)
+            margin = np.minimum(margin, np.where(unset, np.inf, found) if np.any(unset) else found)
+    if missing_passes:
+        margin = np.where(np.isnan(value), np.inf, margin)
+    return SignalMargins(signal=margin if np.asarray(limits.on).all() else np.where(limits.on, margin, np.inf))
+
+
+class SignalsMargins(NamedTuple):
+    """Least headroom of the gates on signals that refuse, and of those that ask back; each in its signal's unit."""
+
+    signals: Floats
+    signals_ask: Floats
+
+
+def signals_margins(read: Callable[[str], Any], limits: Mapping[str, SignalThresholds]) -> SignalsMargins:
+    """Least headroom of all gates on signals together, by what they do; one that asks in vain refuses.
+
+    Args:
+      read: measurement by its name. limits: of each signal that some policy gates.
+
+    Source: rules S2.15, S2.16.
+    """
+    refuses: Any = np.inf
+    asks: Any = np.inf
+    for name, bounds in limits.items():
+        passes = signal(name).missing == "passes"
+        (margin,) = signal_margins(read(signal_path(name)), bounds, missing_passes=passes)
+        refuses = np.minimum(refuses, _margin_where(bounds.refuses, margin))
+        asks = np.minimum(asks, _margin_where(bounds.asks, margin))
+    if np.ndim(asks) == 0 and asks == np.inf:  # nobody asks
+        return SignalsMargins(refuses, asks)
+    can_ask = np.greater_equal(read("n_options_all"), LEAST_OPTIONS)
+    return SignalsMargins(np.minimum(refuses, np.where(can_ask, np.inf, asks)), np.where(can_ask, asks, np.inf))
+
+
+def _margin_where(acts: Any, margin: Any) -> Any:  # noqa: ANN401 - bool or array, scalar or array
+    """A margin where a gate acts so, +inf elsewhere; without a pass over the cases where all do, or none."""
+    if np.all(acts):
+        return margin
+    return np.where(acts, margin, np.inf) if np.any(acts) else np.inf
