@@ -43,6 +43,8 @@ from .lab.report.log_displays import RewardAuditDisplay as RewardAuditDisplay
 from .lab.report.page import write_report as write_report
 from .lab.reward_audit import audit_rewards as audit_rewards
 from .lab.search_space import Goal as Goal
+from .lab.search_space import SearchRange as SearchRange
+from .lab.search_space import full_space as full_space
 from .lab.slices import ranking as ranking
 from .lab.slices import slices as slices
 from .lab.study import TuneResult as TuneResult

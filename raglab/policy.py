@@ -730,7 +730,9 @@ def _no_such_path(path: str) -> str:
         keys = ", ".join(SignalSection.model_fields)
         if name.partition(".")[0] in NAMES:
             return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
-        return f"{path!r} names no signal; write signals.<name>.<key> with one of {', '.join(NAMES)}, and one of {keys}."
+        return (
+            f"{path!r} names no signal; write signals.<name>.<key> with one of {', '.join(NAMES)}, and one of {keys}."
+        )
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 

@@ -92,18 +92,14 @@ BUILT_IN: tuple[Signal, ...] = (
     Signal("words", NUMBER, "either", "query", "words of the query"),
     Signal("entities", NUMBER, "surer", "query", "entities that the query names (rule S2.5)"),
     Signal("documents", NUMBER, "surer", "query", "documents that the user named"),
-    Signal(
-        "intent_graph", SHARE, "either", "query", "how much it asks for relations (rule S4.1)"
-    ),
+    Signal("intent_graph", SHARE, "either", "query", "how much it asks for relations (rule S4.1)"),
     Signal("intent_table", SHARE, "either", "query", "how much it asks for figures of a table (rule S4.1)"),
     Signal("complexity", SHARE, "either", "query", "how many steps and conditions it has (rule S4.1)"),
     *PARSED,
     Signal("generation", SHARE, "surer", "answer", "the generator's confidence, calibrated (rule S2.10)"),
     Signal("support", SHARE, "surer", "answer", "support of the answer's weakest claim (rule S2.11)"),
 )
-NAMES = tuple(
-    signal.name for signal in BUILT_IN
-)  # rows of `Evidence.signals`; policies use them
+NAMES = tuple(signal.name for signal in BUILT_IN)  # rows of `Evidence.signals`; policies use them
 SIGNALS = NAMES[:9]  # those of retrieval that the fused gate is fitted on (rule S2.14)
 
 

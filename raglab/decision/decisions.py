@@ -304,7 +304,9 @@ def _decides_by_signal(check: Check) -> bool:
 def _signal_checks(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     """A check a signal that the policy gates, those that refuse first; one that asks refuses without two options."""
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
-    by_act = {act: [name for name, limits in said.limits.signals.items() if acts_by(limits) == act] for act in SIGNAL_RULES}
+    by_act = {
+        act: [name for name, limits in said.limits.signals.items() if acts_by(limits) == act] for act in SIGNAL_RULES
+    }
     for act, name in ((act, name) for act, names in by_act.items() for name in names):
         gate, limits = gates.signal_gate(name), said.limits.signals[name]
         value = _scalar_value(read(gate.measurements[0]))
@@ -329,9 +331,13 @@ def _signal_sentence(
 ) -> str:
     """Sentence of a signal beside the bounds that are set, the tightest first."""
     first, *others = (
-        _margin_sentence(what, value, one.key, bound, margin, on, upper=one.side == "ceiling")
-        for one, bound in stated.items()
-    ) if stated else (f"{what} {decimals(value)}, no bound set",)
+        (
+            _margin_sentence(what, value, one.key, bound, margin, on, upper=one.side == "ceiling")
+            for one, bound in stated.items()
+        )
+        if stated
+        else (f"{what} {decimals(value)}, no bound set",)
+    )
     if not _scalar_value(on):
         return first
     more = "".join(f", {one.key} {decimals(bound, value)}" for one, bound in list(stated.items())[1:])

@@ -34,7 +34,9 @@ from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
 from raglab.signals import NAMES, retrieval_confidence, signal
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
-COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})  # each with code of its own here
+COMPILED = frozenset(
+    {"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"}
+)  # each with code of its own here
 
 
 class Numbers(NamedTuple):

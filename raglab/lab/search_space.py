@@ -80,6 +80,34 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     return space | {path: SearchRange(np.nan, np.nan) for path in SWITCHES}
 
 
+def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dict[str, SearchRange]:
+    """Ranges as a caller states them, `(low, high)` made into one.
+
+    Raises:
+      ValueError: an unknown path, or a range that is empty or no pair of numbers.
+
+    Example:
+      >>> search_ranges({"l2.max_l2": (0.5, 1.0)})
+      {'l2.max_l2': SearchRange(low=0.5, high=1.0, whole=False, log=False)}
+    """
+    ranges: dict[str, SearchRange] = {}
+    for path, extent in space.items():
+        if path not in SWEPT and path not in SWITCHES:
+            msg = f"space must name thresholds or switches that a study tries, got {path!r}; see raglab.full_space."
+            raise ValueError(msg)
+        if isinstance(extent, SearchRange):
+            ranges[path] = extent
+            continue
+        pair = tuple(extent)
+        numbers = len(pair) == 2 and all(isinstance(end, int | float) and np.isfinite(end) for end in pair)
+        if path in SWITCHES or not numbers or not pair[0] < pair[1]:
+            msg = f"the range of {path} must be (low, high) with low < high, got {extent!r}; a switch has none."
+            raise ValueError(msg)
+        low, high = pair
+        ranges[path] = SearchRange(low, high, whole=SWEPT[path].whole, log=SWEPT[path].log and low > 0)
+    return ranges
+
+
 def limit_depth(policy: Policy, trace: TraceData) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
     deepest = trace.hits.chunk.shape[2] - 1

@@ -25,9 +25,11 @@ from raglab.lab.search_space import (
     always_answer,
     always_refuse,
     descend,
+    plateau,
     set_values,
 )
-from raglab.replay import case_cells, case_rows, evidence_with_model
+from raglab.policy import EXPECTED_COST
+from raglab.replay import SWEPT, case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN, NAMES, signal
 from raglab.store.loaders import Policy
@@ -277,9 +279,7 @@ def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
     return numbers
 
 
-def held_out_cells(
-    recipes: Sequence[Recipe], fold: NDArray[np.int64], *, progress: bool = False
-) -> NDArray[np.int8]:
+def held_out_cells(recipes: Sequence[Recipe], fold: NDArray[np.int64], *, progress: bool = False) -> NDArray[np.int8]:
     """Cell of every case where the recipe was carried out without its fold, [recipes, repeats, Q]."""
     cells = np.empty((len(recipes), *fold.shape), dtype=np.int8)
     every = [(repeat, one) for repeat in range(len(fold)) for one in range(int(fold.max()) + 1)]
@@ -305,9 +305,7 @@ class Selection:
     names: tuple[str, ...]
 
 
-def select_recipe(
-    recipes: Sequence[Recipe], cases: Cases, *, progress: bool = False
-) -> Selection:
+def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = False) -> Selection:
     """Choose the simplest recipe within one standard error of the best, by cross-validation.
 
     Where some candidate meets all targets of the goal when held out, only such are chosen among.
@@ -367,9 +365,7 @@ def can_fit(cases: Cases) -> bool:
     return min(right, len(cases.decided.classes) - right) >= least
 
 
-def recipes_of(
-    cases: Cases, refit_chain: Callable[[str], Policy], pool: Sequence[Policy]
-) -> list[Recipe]:
+def recipes_of(cases: Cases, refit_chain: Callable[[str], Policy], pool: Sequence[Policy]) -> list[Recipe]:
     """The candidates: free policies, the published one, one threshold on each signal, chain and expected cost.
 
     Where no case is ambiguous the resolver stays out and no threshold asks.
@@ -389,3 +385,79 @@ def recipes_of(
     if can_fit(cases):
         found.append(cost_recipe(cases))
     return found
+
+
+NOT_THRESHOLDS = frozenset({ANSWER, REFUSE, DEFAULTS, CHAIN, CHAIN_ASKS, COST})
+
+
+def best_of(costs: pd.DataFrame, names: Sequence[str]) -> str:
+    """Of some candidates the one that costs least when held out, the first of equals; '' of none."""
+    return str(costs.loc[list(names), "cross_validated"].idxmin()) if names else ""
+
+
+class Advantage(NamedTuple):
+    """Expected cost of the best free policy less that of the selected one, on the same cases.
+
+    estimate, low, high: with its 95 % interval (Student's t, paired). probability: that it is above 0. over: the free
+    policy. judged: which cases it was found on.
+    """
+
+    estimate: float
+    low: float
+    high: float
+    probability: float
+    over: str
+    judged: str
+
+
+def paired_advantage(gain: NDArray[np.float64], over: str, judged: str) -> Advantage:
+    """Advantage of the gains of single cases, [Q].
+
+    Example:
+      >>> found = paired_advantage(np.array([1.0, 0.0, 1.0, 0.0]), "always-answer", "4 cases")
+      >>> found.estimate, round(found.low, 3), round(found.probability, 3)
+      (0.5, -0.419, 0.909)
+    """
+    from scipy.special import stdtr, stdtrit
+
+    n = len(gain)
+    estimate = float(gain.mean())
+    error = float(gain.std(ddof=1) / np.sqrt(n)) if n > 1 else np.nan
+    if not error > 0.0:  # every case gains alike
+        sure = float(np.sign(estimate) * 0.5 + 0.5)
+        return Advantage(estimate, estimate, estimate, sure, over, judged)
+    reach = float(stdtrit(n - 1, 0.975)) * error
+    probability = float(stdtr(n - 1, estimate / error))
+    return Advantage(estimate, estimate - reach, estimate + reach, probability, over, judged)
+
+
+def judged_costs(chosen: Selection, cases: Cases, judged_on: TraceData) -> tuple[pd.DataFrame, Advantage]:
+    """Costs with what each candidate's policy comes to on the judged cases, and the advantage there.
+
+    Where the judged cases are those tuned on, the advantage is that of the held-out folds.
+    """
+    free = best_of(chosen.costs, FREE)
+    price = metrics.cell_costs(cases.goal.matrix)
+    judged = cases._replace(trace=judged_on)
+    loss = {name: price[judged.cells(policy)] for name, policy in chosen.policies.items()}
+    table = chosen.costs.copy()
+    table.insert(2, "report", [float(loss[name].mean()) for name in chosen.names])
+    if judged_on is cases.trace:
+        rows = dict(zip(chosen.names, chosen.loss, strict=True))
+        return table, paired_advantage(rows[free] - rows[chosen.selected], free, "held-out folds")
+    return table, paired_advantage(loss[free] - loss[chosen.selected], free, f"{len(judged_on)} cases it never saw")
+
+
+def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
+    """How far each threshold that a policy decides by may move at no cost: `path`, `value`, `low`, `high`, `width`."""
+    import pandas as pd
+
+    paths = [path for path in cases.space if path in SWEPT and policy.value(path) is not None]
+    if policy.decision.rule == EXPECTED_COST:
+        paths = ["decision.ratio"]
+    elif policy.signals:
+        paths = [f"signals.{name}.{end}" for name in policy.signals for end in ("min", "max")]
+        paths = [path for path in paths if policy.value(path) is not None]
+    found = evidence_with_model(cases.found, policy)
+    rows = [(*run, run.high - run.low) for run in (plateau(found, policy, path, cases.goal.score) for path in paths)]
+    return pd.DataFrame(rows, columns=["path", "value", "low", "high", "width"])

@@ -19,19 +19,42 @@ from tqdm import tqdm
 from raglab import metrics
 from raglab.canonical import digest
 from raglab.certify import cases_needed
+from raglab.decision.measurement import measured_tables
+from raglab.lab.decision_fitting import decision_cases
 from raglab.lab.report.verdicts import certifiable
 from raglab.lab.search_space import (
     Goal,
     SearchRange,
     always_answer,
-    always_refuse,
     full_space,
     limit_depth,
     own_trial,
     polish,
     published_policy,
+    search_ranges,
     set_values,
     step_thresholds,
+)
+from raglab.lab.selection import (
+    ANSWER,
+    CHAIN,
+    CHAIN_ASKS,
+    COST,
+    DEFAULTS,
+    FREE,
+    NOT_THRESHOLDS,
+    POOL,
+    REFUSE,
+    RESOLVES,
+    Advantage,
+    Cases,
+    Selection,
+    best_of,
+    chain_pool,
+    judged_costs,
+    policy_plateaus,
+    recipes_of,
+    select_recipe,
 )
 from raglab.metrics import Paired
 from raglab.replay import Tally, decide, sweep, tally
@@ -373,17 +396,25 @@ MANUAL_STEPS = 40
 class TuneResult:
     """Outcome of a study.
 
-    policy: the winner, polished. incumbent: what it had to beat. policies: name -> policy of every row of
-    `comparison`. trials: a row a trial (values tried, objectives, targets, score, policy_id). pareto: the trials
-    no other beats. plateaus: how far each threshold may move at no cost. comparison: policies × rates on the cases
-    that the study did not see. paired: tuned against incumbent. notes: what a reader must know. tuned_on, judged_on:
-    the traces. study: Optuna's own, for its plots and dashboards. settings: what tells this study from another, as
-    kept batches and the tracker name it.
+    selected: candidate that was chosen. policy: made by it of all cases of split `tune`. incumbent: the published one.
+    policies: name -> policy of every row of `comparison`: `defaults`, `tuned` (that was selected), `always-answer`,
+    `always-refuse`, `manual-loop`, and the best of one threshold, chain and expected cost by their own names.
+    costs: a row a candidate: expected cost `in_sample`, `cross_validated` and on the judged cases (`report`);
+    `std_error` of the difference to the best; `over_ask` and `coverage` when held out; `complexity`; `won`, the share
+    of resamples in which it costs least; `meets_targets`; `policy_id`. advantage: over the best free policy.
+    trials: a row a trial (values tried, rates, expected cost, policy_id). pareto: the trials no other beats in cost and
+    coverage. plateaus: how far each threshold of `policy` may move at no cost. comparison: policies × rates on the
+    cases that the study did not see. paired: tuned against incumbent. notes: what a reader must know.
+    tuned_on, judged_on: the traces. study: Optuna's own, for its plots and dashboards. settings: what tells this study
+    from another, as kept batches and the tracker name it. goal: costs and targets.
     """
 
     policy: Policy
     incumbent: Policy
+    selected: str
     policies: Mapping[str, Policy]
+    costs: pd.DataFrame
+    advantage: Advantage
     trials: pd.DataFrame
     pareto: pd.DataFrame
     plateaus: pd.DataFrame
@@ -394,6 +425,7 @@ class TuneResult:
     judged_on: Trace
     study: Any
     settings: Mapping[str, Any]
+    goal: Goal
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases."""
@@ -408,6 +440,8 @@ class TuneResult:
             trials=self.trials,
             paired=self.paired,
             notes=self.notes,
+            candidates=self.costs,
+            costs=self.goal.costs,
         )
 
 
@@ -421,31 +455,35 @@ def tune(
     batch_size: int = 50,
     seed: int = 0,
     goal: Goal | None = None,
-    space: Mapping[str, SearchRange] | None = None,
+    space: Mapping[str, SearchRange | tuple[float, float]] | None = None,
     resume: str | Path | None = None,
     on_batch: Callable[[int, NDArray[np.float64]], None] | None = None,
     progress: bool = False,
 ) -> TuneResult:
-    """Search for better thresholds on the split `tune`, judge what is found on the split `report`.
+    """Find the policy of least expected cost on the split `tune`, judge it on the split `report`.
+
+    Candidates are recipes: answer all, refuse all, the published policy, one threshold on each signal, the chain with
+    and without its resolver, the decision by expected cost. Cross-validation chooses (`raglab.lab.selection`); where
+    nothing beats answering or refusing all, that is the result, and the first note says so.
 
     Args:
       trace: without splits all cases serve for both, and the notes say that the rates flatter.
       policy: where the search starts, and whose patterns it keeps; the published thresholds where not given.
-      trials: configurations tried before the line search.
+      trials: configurations of the chain tried before its line search.
       sampler: of Optuna. batch_size: configurations proposed and replayed together.
-      space: path -> range; `full_space` where not given.
+      goal: costs and targets. space: path -> range or (low, high); `full_space` where not given.
       resume: folder that keeps finished batches; a study killed and started again ends with the same result.
-      on_batch: called after each batch with the number of trials and the objectives of the batch, [B, O].
+      on_batch: called after each batch with the number of trials and their objectives (`OBJECTIVES`), [B, 2].
 
     Raises:
-      ValueError: unknown sampler, trials below 1, or a folder of another study.
+      ValueError: unknown sampler, trials below 1, a range that is none, or a folder of another study.
 
-    Source: rules S6.2, S6.4, S6.5.
+    Source: rules S6.2, S6.4, S6.5, S6.7, S6.8.
     """
-    start = limit_depth(policy if policy is not None else Policy.load(), trace)
+    start = limit_depth(policy if policy is not None else Policy.load(), trace).replace("decision.rule", "chain")
     wanted = goal or Goal()
     tuned_on, judged_on, notes = _tune_splits(trace)
-    ranges = dict(space) if space is not None else full_space(tuned_on, start, arm)
+    ranges = full_space(tuned_on, start, arm) if space is None else search_ranges(space)
     incumbent = limit_depth(published_policy(start), trace)
     # Whatever changes a draw or a judgement goes in: kept batches are found again by these settings.
     settings = {
@@ -467,44 +505,136 @@ def tune(
     first = [own_trial(one, ranges) for one in begins.values()]
     folder = Path(resume) if resume else None
     study, table = run_search(tuned_on, start, ranges, wanted, settings, first, folder, on_batch, progress=progress)
-    # A sampler comes near a best value, a line search stands on it: breakpoints of the replay are exact.
-    winner, plateaus = polish(tuned_on, _best_trials(start, table), list(ranges), wanted.score, incumbent, arm)
+    found = measured_tables(tuned_on, start, arm).evidence
+    cases = Cases(
+        trace=tuned_on,
+        arm=arm,
+        start=start,
+        defaults=incumbent,
+        goal=wanted,
+        found=found,
+        decided=decision_cases(found),
+        space=ranges,
+        seed=seed,
+    )
+    pool = chain_pool(cases, min(POOL, trials))
+    recipes = recipes_of(cases, lambda name: _chain_of_trials(name, cases, table), pool)
+    chosen = select_recipe(recipes, cases, progress=progress)
+    tuned = chosen.policies[chosen.selected]
+    best_threshold = best_of(chosen.costs, [name for name in chosen.names if name not in NOT_THRESHOLDS])
     policies = {
-        "defaults": incumbent,
-        "tuned": winner,
-        "always-answer": always_answer(start),
-        "always-refuse": always_refuse(start),
+        DEFAULTS: incumbent,
+        "tuned": tuned,
+        ANSWER: chosen.policies[ANSWER],
+        REFUSE: chosen.policies[REFUSE],
         "manual-loop": by_hand,
+        **{name: chosen.policies[name] for name in (best_threshold, CHAIN, CHAIN_ASKS, COST) if name in chosen.names},
     }
-    front = pareto_front(table)
+    costs, advantage = judged_costs(chosen, cases, judged_on)
+    comparison = _comparison(judged_on, policies, arm, wanted.costs)
     return TuneResult(
-        policy=winner,
+        policy=tuned,
         incumbent=incumbent,
+        selected=chosen.selected,
         policies=policies,
+        costs=costs,
+        advantage=advantage,
         trials=table,
-        pareto=front,
-        plateaus=plateaus,
-        comparison=_comparison(judged_on, policies, arm),
-        paired=compare_policies(judged_on, incumbent, winner, arm),
-        notes=(*notes, _size_note(trace), *_target_notes(front)),
+        pareto=pareto_front(table),
+        plateaus=policy_plateaus(cases, tuned),
+        comparison=comparison,
+        paired=compare_policies(judged_on, incumbent, tuned, arm),
+        notes=(
+            _selection_note(chosen, advantage),
+            *notes,
+            *_label_notes(tuned_on),
+            _size_note(trace),
+            *_target_notes(costs, chosen.selected, wanted),
+        ),
         tuned_on=tuned_on,
         judged_on=judged_on,
         study=study,
         settings=settings,
+        goal=wanted,
     )
 
 
-def _comparison(trace: Trace, policies: Mapping[str, Policy], arm: str | None) -> pd.DataFrame:
+def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
+    """Chain with or without its resolver: the best trials of the search, then the exact line search."""
+    asks = name == CHAIN_ASKS
+    tried = _trial_policies(cases.start, table)
+    paths = [path for path in cases.space if asks or not path.startswith(RESOLVES)]
+    if not asks:
+        tried = [policy.replace("gap.enabled", False) for policy in tried]
+    cells = tally(cases.trace, tried, cases.arm).cells
+    order = np.argsort(cases.goal.score(cells), kind="stable")
+    _, distinct = np.unique(cells[order], axis=0, return_index=True)
+    best = [tried[place] for place in order[np.sort(distinct)[:BEST]]]
+    policy, _ = polish(cases.trace, best, paths, cases.goal.score, cases.defaults, cases.arm)
+    return policy
+
+
+def _trial_policies(start: Policy, trials: pd.DataFrame) -> list[Policy]:
+    """Policies of the trials of a search, in their order."""
+    paths = [column for column in trials.columns if "." in column]
+    rows = trials[paths].to_dict("records")
+    return [set_values(start, {path: _python_scalar(row[path]) for path in paths}) for row in rows]
+
+
+LEAST_LABELLED = 30  # cases of a label below which a split says little of it
+
+
+def _label_notes(trace: Trace) -> list[str]:
+    """Labels of which the cases that were tuned on hold few (rule S6.8)."""
+    n = np.bincount([Status[case.expect_status] for case in trace.cases], minlength=len(Status))
+    few = [
+        f"{count} labelled {status.name}"
+        for status, count in zip(Status, n.tolist(), strict=True)
+        if count < LEAST_LABELLED
+    ]
+    if not few:
+        return []
+    return [
+        f"The cases that were tuned on hold only {', '.join(few)}; under {LEAST_LABELLED} of a label say little of it: "
+        "label more."
+    ]
+
+
+def _selection_note(chosen: Selection, advantage: Advantage) -> str:
+    """What was selected, in the first line of every page."""
+    cost = chosen.costs["cross_validated"]
+    free = best_of(chosen.costs, FREE)
+    if chosen.selected in FREE:
+        others = best_of(chosen.costs, [name for name in chosen.names if name not in FREE])
+        return (
+            f"Nothing beats {chosen.selected}: its expected cost is {cost[chosen.selected]:.3f} a case, and the best of "
+            f"the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard error "
+            "better. There is nothing to tune here; signals that tell right from wrong are what is missing."
+        )
+    return (
+        f"Selected: {chosen.selected}. Expected cost held out {cost[chosen.selected]:.3f} a case ({free} "
+        f"{cost[free]:.3f}); advantage over {free} on {advantage.judged} {advantage.estimate:+.3f} "
+        f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {advantage.probability:.2f}."
+    )
+
+
+def _comparison(
+    trace: Trace, policies: Mapping[str, Policy], arm: str | None, costs: metrics.Costs | None
+) -> pd.DataFrame:
     """Rates of the named policies, a row each."""
-    table = sweep(trace, list(policies.values()), arm)
+    table = sweep(trace, list(policies.values()), arm, costs=costs)
     table.insert(0, "policy", list(policies))
     return table
 
 
-def _target_notes(front: pd.DataFrame) -> list[str]:
-    if front["feasible"].any():
+def _target_notes(costs: pd.DataFrame, selected: str, goal: Goal) -> list[str]:
+    """Whether what was selected keeps the targets, on cases it did not see."""
+    if not goal.targets or bool(costs.loc[selected, "meets_targets"]):
         return []
-    return ["No trial meets all targets on the cases it was tuned on; the winner is the one of least cost."]
+    told = ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
+    if costs["meets_targets"].any():
+        return [f"Only candidates that keep the targets when held out were chosen among ({told})."]
+    return [f"No candidate keeps the targets ({told}) on cases it did not see; chosen by expected cost alone."]
 
 
 def _tune_splits(trace: Trace) -> tuple[Trace, Trace, list[str]]:
@@ -568,18 +698,6 @@ def manual_loop(trace: Trace, policy: Policy, goal: Goal, arm: str | None = None
 
 
 BEST = 10  # trials that the line search starts from
-
-
-def _best_trials(start: Policy, trials: pd.DataFrame) -> list[Policy]:
-    """The best trials by score, one for each outcome, for the line search to start from."""
-    ordered = trials.sort_values(
-        ["feasible", "expected_cost", "number"], ascending=[False, True, True], kind="stable"
-    ).drop_duplicates(list(metrics.RATES))
-    paths = [column for column in trials.columns if "." in column]
-    return [
-        set_values(start, {path: _python_scalar(row[path]) for path in paths})
-        for _, row in ordered.head(BEST).iterrows()
-    ]
 
 
 def _python_scalar(value: Any) -> Any:  # noqa: ANN401 - numpy or Python scalar

@@ -328,6 +328,8 @@ def write_report(
     paired: Mapping[str, Paired] | None = None,
     notes: Sequence[str] = (),
     split: str = "report",
+    candidates: pd.DataFrame | None = None,
+    costs: metrics.Costs | None = None,
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
 
