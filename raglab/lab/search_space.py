@@ -17,7 +17,7 @@ from raglab.metrics import TARGETS
 from raglab.policy import policy_thresholds
 from raglab.replay import SWEPT, Steps, breakpoints, policy_cells, step_cells
 from raglab.store.loaders import Policy
-from raglab.values import TraceData
+from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -166,6 +166,8 @@ def published_policy(policy: Policy) -> Policy:
     return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
 
 
+MAX_OVER_ASK = 0.10  # share of idle questions back above which nothing is called met (rule S6.9)
+HONEST = ("coverage", "over_ask_rate")
 INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
 
 
@@ -174,7 +176,9 @@ class Goal:
     """What a study wants: the least expected cost, targets kept.
 
     costs: label -> outcome -> cost, the default where left out (`metrics.cost_matrix`). targets: rate -> highest value;
-    of a rate that is wanted high (`coverage`, `pass_rate`) the least.
+    of a rate that is wanted high (`coverage`, `pass_rate`) the least. min_coverage, max_over_ask: a policy that answers
+    less or asks back idly more meets no targets (rule S6.9), for asking and refusing everything would meet most; half
+    the share of the cases labelled ok where no coverage is given.
 
     Raises:
       ValueError: an unknown label, outcome or rate, or a number out of range.
@@ -189,6 +193,8 @@ class Goal:
 
     costs: metrics.Costs | None = None
     targets: Mapping[str, float] = field(default_factory=lambda: dict(TARGETS))
+    min_coverage: float | None = None
+    max_over_ask: float = MAX_OVER_ASK
 
     def __post_init__(self) -> None:
         metrics.cost_matrix(self.costs)
@@ -213,21 +219,42 @@ class Goal:
         """Expected cost of a case, [...], of cells [..., 18]."""
         return np.asarray(metrics.expected_cost(cells, self.matrix))
 
+    @property
+    def constraints(self) -> tuple[str, ...]:
+        """Names of what `excess` has a column of: the targets, then what keeps them honest; none without a target."""
+        return (*self.targets, *HONEST) if self.targets else ()
+
     def excess(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
-        """How far each target is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
+        """How far each of the constraints is missed, [..., T], of cells [..., 18]; at most 0 where it is met.
 
         A rate of nothing meets no target (rule S6.2).
         """
-        every = metrics.rates(metrics.rate_counts(cells), metrics.label_counts(cells))
-        picked = every[..., [metrics.RATES.index(name) for name in self.targets]]
-        sign = np.array([1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0 for name in self.targets])
-        over = sign * (picked - np.array(list(self.targets.values())))
-        return np.where(np.isnan(picked), 1.0, over)
+        if not self.targets:
+            return np.zeros((*cells.shape[:-1], 0))
+        labels = metrics.label_counts(cells)
+        rate = dict(
+            zip(metrics.RATES, np.moveaxis(metrics.rates(metrics.rate_counts(cells), labels), -1, 0), strict=True)
+        )
+        over = [
+            (1.0 if metrics.RATE_TABLE[name].better == "low" else -1.0) * (rate[name] - limit)
+            for name, limit in self.targets.items()
+        ]
+        least = self.min_coverage
+        if least is None:
+            least = 0.5 * labels[..., Status.ok] / np.maximum(labels.sum(axis=-1), 1)
+        most = self.targets.get("over_ask_rate", self.max_over_ask)
+        # A set of which every case is ambiguous has nothing to ask idly.
+        over += [least - rate["coverage"], np.nan_to_num(rate["over_ask_rate"], nan=0.0) - most]
+        missed = np.stack(over, axis=-1)
+        return np.where(np.isnan(missed), 1.0, missed)
+
+    def meets(self, cells: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Whether all targets are met, by a policy that answers, [...]."""
+        return np.asarray((self.excess(cells) <= 0.0).all(axis=-1))
 
     def score(self, cells: NDArray[np.int64]) -> NDArray[np.float64]:
         """Expected cost where all targets are met, and `INFEASIBLE` more where not, [...]; lower is better."""
-        missed = (self.excess(cells) > 0.0).any(axis=-1)
-        return self.cost(cells) + INFEASIBLE * missed
+        return self.cost(cells) + INFEASIBLE * ~self.meets(cells)
 
 
 Score = Callable[[NDArray[np.int64]], NDArray[np.float64]]

@@ -319,7 +319,7 @@ def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = F
     loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
     policies = {recipe.name: recipe.refit() for recipe in recipes}
     pooled = count_cells(cells).sum(axis=1)
-    feasible: NDArray[np.bool_] = np.asarray((cases.goal.excess(pooled) <= 0.0).all(axis=1))
+    feasible = cases.goal.meets(pooled)
     allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)
     mean = loss.mean(axis=1)
     best = int(np.argmin(np.where(allowed, mean, np.inf)))

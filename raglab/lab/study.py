@@ -151,8 +151,8 @@ def _trial_batch(study: optuna.Study, proposer: Proposer, begin: int, count: int
     coverage = metrics.rates(counted.counts, counted.labels)[:, metrics.RATES.index("coverage")]
     judged = zip(asked, goal.cost(counted.cells), coverage, goal.excess(counted.cells), strict=True)
     for trial, cost, share, over in judged:
-        for name, value in zip(goal.targets, over, strict=True):
-            trial.set_constraint(name, float(value))
+        for place, (name, value) in enumerate(zip(goal.constraints, over, strict=True)):
+            trial.set_constraint(f"{place} {name}", float(value))
         study.tell(trial, [float(cost), float(share)])
     done = _trials_from(study, begin, count)
     return RecordedTrials(done, _trial_rows(done, policies, counted, goal))
@@ -312,7 +312,7 @@ def _trial_rows(
 ) -> list[dict[str, Any]]:
     every = metrics.rates(counted.counts, counted.labels)
     costs = goal.cost(counted.cells)
-    feasible = np.all(goal.excess(counted.cells) <= 0.0, axis=1).tolist()
+    feasible = goal.meets(counted.cells).tolist()
     return [
         {
             "number": trial.number,
