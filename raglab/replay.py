@@ -317,7 +317,8 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
             came = f"{found.l2.shape[0]} depths{' and answers' if found.answered else ''}"
             msg = f"engine numba replays traces of one depth without answers, got {came}; use engine='auto'."
             raise ValueError(msg)
-        plain = found.l2.shape[0] > 1 or found.answered
+        hard = limits.costs is not None and bool(limits.signals)  # of gates before a cost the compiled code knows none
+        plain = found.l2.shape[0] > 1 or found.answered or hard
         use = vectorised_codes if plain or compiled is None else compiled
         seen = use(found, limits, len(group))
         cells[places] = seen @ _CELLS_OF_CODES

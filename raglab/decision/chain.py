@@ -368,7 +368,11 @@ def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
     status = np.broadcast_to(least_cost(*action_costs_of(found, limits), can_ask), shape)
     stage = _BY_STATUS.take(status)
     _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)
-    slot = np.where(status == Status.ambiguous, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
+    if limits.signals:  # what the user adds is hard: it fires before any cost is compared
+        read = GateMeasurements(found, 0, answer_slots(found))
+        np.minimum(stage, first_refusal((gates.gate_by_name(SIGNALS),), read, limits, shape), out=stage)
+    asks = STATUS_OF[stage] == Status.ambiguous
+    slot = np.where(asks, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
 
 

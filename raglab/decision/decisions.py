@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -45,7 +45,8 @@ def checks(said: Decisions, row: int) -> list[Check]:
     if ended is not None and ended.judges == "query":
         return found
     if said.limits.costs is not None:
-        return [*found, *_by_cost(said, row)]
+        hard = _signal_checks(said, row, read) if said.tables.evidence.n_hits[0, row] else ()
+        return [*found, *_by_cost(said, row, hard)]
     found += _of_gates(said, row, read, "hits")
     if ended is not None and ended.judges == "hits" and ended.firing == "refuse":
         return found
@@ -94,12 +95,19 @@ TIE = float(np.nextafter(0.0, -1.0))  # headroom of an answer that costs just as
 PARTS = 4  # of a decision that are told
 
 
-def _by_cost(said: Decisions, row: int) -> Iterator[Check]:
-    """Checks of a decision by expected cost: whether there is a hit, the costs, and what hygiene says (rule S2.17)."""
+def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check]:
+    """Checks of a decision by expected cost: whether there is a hit, the costs, and what hygiene says (rule S2.17).
+
+    Args:
+      hard: checks of what fires before costs are compared.
+    """
     found, limits = said.tables.evidence, said.limits
     hits = int(found.n_hits[0, row])
     yield _format_check("l2", "S2.2", hits, 1, float(hits - 1), f"{_count_text(hits, 'hit')} retrieved")
     if not hits:
+        return
+    yield from hard
+    if said.stage(row) in {SIGNALS, SIGNALS_ASK}:
         return
     costs = [float(np.broadcast_to(cost, (1, len(said)))[0, row]) for cost in chain.action_costs_of(found, limits)]
     answer, refused, asked = costs
