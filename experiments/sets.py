@@ -1,7 +1,7 @@
-"""CLINC150-oos, which has no documents, as a corpus and cases that `raglab trace` takes.
+"""Sets without documents: CLINC150-oos as a corpus and cases that `raglab trace` takes, HINT3 as a trace.
 
-The corpus is what the training queries say: one document an intent, one chunk an utterance. An in-scope query expects
-the document of its intent, an out-of-scope one is to be refused.
+The corpus of CLINC is what the training queries say: one document an intent, one chunk an utterance. An in-scope query
+expects the document of its intent, an out-of-scope one is to be refused.
 
     python experiments/sets.py DATA/clinc150-oos out/clinc
     raglab trace out/clinc --out out/clinc.parquet
@@ -9,19 +9,26 @@ the document of its intent, an out-of-scope one is to be refused.
 The published parts hold out-of-scope queries in different shares (5 % of val, 18 % of test), and a certificate speaks
 of the traffic it was earned on. So val, test and all out-of-scope parts are dealt in turn, intent by intent, to tune,
 certify and report: 2,500 in scope and 400 out of scope each.
+
+HINT3 comes with what five platforms said to each message, so that no retrieval of ours takes part: `hint3_trace`.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases, save_corpus
+from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
 
 SPLITS = ("tune", "certify", "report")
+PLATFORMS = ("bert", "dialogflow", "haptik", "luis", "rasa")  # whose predictions HINT3 publishes
+NOTHING = "NO_NODES_DETECTED"  # label of a message out of scope, and what a platform says that finds nothing
 
 
 def part_of(case: Case) -> str:
@@ -46,6 +53,39 @@ def asked(cases: Sequence[Case]) -> Iterator[Case]:
         seen[case.intent] += 1
         sources = (str(case.intent),) if case.expect_status == "ok" else ()
         yield case._replace(split=split, expect_sources=sources)
+
+
+def hint3_trace(folder: Path, platform: str = PLATFORMS[0]) -> Trace:
+    """Messages to the bot sofmattress of HINT3, each with the one intent that a platform found and its score.
+
+    The score stands as cosine and as reranked score, so that gates on similarity and on confidence both read it. A
+    message out of scope is to be refused; any other expects the document of its intent.
+
+    Args:
+      folder: of the set, with `preds/<platform>_sofmattress.csv`. platform: one of `PLATFORMS`.
+
+    Raises:
+      ValueError: another platform.
+    """
+    import pandas as pd
+
+    if platform not in PLATFORMS:
+        msg = f"platform must be one of {', '.join(PLATFORMS)}, got {platform!r}; correct the name."
+        raise ValueError(msg)
+    with (folder / "preds" / f"{platform}_sofmattress.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    records = []
+    for number, row in enumerate(rows, start=1):
+        label, intent = row["label"], row["predicted_node"]
+        case = {"case_id": f"{platform}-{number}", "query": row["sentence"], "label": "refuse"}
+        if label != NOTHING:
+            case |= {"label": "ok", "expect_sources": [label], "intent": label}
+        if intent != NOTHING:
+            score = float(row["predicted_node_score"])
+            case |= {"hit_id": intent, "source": intent, "text": intent.replace("_", " ").lower()}
+            case |= {"score": score, "s_rerank": score}
+        records.append(case)
+    return trace_from_frame(pd.DataFrame(records), score="cosine", name=f"hint3-sofmattress-{platform}")
 
 
 def main() -> None:

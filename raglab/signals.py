@@ -2,7 +2,7 @@
 
 A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
 gate puts several into one probability. One more signal is a row of `BUILT_IN` and its measurement in
-`raglab.decision.measurement`.
+`raglab.decision.signal_values`; one that needs more than the hits is a column of the trace.
 """
 
 from __future__ import annotations

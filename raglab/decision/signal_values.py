@@ -22,7 +22,8 @@ from raglab.values import Case, Hits, TraceData
 COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
 OVERLAP_AT = 5  # first hits of two arms that are compared
 BEST = 10  # best cosines whose spread is a signal
-STORED = tuple(signal.name for signal in PARSED)  # of signals that only a trace's columns tell
+STORED = tuple(signal.name for signal in PARSED)  # signals that only a trace's columns tell
+ANSWERED = tuple(signal.name for signal in BUILT_IN if signal.stage == "answer")
 Columns = dict[str, NDArray[np.float64]]
 
 
@@ -179,9 +180,12 @@ def _pair_agreement(
 
 
 def stored_signals(trace: TraceData, arm: str) -> Columns:
-    """Signals that the trace holds as columns, at an arm, by name, [D, Q] each; those alone that it holds."""
+    """Signals that the trace holds as columns, at an arm, by name, [D, Q] each; those alone that it holds.
+
+    A question asked live has those of its answer as columns too: it is decided before any answer is recorded.
+    """
     at = trace.arm(arm)
-    return {name: trace.signals[name][:, at].T for name in STORED if name in trace.signals}
+    return {name: trace.signals[name][:, at].T for name in (*STORED, *ANSWERED) if name in trace.signals}
 
 
 def answer_signals(generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int) -> Columns:
@@ -218,10 +222,11 @@ def signal_rows(columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_
 
 
 def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals with some measured anew, [signals, D, Q]; a copy."""
+    """Signals with those of some columns, where these have a value, [signals, D, Q]; a copy."""
     changed = rows.copy()
     for name, column in columns.items():
-        changed[NAMES.index(name)] = column
+        place = NAMES.index(name)
+        changed[place] = np.where(np.isnan(column), rows[place], column)
     return changed
 
 

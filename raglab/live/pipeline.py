@@ -20,7 +20,7 @@ from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
-from raglab.decision.signal_values import STORED, used_signals
+from raglab.decision.signal_values import ANSWERED, STORED, used_signals
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.question_signals import parsed_signals
@@ -201,9 +201,25 @@ def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -
         meta={"fingerprint": system.fingerprint},
         vectors=vectors,
     )
-    # The parser takes longer than all gates together, so it reads for those policies alone that ask for it.
-    needed = any(name in STORED for name in used_signals(system.policy))
-    return replace(trace, signals=parsed_signals(trace, system.reader)) if needed else trace
+    # Parser and generator take longer than all gates together, so they read for those policies alone that ask for it.
+    used = set(used_signals(system.policy))
+    if used & set(STORED):
+        trace = replace(trace, signals=parsed_signals(trace, system.reader))
+    return replace(trace, signals={**trace.signals, **_answered(trace, system)}) if used & set(ANSWERED) else trace
+
+
+def _answered(trace: TraceData, system: Lab) -> dict[str, NDArray[np.float64]]:
+    """Signals of the answer to all hits of each depth, by name, [1, 1, D]: what a trace has of recorded answers."""
+    measured = measured_tables(trace, system.policy)
+    calibration = system.policy.structure.calibration
+    columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in ANSWERED}
+    for depth, places in enumerate(measured.chosen.places[:, measured.evidence.l2.shape[1]]):
+        passages = [trace.chunks[number] for number in trace.hits.chunk[0, 0, depth][places[places >= 0]]]
+        if passages:
+            answer = check_answer(trace.cases[0].query, passages, system.generator, system.scorer)
+            columns["generation"][0, 0, depth] = calibrate_confidence(np.array(answer.confidence), calibration)
+            columns["support"][0, 0, depth] = answer.support
+    return columns
 
 
 def complete_response(

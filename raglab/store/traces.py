@@ -177,7 +177,10 @@ def hashed_content(trace: TraceData) -> list[Any]:
 
 def _without_nan(column: NDArray[np.float64]) -> list[Any]:
     """Values as plain lists, None where there is none, so that the same content has one spelling."""
-    return np.where(np.isnan(column), None, column.astype(object)).tolist()
+    plain = column.astype(object)
+    plain[np.isnan(column)] = None
+    values_of: list[Any] = plain.tolist()
+    return values_of
 
 
 def write(table: pa.Table, path: Path) -> None:

@@ -259,12 +259,14 @@ def _endless(match: re.Match[str]) -> str:
     return ("−∞" if match[0].startswith("-") else "∞").rjust(len(match[0]))
 
 
-def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], interval_is: str) -> str:
-    """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table of at most `MOST_ROWS` rows.
+def html(
+    display: Display, told: str, columns: Mapping[str, Iterable[Any]], interval_is: str, most: int = MOST_ROWS
+) -> str:
+    """Figure as an image, unless `pyplot` shows it in any case, and beneath it a table.
 
     Args:
       told: caption; the alternative text of the image too. columns: head -> numbers, text or cells.
-      interval_is: what the intervals of the cells are.
+      interval_is: what the intervals of the cells are. most: rows of the table.
     """
     image = ""
     if not is_pyplot_figure(display.figure_):
@@ -273,7 +275,7 @@ def html(display: Display, told: str, columns: Mapping[str, Iterable[Any]], inte
         image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
     parts = [list(values) for values in columns.values()]
     size = len(parts[0])
-    rows = np.unique(np.linspace(0, size - 1, min(size, MOST_ROWS)).round().astype(int))
+    rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
     left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
     caption = escape(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
     head = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in columns)

@@ -304,6 +304,7 @@ SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
     "Does the confidence mean what it says?": lambda on: believed.reliability_section(on.judged),
     "Risk and coverage": lambda on: [*parts.risk_coverage_section(on.judged), *believed.signals_section(on.judged)],
+    "What each signal is worth": lambda on: parts.worth_section(on.judged),
     "Every threshold over its range": lambda on: parts.sweeps(on.judged),
     "Label against decision": lambda on: parts.confusions(on.judged),
     "What decided": lambda on: parts.stages_section(on.judged),

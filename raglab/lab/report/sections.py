@@ -33,6 +33,7 @@ from raglab.lab.report.verdicts import (
     swept,
     verdicts,
 )
+from raglab.lab.signal_audit import EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.store.loaders import Policy
@@ -392,3 +393,34 @@ def signals_section(judged: ReportData) -> list[Block]:
         f"mean risk over all coverages, lower is better; its excess over {best}, the lowest here, by paired bootstrap."
     )
     return [ReportTable(caption, ["signal", "AUROC", "AURC", f"AURC minus that of {best}"], rows)]
+
+
+def worth_section(judged: ReportData) -> list[Block]:
+    """What every signal tells of right answers and of ambiguous questions, and which other it repeats; no costs."""
+    audit = audit_signals(judged.trace, judged.policies[judged.subject], arm=judged.arm, repeats=0)
+    measured = audit.frame[audit.frame["note"] != EVERYWHERE]
+    rows = [
+        [
+            ReportCell(str(one["signal"]), str(one["note"])),
+            ReportCell(str(one["direction"])),
+            *(
+                wording.estimate_cell(*(one[f"{name}{end}"] for end in ("", "_low", "_high")))
+                for name in ("auroc_right", "auroc_ambiguous")
+            ),
+            ReportCell(f"{one['nearest']} ({one['rank_correlation']:+.2f})" if one["nearest"] else wording.DASH),
+            ReportCell(wording.percent(one["missing"]), mark="number"),
+        ]
+        for one in measured.to_dict("records")
+    ]
+    if not rows:
+        return []
+    caption = (
+        "Each signal alone, what tells most first, with 95 % intervals; over the cases that have it. AUROC in the "
+        "declared direction: what speaks for asking is read backwards for right answers, what makes surer backwards "
+        "for ambiguous ones, what says either upwards in both. A signal that another repeats is worth little beside "
+        "it; what each saves beside all others, cross-validated, is for raglab.audit_signals to say."
+    )
+    gone = audit.frame.loc[audit.frame["note"] == EVERYWHERE, "signal"].tolist()
+    caption += f" Measured in no case: {', '.join(gone)}." if gone else ""
+    head = ["signal", "more of it", "right against wrong", "ambiguous against others", "repeats most", "missing"]
+    return [ReportTable(caption, head, rows)]

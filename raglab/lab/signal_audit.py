@@ -1,0 +1,462 @@
+"""Signal audit (shore): what each signal tells, what it repeats, and what the decision by expected cost loses without.
+
+Nothing here chooses anything: the audit says which signals are worth their milliseconds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
+from raglab.decision.measurement import measured_tables
+from raglab.lab.decision_fitting import (
+    STRENGTHS,
+    DecisionCases,
+    FittedModel,
+    class_folds,
+    decision_cases,
+    fit_model,
+)
+from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
+from raglab.metrics.intervals import check_level, mean_interval
+from raglab.signals import BUILT_IN, NAMES, Signal
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+from raglab.values import Latency, Status, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+FOLDS, REPEATS = 10, 2  # of the cross-validation
+DOUBLE = 0.9  # rank correlation from which a signal repeats another
+EVERYWHERE, CONSTANT = "missing everywhere", "the same in every case"
+# Stages of retrieval, as a trace's latencies name them, that a signal is read from.
+NEEDS: Mapping[str, tuple[str, ...]] = {
+    "confidence": ("rerank",),
+    "rerank_margin": ("rerank",),
+    "hybrid": ("keyword", "fuse"),
+    "top1_cosine": ("embed", "dense"),
+    "mean_cosine": ("embed", "dense"),
+    "gap": ("embed", "dense"),
+    "score_scale": ("embed", "dense"),
+    "score_spread": ("embed", "dense"),
+    "nqc": ("embed", "dense"),
+    "anchor_similarity": ("embed", "measure"),
+    "signature_similarity": ("embed", "measure"),
+}
+
+
+LABELS = np.array([Status.ok, Status.ok, Status.refuse, Status.ambiguous])  # of the classes, by `expected_cost.CLASSES`
+
+
+class LabelledSignals(NamedTuple):
+    """What every case measures, and what each action would earn it.
+
+    cases: as a fit reads them. can_answer: whether there are hits, [Q].
+    """
+
+    cases: DecisionCases
+    can_answer: NDArray[np.bool_]
+
+    @property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether answering without any gate would be right, [Q]."""
+        found: NDArray[np.bool_] = self.cases.classes == CLASSES.index("right")
+        return found
+
+    @property
+    def ambiguous(self) -> NDArray[np.bool_]:
+        """Whether a case should be asked back, [Q]."""
+        found: NDArray[np.bool_] = self.cases.classes == CLASSES.index("ambiguous")
+        return found
+
+    def rows(self, keep: NDArray[Any]) -> LabelledSignals:
+        """The same of some cases."""
+        return LabelledSignals(self.cases.rows(keep), self.can_answer[keep])
+
+    def case_costs(self, decided: NDArray[np.integer[Any]] | int, matrix: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What each case costs under a decision, [Q]; nothing retrieved is refused before, as by a hard gate.
+
+        Args:
+          decided: status, [Q] or one for all. matrix: of `metrics.cost_matrix`.
+        """
+        status = np.where(self.can_answer, decided, Status.refuse)
+        label = LABELS[self.cases.classes]
+        found = np.where(status == Status.ok, self.right, self.cases.options_right)
+        cell = (status.astype(np.int64) * len(Status) + label) * 2 + found
+        costs: NDArray[np.float64] = matrix[label, OUTCOME_OF_CELL[cell]]
+        return costs
+
+
+@dataclass(frozen=True, eq=False)
+class SignalAudit:
+    """What each signal is worth.
+
+    frame: a row a signal, the most worth first; see `audit_signals`. correlations: rank correlation of any two,
+    [S, S], NaN where one says nothing. cost: cross-validated, of a case, with all signals; cost_without_signals: of
+    the better of always answering and always refusing; NaN without cross-validation. split: which cases. cases:
+    how many. level: of the intervals. notes: what a reader must know, in sentences.
+    """
+
+    frame: pd.DataFrame
+    correlations: pd.DataFrame
+    cost: float
+    cost_without_signals: float
+    split: str
+    cases: int
+    level: float
+    notes: tuple[str, ...]
+
+
+def audit_signals(
+    trace: TraceData,
+    policy: Policy | None = None,
+    *,
+    arm: str | None = None,
+    costs: Costs | None = None,
+    folds: int = FOLDS,
+    repeats: int = REPEATS,
+    level: float = 0.95,
+    seed: int = 0,
+) -> SignalAudit:
+    """What every signal of `signals.NAMES` tells on labelled cases: split `tune` where there is one, else all.
+
+    Columns of the frame, a row a signal:
+    - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
+    - `auroc_right` with `_low`, `_high`: chance that it ranks a case that is right if answered above one that is wrong,
+      in the declared direction; a signal that says `ask` is read backwards here, less of it as surer.
+    - `auroc_ambiguous`: the same of ambiguous cases against all others; one that says `surer` is read backwards.
+      One that says `either` is read upwards in both. Over the cases that have the signal.
+    - `nearest`, `rank_correlation`: the other signal that it repeats most, and Spearman's correlation with it.
+    - `cost`: cross-validated cost of a case with all signals; `cost_without`: without this one; `worth`: their
+      difference with a paired interval over cases (above 0: it saves that much). `worth_doubles`: the same where all
+      go that repeat it, at a rank correlation of 0.9 or beyond. `cost_alone` and `worth_alone`: this one alone, against
+      the better of always answering and always refusing.
+    - `ms`: milliseconds a case, median, of the retrieval stages that it needs; NaN where nothing tells them apart.
+
+    The interval is that of these folds: it counts the draw of the cases that are judged, not of those fitted on. A
+    signal whose double is there is worth nothing beside it, however good: see `worth_doubles` and `worth_alone`.
+
+    Args:
+      policy: says which hits are chosen and, without `costs`, what a failure costs. costs: see `metrics.cost_matrix`.
+      folds, repeats: of the stratified cross-validation; 0 repeats leave the costs out.
+
+    Raises:
+      ValueError: no cases, fewer than two cases a fold, repeats below 0, or level outside (0, 1).
+
+    Source: rules S2.15, S2.17, S6.7.
+    """
+    check_level(level)
+    start = policy if policy is not None else Policy.load()
+    tune = any(case.split == "tune" for case in trace.cases)
+    here = trace.split("tune") if tune and isinstance(trace, Trace) else trace
+    seen = labelled_signals(here, start, arm)
+    _check_folds(len(seen.can_answer), folds, repeats)
+    matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
+    correlations = rank_correlations(seen.cases.signals)
+    nearest, at = _nearest(correlations), here.arm(arm or here.arms[0])
+    rows = [
+        _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(here.latency, at, one.name)}
+        for one in BUILT_IN
+    ]
+    found = _Costed(float("nan"), float("nan"), {})
+    if repeats:
+        names = _varying(seen.cases.signals, NAMES)
+        parts = audit_folds(seen, names, folds, repeats, seed)
+        found = _costed(seen, _doubles(names, correlations), matrix, parts, seed, level)
+    frame = _sorted_frame([row | found.rows.get(row["signal"], _uncosted(row)) for row in rows])
+    split = "tune" if all(case.split == "tune" for case in here.cases) else "all"
+    return SignalAudit(
+        frame=frame,
+        correlations=_named(correlations),
+        cost=found.cost,
+        cost_without_signals=found.without_signals,
+        split=split,
+        cases=len(seen.can_answer),
+        level=level,
+        notes=_notes(split, seen, found, frame, folds * bool(repeats), repeats),
+    )
+
+
+def labelled_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> LabelledSignals:
+    """Signals of every case at depth 0 beside its labels, in the order of the cases' ids."""
+    found = measured_tables(trace, policy, arm).evidence
+    order = np.argsort([case.id for case in trace.cases], kind="stable")  # whatever the order of the rows
+    return LabelledSignals(decision_cases(found), found.n_hits[0] >= 1).rows(order)
+
+
+def rank_correlations(signals: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spearman's rank correlation of any two rows over the columns that have both, [S, S]; NaN where one is constant.
+
+    Example:
+      >>> rank_correlations(np.array([[1.0, 2.0, 3.0], [1.0, 4.0, 9.0], [0.0, 0.0, 0.0]])).round(3).tolist()
+      [[1.0, 1.0, nan], [1.0, 1.0, nan], [nan, nan, nan]]
+    """
+    size = len(signals)
+    table = np.full((size, size), np.nan)
+    known = ~np.isnan(signals)
+    for first in range(size):
+        for second in range(first, size):
+            both = known[first] & known[second]
+            a, b = (_ranks(signals[row, both]) for row in (first, second))
+            spread = float(np.sqrt((a * a).sum() * (b * b).sum()))
+            if spread > 0.0:
+                table[first, second] = table[second, first] = float(np.clip((a * b).sum() / spread, -1.0, 1.0))
+    return table
+
+
+def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Ranks less their mean, ties at the mean of theirs, [Q]."""
+    _, place, count = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = (count.cumsum() - (count + 1) / 2.0)[place]
+    return ranks - ranks.mean() if len(ranks) else ranks
+
+
+class Fold(NamedTuple):
+    """Cases to fit on and cases to judge, [Q] of positions, and the penalty that all signals chose on the former."""
+
+    fitted: NDArray[np.int64]
+    judged: NDArray[np.int64]
+    strength: float
+
+
+def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats: int, seed: int) -> list[Fold]:
+    """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
+    found = []
+    for repeat in range(repeats):
+        number = class_folds(seen.cases.classes, folds, np.random.default_rng([seed, repeat]))
+        for fold in range(folds):
+            rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
+            cases = seen.cases.rows(rest)
+            varying = _varying(cases.signals, names)
+            strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
+            found.append(Fold(rest, held, strength))
+    return found
+
+
+def crossed_costs(
+    seen: LabelledSignals, names: Sequence[str], matrix: NDArray[np.float64], folds: Sequence[Fold], seed: int = 0
+) -> NDArray[np.float64]:
+    """Cost of each case under decisions by models that did not see it, the mean over the repeats, [Q].
+
+    Without a signal that varies the decision is the better of always answering and always refusing.
+
+    Args:
+      names: signals that the decision reads. matrix: cost by label and outcome.
+
+    Source: rule S2.17.
+    """
+    prices = action_costs(matrix)
+    paid, times = np.zeros(len(seen.can_answer)), np.zeros(len(seen.can_answer))
+    for fold in folds:
+        rest, held = seen.rows(fold.fitted), seen.rows(fold.judged)
+        varying = _varying(rest.cases.signals, names)
+        if varying:
+            model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
+            paid[fold.judged] += held.case_costs(_decided(held, model, prices), matrix)
+        else:
+            paid[fold.judged] += held.case_costs(_free(rest, matrix), matrix)
+        times[fold.judged] += 1
+    return paid / times
+
+
+def _decided(seen: LabelledSignals, model: FittedModel, prices: ActionCosts) -> NDArray[np.integer[Any]]:
+    """Cheapest action of each case."""
+    answer, refused, asked = expected_costs(model.probabilities(seen.cases.signals), model.asked_right, prices)
+    return least_cost(answer, refused, asked, seen.cases.can_ask)
+
+
+def _free(seen: LabelledSignals, matrix: NDArray[np.float64]) -> int:
+    """Better of always refusing and always answering; ties to refuse."""
+    return min((Status.refuse, Status.ok), key=lambda status: float(seen.case_costs(status, matrix).mean()))
+
+
+def _varying(signals: NDArray[np.float64], names: Sequence[str]) -> list[str]:
+    """Signals of those named that tell any two cases apart."""
+    rows = ((name, signals[NAMES.index(name)]) for name in names)
+    return [name for name, row in rows if len(np.unique(row[~np.isnan(row)])) > 1]
+
+
+class _Costed(NamedTuple):
+    """Cross-validated costs of a case: with all signals, with none, and the columns of each signal."""
+
+    cost: float
+    without_signals: float
+    rows: Mapping[str, dict[str, float]]
+
+
+def _costed(
+    seen: LabelledSignals,
+    doubles: Mapping[str, frozenset[str]],
+    matrix: NDArray[np.float64],
+    folds: Sequence[Fold],
+    seed: int,
+    level: float,
+) -> _Costed:
+    """Costs of every signal.
+
+    Args:
+      doubles: signals to be read -> themselves and those that repeat them.
+    """
+
+    @cache
+    def paid(left_out: frozenset[str]) -> NDArray[np.float64]:
+        return crossed_costs(seen, [one for one in doubles if one not in left_out], matrix, folds, seed)
+
+    every, none = paid(frozenset()), crossed_costs(seen, (), matrix, folds, seed)
+    rows = {}
+    for name, same in doubles.items():
+        without, alone = paid(frozenset({name})), crossed_costs(seen, [name], matrix, folds, seed)
+        row = {"cost": float(every.mean()), "cost_without": float(without.mean())}
+        row |= _difference("worth", without - every, level)
+        row |= _difference("worth_doubles", paid(same) - every, level)
+        row |= {"cost_alone": float(alone.mean())} | _difference("worth_alone", none - alone, level)
+        rows[name] = row
+    return _Costed(float(every.mean()), float(none.mean()), rows)
+
+
+def _difference(name: str, paired: NDArray[np.float64], level: float) -> dict[str, float]:
+    """Mean of paired differences with its t interval over cases."""
+    low, high = mean_interval(paired[:, None], level)
+    return {name: float(paired.mean()), f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
+
+
+COSTS = (
+    "cost", "cost_without", "worth", "worth_low", "worth_high",
+    "worth_doubles", "worth_doubles_low", "worth_doubles_high",
+    "cost_alone", "worth_alone", "worth_alone_low", "worth_alone_high",
+)  # fmt: skip
+
+
+def _uncosted(row: Mapping[str, Any]) -> dict[str, float]:
+    """Columns of costs of a signal that no model reads: what never varies is worth nothing, the rest is unknown."""
+    worthless = row["note"] == CONSTANT
+    return {name: 0.0 if worthless and name.startswith("worth") else float("nan") for name in COSTS}
+
+
+def _note(values: NDArray[np.float64]) -> str:
+    known = values[~np.isnan(values)]
+    if not len(known):
+        return EVERYWHERE
+    return CONSTANT if known.min() == known.max() else ""
+
+
+def _described(one: Signal, seen: LabelledSignals, level: float) -> dict[str, Any]:
+    """Columns of a signal that take no fit."""
+    values = seen.cases.signals[NAMES.index(one.name)]
+    known = ~np.isnan(values)
+    row: dict[str, Any] = {"signal": one.name, "unit": one.unit.name, "direction": one.direction, "stage": one.stage}
+    row |= {"n": int(known.sum()), "missing": float((~known).mean()), "note": _note(values)}
+    answered = known & seen.can_answer
+    surer = -values if one.direction == "ask" else values
+    asks = -values if one.direction == "surer" else values
+    row |= _area("auroc_right", seen.right[answered], surer[answered], level)
+    return row | _area("auroc_ambiguous", seen.ambiguous[known], asks[known], level)
+
+
+def _area(name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], level: float) -> dict[str, float]:
+    """AUROC of a signal with its interval; NaN where no case has it or all are of one kind."""
+    if not len(truth):
+        return dict.fromkeys((name, f"{name}_low", f"{name}_high"), float("nan"))
+    low, high = metrics.auroc_interval(truth, values, level)
+    return {name: metrics.auroc(truth, values), f"{name}_low": float(low), f"{name}_high": float(high)}
+
+
+def _nearest(correlations: NDArray[np.float64]) -> dict[str, dict[str, Any]]:
+    """Signal that each goes with most, and its correlation; '' and NaN where none is known."""
+    found = {}
+    others = np.where(np.eye(len(correlations), dtype=bool), np.nan, correlations)
+    for name, row in zip(NAMES, others, strict=True):
+        known = ~np.isnan(row)
+        best = int(np.argmax(np.where(known, np.abs(row), -1.0)))
+        found[name] = {
+            "nearest": NAMES[best] if known.any() else "",
+            "rank_correlation": float(row[best]) if known.any() else float("nan"),
+        }
+    return found
+
+
+def _doubles(names: Sequence[str], correlations: NDArray[np.float64]) -> dict[str, frozenset[str]]:
+    """Each signal with those that repeat it."""
+    rows = {name: np.nan_to_num(np.abs(correlations[NAMES.index(name)])) for name in names}
+    return {
+        name: frozenset({name, *(other for other in names if row[NAMES.index(other)] >= DOUBLE)})
+        for name, row in rows.items()
+    }
+
+
+def _milliseconds(latency: Latency | None, arm: int, name: str) -> float:
+    """Milliseconds a case of the stages that a signal needs, median over cases at depth 0; NaN where unknown."""
+    stages = NEEDS.get(name, ())
+    if latency is None or not stages or not set(stages) <= set(latency.stages):
+        return float("nan")
+    spent = latency.ms[:, arm, 0][:, [latency.stages.index(stage) for stage in stages]].sum(axis=1)
+    return float(np.median(spent[~np.isnan(spent)])) if (~np.isnan(spent)).any() else float("nan")
+
+
+def _check_folds(cases: int, folds: int, repeats: int) -> None:
+    if not cases:
+        msg = "an audit of signals needs at least one case, got none; check the split."
+        raise ValueError(msg)
+    if repeats < 0:
+        msg = f"repeats must be at least 0, got {repeats}; 0 leaves the costs out."
+        raise ValueError(msg)
+    if repeats and not 2 <= folds <= cases // 2:
+        msg = f"folds must be from 2 to half the {cases} cases, got {folds}; lower folds, or set repeats=0."
+        raise ValueError(msg)
+
+
+def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+    """Rows by worth with the doubles, then by worth, then by what the signal tells; those that nobody measured last."""
+    import pandas as pd
+
+    frame = pd.DataFrame(rows)
+    tells = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1)
+    worth = [-frame[name].fillna(-np.inf).round(12) for name in ("worth", "worth_doubles")]
+    order = np.lexsort((np.arange(len(frame)), -tells.fillna(-1.0), *worth))
+    order = order[np.argsort((frame["note"] == EVERYWHERE).to_numpy()[order], kind="stable")]
+    first = ["signal", "worth", "worth_low", "worth_high"]
+    ordered = frame.iloc[order].reset_index(drop=True)
+    return ordered[[*first, *(name for name in ordered.columns if name not in first)]]
+
+
+def _named(correlations: NDArray[np.float64]) -> pd.DataFrame:
+    import pandas as pd
+
+    return pd.DataFrame(correlations, index=list(NAMES), columns=list(NAMES))
+
+
+def _notes(
+    split: str, seen: LabelledSignals, found: _Costed, frame: pd.DataFrame, folds: int, repeats: int
+) -> tuple[str, ...]:
+    counts = np.bincount(seen.cases.classes, minlength=len(CLASSES))
+    told = ", ".join(f"{n} {name}" for n, name in zip(counts, CLASSES, strict=True))
+    where = "split tune" if split == "tune" else "all cases, since no split is named tune"
+    lines = [f"Judged on {where}: {len(seen.can_answer)} cases ({told})."]
+    if folds:
+        lines.append(
+            f"With all signals a case costs {found.cost:.3f}, with none {found.without_signals:.3f}; cross-validated "
+            f"in {folds} folds, {repeats} times. Worth: what a case costs more without the signal."
+        )
+        missed = frame.loc[frame["worth_low"] > 0.0, "signal"].tolist()
+        told = (
+            f"{', '.join(missed)} (their intervals lie above 0)" if missed else "none, as far as these cases can tell"
+        )
+        lines.append(f"Missed beside all others: {told}.")
+        repeated = (frame["worth_doubles_low"] > 0.0) & (frame["rank_correlation"].abs() >= DOUBLE)
+        if repeated.any():
+            lines.append(f"Missed where their doubles go too: {', '.join(frame.loc[repeated, 'signal'])}.")
+    gone = frame.loc[frame["note"] == EVERYWHERE, "signal"].tolist()
+    if gone:
+        lines.append(f"Nothing measured in any case: {', '.join(gone)}.")
+    flat = frame.loc[frame["note"] == CONSTANT, "signal"].tolist()
+    if flat:
+        lines.append(f"The same in every case, so worth nothing here: {', '.join(flat)}.")
+    return tuple(lines)

@@ -1,0 +1,184 @@
+"""The signal audit on made-up cases whose answer is known by head."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals, labelled_signals, rank_correlations
+from raglab.signals import NAMES
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+from raglab.values import Case, Latency
+from worlds import Hit, ask, policy, trace_of
+
+RNG = np.random.default_rng(3)
+N = 60
+TELLS = [0.9 if row % 2 else 0.1 for row in range(N)]
+NOISE = RNG.permutation(np.linspace(0.0, 0.9, N)).tolist()
+
+
+def world(*, split: str | None = None, **scores: list[float]) -> Trace:
+    """Every second case is right if answered, the others are to be refused; hits differ in nothing but the scores."""
+    rows: list[tuple[Case, list[list[Hit]]]] = []
+    for row in range(N):
+        label = "ok" if row % 2 else "refuse"
+        case = ask(expect_status=label, split=split, id=f"q{row:02d}-")
+        rows.append((case, [[Hit(0.25, **{name: values[row] for name, values in scores.items()})]]))
+    made = trace_of(*rows)
+    meta = {"fingerprint": "f00d", "cases_hash": "cafe"}
+    return Trace(**{one.name: getattr(made, one.name) for one in fields(made)} | {"meta": meta})
+
+
+def audited(trace: Trace, **more: Any) -> pd.DataFrame:
+    """Frame of an audit by signal."""
+    chosen = Policy.from_mapping(policy().model_dump())
+    return audit_signals(trace, chosen, **{"repeats": 1, "folds": 3} | more).frame.set_index("signal")
+
+
+def test_a_perfect_signal_has_auroc_1_and_is_worth_all() -> None:
+    """Confidence that says it all: every right case above every wrong one, nothing left to lose, half lost without."""
+    row = audited(world(s_rerank=TELLS, anchor_sim=NOISE)).loc["confidence"]
+    assert row["auroc_right"] == 1.0
+    assert row["auroc_right_low"] > 0.85
+    assert row["cost"] == row["cost_alone"] == 0.0
+    assert row["worth"] > 0.3
+    assert 0.0 < row["worth_low"] < row["worth"] < row["worth_high"]
+    assert np.isnan(row["auroc_ambiguous"])  # no case is
+
+
+def test_a_constant_signal_tells_nothing_and_is_worth_nothing() -> None:
+    """A coin, told so, and no model reads it."""
+    row = audited(world(s_rerank=TELLS)).loc["hybrid"]
+    assert row["note"] == CONSTANT
+    assert row["auroc_right"] == 0.5
+    assert row["worth"] == row["worth_low"] == row["worth_high"] == row["worth_alone"] == 0.0
+    assert np.isnan(row["rank_correlation"])
+
+
+def test_a_copy_is_worth_nothing_beside_the_other() -> None:
+    """Two equal signals: each good alone, each named as what the other repeats, neither missed."""
+    frame = audited(world(anchor_sim=TELLS, sig_sim=TELLS))
+    for name, other in (("anchor_similarity", "signature_similarity"), ("signature_similarity", "anchor_similarity")):
+        row = frame.loc[name]
+        assert row["nearest"] == other
+        assert row["rank_correlation"] == pytest.approx(1.0)
+        assert row["worth"] == 0.0
+        assert row["worth_doubles"] == row["worth_alone"] > 0.3  # gone with its double, nothing is left
+        assert row["worth_alone_low"] > 0.0
+
+
+def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
+    """One hit a case has no gap: numbers are missing, the row is last, the notes name it."""
+    audit = audit_signals(world(s_rerank=TELLS), Policy.from_mapping(policy().model_dump()), repeats=1, folds=3)
+    row = audit.frame.set_index("signal").loc["gap"]
+    assert (row["note"], row["missing"], row["n"]) == (EVERYWHERE, 1.0, 0)
+    assert row[["auroc_right", "worth", "cost_without", "rank_correlation"]].isna().all()
+    assert audit.frame["note"].tolist()[0] != EVERYWHERE
+    assert audit.frame["note"].tolist()[-1] == EVERYWHERE
+    assert any("Nothing measured" in note and "gap" in note for note in audit.notes)
+
+
+def test_every_signal_has_a_row_with_its_declaration() -> None:
+    """All of `signals.NAMES`, each once, with unit, direction and stage."""
+    frame = audited(world(s_rerank=TELLS), repeats=0)
+    assert sorted(frame.index) == sorted(NAMES)
+    assert frame.loc["confidence", ["direction", "stage"]].tolist() == ["surer", "hits"]
+    assert frame.loc["gaps", "direction"] == "ask"
+    assert frame["cost"].isna().all()
+
+
+def test_tune_alone_is_read_where_there_is_one() -> None:
+    """Cases of other splits change no number; without a split named tune all are read, and the audit says which."""
+    tuned, other = world(s_rerank=TELLS, split="tune"), world(s_rerank=NOISE, split="report")
+    hits = type(tuned.hits)(*map(np.concatenate, zip(tuned.hits, other.hits, strict=True)))
+    hits = hits._replace(chunk=hits.chunk % N)
+    cases = (*tuned.cases, *(case._replace(id=f"r{case.id}") for case in other.cases))
+    both = Trace(cases, tuned.chunks, tuned.arms, hits, meta=dict(tuned.meta))
+    chosen = Policy.from_mapping(policy().model_dump())
+    whole, part = (audit_signals(one, chosen, repeats=1, folds=3) for one in (both, tuned))
+    assert (whole.split, whole.cases) == (part.split, part.cases) == ("tune", N)
+    pd.testing.assert_frame_equal(whole.frame, part.frame, check_exact=True)
+    assert audit_signals(other, chosen, repeats=0).split == "all"
+
+
+def test_the_order_of_the_cases_is_nothing() -> None:
+    """The same bits for any order of the rows, and for the same seed again."""
+    trace = world(s_rerank=NOISE, anchor_sim=TELLS, sig_sim=NOISE[::-1])
+    mixed = trace.subset(RNG.permutation(N))
+    pd.testing.assert_frame_equal(audited(trace), audited(mixed), check_exact=True)
+
+
+def test_costs_are_those_stated() -> None:
+    """Where a wrong answer costs two, knowing nothing means refusing all, and the answerable are what it costs."""
+    chosen = Policy.from_mapping(policy().model_dump())
+    found = audit_signals(world(s_rerank=TELLS), chosen, costs={"refuse": {"answered_wrong": 2}}, repeats=1, folds=3)
+    assert found.cost_without_signals == 0.5
+    assert found.cost == 0.0
+
+
+def test_asking_needs_two_options_and_pays_where_they_hold_the_sources() -> None:
+    """Ambiguous cases of two groups: what tells them from the answerable is worth its asking; AUROC reads backwards."""
+    rows = []
+    for row in range(N):
+        label = "ok" if row % 2 else "ambiguous"
+        case = ask(expect_status=label, id=f"q{row:02d}-", expect_sources=("a.md", "b.md") if row % 2 == 0 else ())
+        tells = 0.9 if row % 2 else 0.1
+        hits = [
+            Hit(0.25, "a.md", tags={"product": "fleet"}, s_rerank=tells),
+            Hit(0.5, "b.md", tags={"product": "hull"}),
+        ]
+        rows.append((case, [hits]))
+    chosen = Policy.from_mapping(policy().model_dump())
+    trace: Any = trace_of(*rows)
+    seen = labelled_signals(trace, chosen)
+    assert seen.cases.can_ask.all()
+    assert seen.cases.options_right[seen.ambiguous].all()
+    audit = audit_signals(trace, chosen, repeats=1, folds=3)
+    row = audit.frame.set_index("signal").loc["confidence"]
+    assert row["auroc_ambiguous"] == 1.0
+    assert audit.cost == 0.0
+
+
+def test_milliseconds_are_those_of_the_stages() -> None:
+    """Median over the cases of what the signal's stages took; NaN where the trace has no clock."""
+    trace = world(s_rerank=TELLS)
+    ms = np.tile(np.array([1.0, 5.0]), (N, 1, 1, 1))
+    ms[0] = 1000.0
+    timed = Trace(
+        **{one.name: getattr(trace, one.name) for one in fields(trace)} | {"latency": Latency(("embed", "rerank"), ms)}
+    )
+    assert audited(timed, repeats=0).loc["confidence", "ms"] == 5.0
+    assert audited(timed, repeats=0)["ms"].notna().sum() == 2
+    assert audited(trace, repeats=0)["ms"].isna().all()
+
+
+def test_rank_correlation_is_scipys() -> None:
+    """Ties at the mean rank, pairs that both have."""
+    from scipy.stats import spearmanr
+
+    values = RNG.integers(0, 5, (3, 40)).astype(float)
+    values[1, :5] = np.nan
+    found = rank_correlations(values)
+    assert found[0, 2] == pytest.approx(spearmanr(values[0], values[2]).statistic)
+    assert found[0, 1] == pytest.approx(spearmanr(values[0, 5:], values[1, 5:]).statistic)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [({"folds": 40}, "folds must be from 2"), ({"repeats": -1}, "repeats must be"), ({"level": 2.0}, "level must be")],
+)
+def test_what_means_nothing_is_refused(more: dict[str, Any], says: str) -> None:
+    """With the rule, the value and the remedy."""
+    with pytest.raises(ValueError, match=says):
+        audited(world(s_rerank=TELLS), **more)
+
+
+def test_it_is_public() -> None:
+    """By the package's name."""
+    assert raglab.audit_signals is audit_signals
