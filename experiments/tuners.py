@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 import raglab
 from raglab import metrics
 from raglab.decision.chain import values_at_slot
-from raglab.decision.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.decision.measurement import OPTION_SLOTS, measured_tables
+from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.search_space import always_answer, always_refuse, limit_depth, published_policy
 from raglab.metrics.costs import DISTINCT_CELL
 from raglab.replay import decide, tally

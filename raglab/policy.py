@@ -29,7 +29,7 @@ from pydantic import (
 from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
-from raglab.decision.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
+from raglab.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
 from raglab.fusion import Model, Part
 from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.metrics.costs import LABELS, OUTCOMES
@@ -328,7 +328,8 @@ def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection
         for key in ("min", "max"):
             bound = getattr(section, key)
             if bound is not None and not unit.low <= bound <= unit.high:
-                msg = f"{name}.{key} must lie in [{unit.low:g}, {unit.high:g}], {bound:g} does not; it is {unit.described}"
+                rule = f"{name}.{key} must lie in [{unit.low:g}, {unit.high:g}]"
+                msg = f"{rule}, {bound:g} does not; it is {unit.described}"
                 raise ValueError(msg)
     return signals
 

@@ -24,10 +24,10 @@ from raglab.decision.chain import (
     values_at_slot,
 )
 from raglab.decision.decisions import Decisions
-from raglab.decision.expected_cost import PATHS, class_probabilities
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.signal_values import check_stored
+from raglab.expected_cost import PATHS, class_probabilities
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData, Thresholds, policy_thresholds

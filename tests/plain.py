@@ -1,4 +1,4 @@
-"""The rules S2.1 to S2.9 and S3 for one case in plain Python, from the rules alone: what the arrays must agree with."""
+"""The rules S2.1 to S2.9, S2.15 and S3 for one case in plain Python, from the rules alone, for the arrays to agree with."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import exp
 from typing import Any, NamedTuple
 
 from raglab.patterns import matches
-from raglab.policy import PolicyData
+from raglab.policy import PolicyData, SignalSection
 from raglab.values import Chunk, TraceData
 
 
@@ -137,6 +137,16 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
         return Said("refuse", "coverage")
     if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
         return Said("refuse", "similarity")
+    fired = [
+        gate.on_fire
+        for name, gate in policy.signals.items()
+        if gate.enabled and fires(gate, signal_of(policy, hits, name))
+    ]
+    if "refuse" in fired:
+        return Said("refuse", "signals")
+    if "ask" in fired:
+        options = asked(policy, groups_of(policy, hits), "signals_ask")
+        return options if options.status == "ambiguous" else Said("refuse", "signals")
     if policy.fused.enabled and not fused(policy, hits) >= policy.fused.min_fused:
         return Said("refuse", "fused")
     explicit = bool(trace.cases[row].selected_sources)
@@ -146,12 +156,26 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
     return said
 
 
+def signal_of(policy: PolicyData, hits: list[One], name: str) -> float:
+    """One of three signals, NaN where it is missing."""
+    if name == "confidence":
+        return confidence(policy.replace("confidence.blend", 1.0), hits)
+    if name == "gap":
+        return abs(hits[1].l2 - hits[0].l2) if len(hits) > 1 else float("nan")
+    return {"top1_cosine": hits[0].cosine}[name]
+
+
+def fires(gate: SignalSection, value: float) -> bool:
+    """Rule S2.15: outside its bounds, or missing where there are any; on its bound it passes."""
+    above = gate.min is None or value >= gate.min
+    below = gate.max is None or value <= gate.max
+    return not (above and below)
+
+
 def fused(policy: PolicyData, hits: list[One]) -> float:
     """Probability of rule S2.14, of three of its signals."""
-    pure = policy.replace("confidence.blend", 1.0)
-    gap = abs(hits[1].l2 - hits[0].l2) if len(hits) > 1 else float("nan")
-    signals = {"confidence": confidence(pure, hits), "top1_cosine": hits[0].cosine, "gap": gap}
-    measured = [signals[name] for name in policy.fused.parts]
+    signals = {name: signal_of(policy, hits, name) for name in policy.fused.parts}
+    measured = list(signals.values())
     if all(value != value for value in measured):  # noqa: PLR0124 - NaN
         return float("nan")
     parts = sorted(policy.fused.parts.items())
@@ -198,14 +222,18 @@ def tags(hit: One, *, strict: bool) -> tuple[str, ...]:
     return tuple(hit.chunk.tags.get(key, "").strip().lower() for key in keys)
 
 
-def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
-    """Rules of the resolver in their order."""
-    query, rules = trace.cases[row].query, policy.resolver
+def groups_of(policy: PolicyData, hits: list[One]) -> list[list[One]]:
+    """Hits by signature, groups by their nearest hit."""
     by_sign: dict[Any, list[One]] = {}
     for hit in hits:
-        sign = tags(hit, strict=rules.strict)
+        sign = tags(hit, strict=policy.resolver.strict)
         by_sign.setdefault(sign if any(sign) else hit.file_page[0], []).append(hit)
-    groups = list(by_sign.values())
+    return list(by_sign.values())
+
+
+def resolved(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) -> Said:  # noqa: C901 - the rules in their order
+    """Rules of the resolver in their order."""
+    query, rules, groups = trace.cases[row].query, policy.resolver, groups_of(policy, hits)
     named = set(entities_of(policy, query)) if rules.entity_extractor else set()
 
     def ok(stage: str, group: list[One]) -> Said:

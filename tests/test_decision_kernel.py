@@ -13,6 +13,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.policy import PolicyData, policy_thresholds
 from raglab.replay import tally
 from raglab.values import Case, Chunk, Hits, Status, TraceData
+from worlds import with_signals
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +134,14 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
     return [base.replace(*changes()) for _ in range(N_POLICIES)]
 
 
+def gated_policies(rng: np.random.Generator, grid: tuple[float, ...], order: str) -> list[PolicyData]:
+    """Random policies, all but one with gates on some signals."""
+    names = ("gap", "top1_cosine", "hybrid", "rerank_margin", "keyword_share", "anchor_similarity", "groups")
+    first, *others = random_policies(rng, grid, order)
+    bounds = {str(name): grid for name in rng.choice(names, 4, replace=False)}
+    return [*with_signals(others, int(rng.integers(100)), bounds), first]
+
+
 WORLDS = [(order, width, grid) for order in ("rank", "l2") for width in range(1, 7) for grid in (GRID, COARSE, TIGHT)]
 
 
@@ -160,6 +169,19 @@ def test_kernel_and_chain_agree_in_every_cell(order: str, width: int, grid: tupl
     """The stage is the same in every cell, and the slot wherever hits were chosen."""
     rng = np.random.default_rng([width, len(grid), order == "l2"])
     trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
+    found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
+    said = decide_cases(found, limits, (N_POLICIES, N_CASES))
+    stage, slot = kernel.stages(found, limits, N_POLICIES)
+    chose = STATUS_OF[said.stage] != Status.refuse
+    np.testing.assert_array_equal(stage, said.stage)
+    np.testing.assert_array_equal(slot[chose], said.slot[chose])
+
+
+@pytest.mark.parametrize(("order", "width", "grid"), WORLDS)
+def test_kernel_and_chain_agree_on_signals(order: str, width: int, grid: tuple[float, ...]) -> None:
+    """With bounds of signals of all three firings, some of them missing, stage and slot are the same in every cell."""
+    rng = np.random.default_rng([width, len(grid), order == "l2"])
+    trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
     found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
     said = decide_cases(found, limits, (N_POLICIES, N_CASES))
     stage, slot = kernel.stages(found, limits, N_POLICIES)
@@ -210,7 +232,7 @@ def test_the_random_worlds_reach_every_stage() -> None:
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for order, width, grid in WORLDS:
         rng = np.random.default_rng([width, len(grid), order == "l2"])
-        trace, policies = random_trace(rng, width, grid), random_policies(rng, grid, order)
+        trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
         seen += tally(trace, policies, engine="numba").stages.sum(axis=0)
     assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == set(ON_ANSWER)
 

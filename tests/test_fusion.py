@@ -30,6 +30,7 @@ from raglab.fusion import (
     signal_rows,
 )
 from raglab.lab.gate_fitting import case_signals, compare_gates, fit_boosting, fuse
+from raglab.lab.search_space import published_policy
 from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
@@ -401,6 +402,19 @@ def test_gates_are_compared_at_equal_risk_and_coverage(trace: Any) -> None:
     assert best["coverage"] == metrics.coverage_at_risk(
         seen.right, fused_probability(seen.score, chosen.fused_model), chain["risk"]
     )
+    own = {"refuse": {"answered_wrong": 10}, "ok": {"refused": 0.3}}
+    paid, matrix = compare_gates(report, chosen, resamples=1, costs=own).set_index("gate"), metrics.cost_matrix(own)
+    label = np.array([Status[case.expect_status] for case in report.cases])
+    for name, values in zip(SIGNALS, seen.score, strict=True):
+        answers = [values >= at for at in (np.inf, *np.unique(values[~np.isnan(values)])[::-1])]
+        costs = [
+            np.where(answered, matrix[label, np.where(seen.right, 0, 1)], matrix[label, 2]).mean()
+            for answered in answers
+        ]
+        at = next(place for place, one in enumerate(answers) if one.mean() >= chain["coverage"])
+        assert paid.loc[name, ["expected_cost", "least_cost"]].tolist() == pytest.approx([costs[at], min(costs)])
+    swept = sweep(report, [published_policy(chosen)], costs=own)["expected_cost"][0]
+    assert paid.loc["published chain", "expected_cost"] == swept
     other = compare_gates(shuffled(report, 1), chosen, resamples=200).set_index("gate")
     assert other.equals(table)
     with pytest.raises(ValueError, match="only with a fused one, got a policy without"):

@@ -24,13 +24,13 @@ from raglab.lab.nested_selection import (
 )
 from raglab.lab.search_space import Goal
 from raglab.lab.study import compare_policies
-from raglab.metrics import RATES, clopper_pearson
+from raglab.metrics import DISTINCT_CELL, RATES, clopper_pearson, rate_counts
 from raglab.replay import sweep, tally
 from raglab.values import Status, TraceData, map_fields
 from worlds import random_policies, random_trace
 
 ANSWERED_RIGHT, REFUSED_OK, REFUSED = 1, 6, 8  # codes 6 · status + 2 · label + sources found
-REFUSALS = Goal(("false_refusal_rate",), {})
+FREE = Goal(targets={})  # the default costs, no target
 PASS = RATES.index("pass_rate")
 
 
@@ -44,7 +44,7 @@ def _alike(rng: np.random.Generator, count: int, size: int) -> NDArray[np.int8]:
     said = np.array([[0.7, 0.2, 0.1], [0.15, 0.75, 0.1], [0.2, 0.2, 0.6]]).cumsum(axis=1)[label]
     drawn = rng.random((count + 1, size))
     status = (drawn > said[:, 0]).astype(int) + (drawn > said[:, 1])
-    return (6 * status + 2 * label + (rng.random(status.shape) < 0.9)).astype(np.int8)
+    return DISTINCT_CELL[6 * status + 2 * label + (rng.random(status.shape) < 0.9)].astype(np.int8)
 
 
 ALIKE_PASS = 0.5 * 0.7 * 0.9 + 0.25 * 0.75 + 0.25 * 0.6 * 0.9
@@ -62,11 +62,11 @@ def _bytes(found: Any) -> bytes:
 def test_leaving_one_out_by_hand() -> None:
     """A answers the first two of four, B the last two: without any one case the policy that refuses it wins."""
     codes = np.array([[1, 1, 6, 6], [6, 6, 1, 1]], dtype=np.int8)
-    found = honest_codes(codes, codes[0], _ids(4), goal=REFUSALS, folds=4, resamples=10, rng=np.random.default_rng(0))
-    assert (found.in_sample.score, found.nested.score) == (0.5, 1.0)
+    found = honest_codes(codes, codes[0], _ids(4), goal=FREE, folds=4, resamples=10, rng=np.random.default_rng(0))
+    assert (found.in_sample.expected_cost, found.nested.expected_cost) == (0.5, 1.0)
     assert found.winner == 0
     assert (found.nested.k[0], found.nested.n[0]) == (4, 4)
-    assert found.optimism["score"] == found.optimism["false_refusal_rate"] == -0.5
+    assert found.optimism["expected_cost"] == found.optimism["false_refusal_rate"] == -0.5
     assert found.optimism["pass_rate"] == 0.5
     assert found.paired["pass"][:2] == (2, 0)
     assert found.nested_gain.difference[[0, 1]].tolist() == [0.5, 0.5]
@@ -154,7 +154,7 @@ def test_no_case_judges_a_policy_that_it_helped_to_choose(seed: int, folds: int)
     other[:, hidden] = _alike(rng, 6, 24)[:, hidden]
     assert fold_winners(other, fold, once, Goal()).winners[0, 0, 0] == seen.winners[0, 0, 0]
     held = codes[seen.winners[0, 0][fold[0]], np.arange(24)]
-    assert (code_counts()[held].sum(axis=0) == seen.counts[0, 0]).all()
+    assert (code_counts()[held].sum(axis=0) == rate_counts(seen.cells[0, 0])).all()
     sizes = np.bincount(fold[0])
     assert sizes.max() - sizes.min() <= 1
     for status in Status:
@@ -178,7 +178,7 @@ def test_a_case_drawn_twice_counts_as_two(seed: int) -> None:
         written = fold_winners(np.repeat(codes, drawn, axis=1), np.repeat(fold, drawn, axis=1), one, Goal())
         if written.winners.shape[2] == 4:  # else the last fold was not drawn
             assert (written.winners[0] == seen.winners[row]).all()
-            assert (written.counts[0] == seen.counts[row]).all()
+            assert (written.cells[0] == seen.cells[row]).all()
 
 
 def test_resamples_are_centred_at_what_was_seen() -> None:
@@ -209,12 +209,41 @@ def test_tables_hold_what_was_found() -> None:
     table = honest_table(found).set_index("what")
     assert list(table.index) == ["in-sample winner", "nested estimate", "incumbent"]
     assert table["pass_rate_k"].dtype == np.int64
-    assert table["score"]["nested estimate"] - table["score"]["in-sample winner"] == -found.optimism["score"]
+    assert (
+        table["expected_cost"]["nested estimate"] - table["expected_cost"]["in-sample winner"]
+        == -found.optimism["expected_cost"]
+    )
     assert {f"{name}{part}" for name in RATES for part in ("", "_k", "_n", "_low", "_high")} < set(table)
     gained = gains_table(found)
-    assert gained["rate"].tolist() == ["score", *RATES] * 2
+    assert gained["rate"].tolist() == ["expected_cost", *RATES] * 2
     inside = gained.dropna()
     assert ((inside["low"] <= inside["high"]) & (inside["difference"] <= 1)).all()
+
+
+def test_costs_choose_and_targets_bind() -> None:
+    """Refusing is cheap: the policy that refuses wins by cost, and loses where no refusal of an answerable is allowed.
+
+    Two of four are answered wrongly by the first, all are refused by the second; reported is the cost alone.
+    """
+    codes = np.array([[0, 0, 1, 1], [6, 6, 6, 6]], dtype=np.int8)
+    for goal, winner, cost in (
+        (Goal(costs={"ok": {"refused": 0.25}}, targets={}), 1, 0.25),
+        (Goal(costs={"ok": {"refused": 0.25}}, targets={"false_refusal_rate": 0.0}), 0, 0.5),
+        (FREE, 0, 0.5),
+    ):
+        found = honest_codes(codes, codes[1], _ids(4), goal=goal, folds=2, resamples=5, rng=np.random.default_rng(0))
+        assert (found.winner, found.in_sample.expected_cost) == (winner, cost)
+
+
+def test_the_cost_is_what_the_contract_fails() -> None:
+    """With the default costs every cost is 1 minus the pass rate, in every row and difference, to the bit."""
+    codes = _alike(np.random.default_rng(6), 20, 40)
+    found = honest_codes(codes[1:], codes[0], _ids(40), repeats=2, resamples=20, rng=np.random.default_rng(0))
+    table = honest_table(found)
+    assert (table["expected_cost"] == 1.0 - table["pass_rate"]).all()
+    assert (table["expected_cost_low"] <= table["expected_cost"]).all()
+    assert (table["expected_cost"] <= table["expected_cost_high"]).all()
+    assert found.nested_gain.difference[0] == pytest.approx(-found.nested_gain.difference[PASS + 1])
 
 
 def test_a_rate_of_nothing_stays_missing() -> None:
@@ -222,7 +251,7 @@ def test_a_rate_of_nothing_stays_missing() -> None:
     codes = np.array([[REFUSED_OK] * 10 + [REFUSED] * 10], dtype=np.int8)
     found = honest_codes(codes, codes[0], _ids(20), resamples=10, rng=np.random.default_rng(0))
     place = RATES.index("hallucination_rate")
-    for field in (*found.nested[1:2], *found.nested[4:]):
+    for field in (found.nested.rates, found.nested.low, found.nested.high):
         assert np.isnan(field[place])
     assert np.isnan([found.nested_gain.difference[place + 1], found.nested_gain.high[place + 1]]).all()
     assert np.isnan(found.nested.rates[RATES.index("missed_ambiguity_rate")])
@@ -260,11 +289,11 @@ def test_the_winner_flatters_and_the_nested_estimate_does_not() -> None:
         codes = _alike(rng, 100, 120)
         found = honest_codes(codes[1:], codes[0], _ids(120), resamples=1, rng=rng)
         standings = (found.in_sample, found.nested, found.incumbent)
-        away.append([*(one.rates[PASS] - ALIKE_PASS for one in standings), *(one.score for one in standings)])
+        away.append([*(one.rates[PASS] - ALIKE_PASS for one in standings), *(one.expected_cost for one in standings)])
     mean, error = np.mean(away, axis=0), np.std(away, axis=0) / np.sqrt(len(away))
     assert mean[0] > 0.06
     assert abs(mean[1]) < 3 * error[1]
-    assert mean[3] < mean[5] - 0.2
+    assert mean[3] < mean[5] - 0.06
     assert abs(mean[4] - mean[5]) < 3 * np.hypot(error[4], error[5])
 
 

@@ -46,6 +46,16 @@ def test_a_slice_by_hand() -> None:
     assert found["flag"].to_dict() == {key: key[0] == "language" for key in found.index}
 
 
+def test_a_slice_costs_what_its_cases_do() -> None:
+    """By default 1 minus the pass rate; where a refusal costs a quarter, the French pay one; names are checked."""
+    found = slices(_said(), rate="false_refusal_rate").set_index(["column", "value"])["expected_cost"]
+    assert (found["language", "fr"], found["language", "en"], found["line", "home"]) == (1.0, 0.0, 0.5)
+    cheap = slices(_said(), costs={"ok": {"refused": 0.25}}).set_index(["column", "value"])["expected_cost"]
+    assert (cheap["language", "fr"], cheap["language", "en"]) == (0.25, 0.0)
+    with pytest.raises(ValueError, match="a label of costs"):
+        slices(_said(), costs={"fine": {}})
+
+
 def test_a_column_of_one_value_has_no_rest() -> None:
     """All cases are of one line: n is all of them, and there is nothing to test against."""
     found = slices(_said()).set_index(["column", "value"])

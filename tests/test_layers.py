@@ -23,6 +23,8 @@ LAYERS: tuple[frozenset[str], ...] = (
             "packs",
             "patterns",
             "signals",
+            "signal_gates",
+            "expected_cost",
             "gates",
             "fusion",
             "resolver",

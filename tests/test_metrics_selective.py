@@ -22,7 +22,6 @@ from raglab.metrics import (
     cost_curve,
     coverage_at_risk,
     eaurc,
-    expected_cost,
     outcome_intervals,
     outcome_table,
     risk_at_coverage,
@@ -37,7 +36,6 @@ LAWFUL = settings(deadline=None, derandomize=True, max_examples=100)
 ROW = st.tuples(st.booleans(), st.sampled_from([0.0, -0.0, 0.25, 0.5, 1.0, NAN]))
 ROWS = st.lists(ROW, min_size=1, max_size=14)
 MEASURES = (aurc, eaurc, augrc, auroc)
-COST = [[0.0, 0.2, 0.05], [1.0, 0.0, 0.05], [1.0, 0.2, 0.0]]
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[NDArray[Any]]:
@@ -505,27 +503,6 @@ def test_outcome_intervals_are_shares_of_the_row() -> None:
     assert outcome_intervals(np.stack([counts, counts])).high.shape == (2, 3, 3)
     with pytest.raises(ValueError, match=r"counts must be \[..., 3, 3\]"):
         outcome_intervals(counts[:2])
-
-
-def test_expected_cost_by_hand() -> None:
-    """1 wrong answer, 1 false refusal, 2 idle questions, 10 cases: (1 + 0.2 + 0.1) / 10; 3 misled: (1.3 + 3) / 10."""
-    counts = np.array([[4, 1, 1], [1, 2, 1], [0, 0, 0]])
-    assert expected_cost(counts, COST) == pytest.approx(0.13)
-    assert expected_cost(counts, COST, wrong=3) == pytest.approx(0.43)
-    np.testing.assert_allclose(expected_cost(np.stack([counts, counts]), COST, np.array([0, 3])), [0.13, 0.43])
-    assert np.isnan(expected_cost(np.zeros((3, 3), dtype=np.int64), COST))
-
-
-def test_costs_that_say_nothing_are_refused() -> None:
-    """Another shape, a missing price, more misled than answered."""
-    counts = np.eye(3, dtype=np.int64)
-    with pytest.raises(ValueError, match=r"cost must be \[..., 3, 3\]"):
-        expected_cost(counts, [1.0, 2.0, 3.0])
-    with pytest.raises(ValueError, match="finite"):
-        expected_cost(counts, np.full((3, 3), NAN))
-    for wrong in (2, -1):
-        with pytest.raises(ValueError, match="wrong must be between 0 and the answers"):
-            expected_cost(counts, COST, wrong=wrong)
 
 
 def test_the_cost_curve_by_hand() -> None:

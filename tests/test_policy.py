@@ -166,7 +166,10 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
         value = base.value(path)
         assert base.replace(path, value).policy_id == base.policy_id
         assert path not in base.manifest
-        moved_path, other = moves.get(path, (path, value + 1 if isinstance(value, int | float) else None)) or (None, None)
+        moved_path, other = moves.get(path, (path, value + 1 if isinstance(value, int | float) else None)) or (
+            None,
+            None,
+        )
         if moved_path is not None:
             moved = base.replace(moved_path, other)
             assert moved.policy_id != base.policy_id
@@ -263,7 +266,12 @@ def test_rules_that_are_off_and_thresholds_that_are_null() -> None:
 
 def _flat(limits: Any) -> list[np.ndarray]:
     fields = limits.values() if isinstance(limits, dict) else limits
-    return [leaf for field in fields for leaf in (_flat(field) if isinstance(field, tuple | dict) else [field])]
+    return [
+        leaf
+        for field in fields
+        if field is not None
+        for leaf in (_flat(field) if isinstance(field, tuple | dict) else [field])
+    ]
 
 
 @LAWFUL

@@ -28,7 +28,7 @@ SCORE = RNG.integers(0, 21, 300) / 20.0
 RIGHT = RNG.random(300) < SCORE**0.7
 LABEL = np.where(RIGHT, Status.ok, RNG.integers(0, 3, 300))
 DECIDED = RNG.integers(0, 3, 300)
-COST = [[0.0, 0.2, 0.05], [1.0, 0.0, 0.05], [1.0, 0.2, 0.0]]
+COSTS = {"ok": {"refused": 0.2, "asked": 0.05}, "refuse": {"asked": 0.05}, "ambiguous": {"refused": 0.2}}
 CERTIFIED = certify.certify(SCORE, RIGHT, alpha=0.3)
 SHUFFLED = RNG.permutation(300)
 
@@ -46,7 +46,7 @@ def made(order: Any = slice(None), **more: Any) -> dict[str, Any]:
         "sweep": ThresholdSweepDisplay.from_predictions(
             right, score, label=label, targets=TARGETS, certificate=CERTIFIED, **more
         ),
-        "outcome": OutcomeTableDisplay.from_predictions(label, status, right=right, cost=COST, **more),
+        "outcome": OutcomeTableDisplay.from_predictions(label, status, right=right, costs=COSTS, **more),
     }
 
 
@@ -212,8 +212,8 @@ def test_the_certified_threshold_is_a_line_with_its_bound() -> None:
 
 
 def test_outcomes_equal_their_primitives() -> None:
-    """Cells, shares and intervals are those of `metrics`; wrong answers and cost stand beside them."""
-    shown = OutcomeTableDisplay.from_predictions(LABEL, DECIDED, right=RIGHT, cost=COST)
+    """Cells, shares and intervals are those of `metrics`; wrong answers and what is paid stand beside them."""
+    shown = OutcomeTableDisplay.from_predictions(LABEL, DECIDED, right=RIGHT, costs=COSTS)
     counts, frame = metrics.outcome_table(LABEL, DECIDED), shown.to_frame()
     wrong = sum(one == two == Status.ok and not good for one, two, good in zip(LABEL, DECIDED, RIGHT, strict=True))
     np.testing.assert_array_equal(frame["k"], counts.ravel())
@@ -222,7 +222,16 @@ def test_outcomes_equal_their_primitives() -> None:
     np.testing.assert_array_equal(frame[["low", "high"]], np.stack([np.ravel(low), np.ravel(high)], axis=1))
     assert wrong > 0
     assert frame["wrong"].tolist() == [wrong, 0, 0, counts[1, 0], 0, 0, counts[2, 0], 0, 0]
-    assert shown.expected_cost == metrics.expected_cost(counts, COST, wrong)
+    matrix = metrics.cost_matrix(COSTS)
+    outcome = [1 if one == Status.ok else 2 if one == Status.refuse else 4 for one in DECIDED] - (
+        (DECIDED == LABEL) & RIGHT & (Status.refuse != LABEL)
+    )  # the right one stands before the wrong one
+    paid = matrix[LABEL, outcome]
+    assert shown.expected_cost == pytest.approx(paid.mean())
+    for row in frame.itertuples():
+        own = (Status[row.label] == LABEL) & (Status[row.decision] == DECIDED)
+        assert row.cost == pytest.approx(paid[own].mean())
+    assert frame["k"] @ frame["cost"] / len(LABEL) == pytest.approx(shown.expected_cost)
     assert f"expected cost {shown.expected_cost:.3f} a case" in shown.ax_.get_title()
     assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
     plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame()
@@ -369,7 +378,11 @@ BROKEN = {
     "status must hold ok, refuse": lambda: OutcomeTableDisplay.from_predictions(["ok"], ["answered"]),
     "label and status must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0]),
     "right must be": lambda: OutcomeTableDisplay.from_predictions([0, 1], [0, 1], right=[True]),
-    "cost must be": lambda: OutcomeTableDisplay.from_predictions([0], [0], cost=[[1.0]]),
+    "costs must map": lambda: OutcomeTableDisplay.from_predictions([0], [0], right=[True], costs=[[1.0]]),  # type: ignore[arg-type]
+    "costs need `right`": lambda: OutcomeTableDisplay.from_predictions([0], [0], costs=COSTS),
+    "an outcome of costs": lambda: OutcomeTableDisplay.from_predictions(
+        [0], [0], right=[True], costs={"ok": {"answered": 1}}
+    ),
 }
 
 

@@ -23,12 +23,15 @@ from raglab.lab.report import sections as parts
 from raglab.lab.report.boundary_display import DecisionBoundaryDisplay
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import (
+    BOUGHT,
     UNREACHABLE,
     AnswerSignals,
+    Reachable,
     confusion_counts,
     flipped_cases,
     front,
     nearest_reaches,
+    reachable,
     stage_by_label,
     swept,
     verdicts,
@@ -183,10 +186,62 @@ def test_nearest_equals_trying_every_threshold() -> None:
 def test_a_rate_over_nothing_meets_nothing() -> None:
     """Refusing everything is 0 wrong of 0 answered, and no target is met."""
     row = replay.sweep(some_trace(ROWS), [always_refuse(Policy.load())]).iloc[0]
-    found = verdicts(dict(row), can=True)
-    assert [one.says for one in found] == ["not met", "not met"]
-    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, can=True)
-    assert [one.says for one in verdicts(dict(row), can=False)] == [UNREACHABLE] * 2
+    found, nothing = verdicts(dict(row), can=True), Reachable(None, None, 0.25, 0.1)
+    assert [one.says for one in found] == ["not met", "not met", "not met", "met"]
+    assert "A rate over 0 cases meets nothing." in wording.verdict_sentence("x", found, nothing)
+    assert "at coverage 0.0 % and over-ask 0.0 %" in wording.verdict_sentence("x", found, nothing)
+    assert [one.says for one in verdicts(dict(row), can=False)][:2] == [UNREACHABLE] * 2
+
+
+def _row(**rates: tuple[int, int]) -> dict[str, Any]:
+    """A row of the sweep, of k and n by rate."""
+    counts = {"false_refusal_rate": (0, 40), "hallucination_rate": (0, 50), "coverage": (50, 100)}
+    counts |= {"over_ask_rate": (0, 80)} | rates
+    row: dict[str, Any] = {}
+    for name, (k, n) in counts.items():
+        row |= {name: k / n if n else np.nan, f"{name}_k": k, f"{name}_n": n, f"{name}_low": 0.0, f"{name}_high": 1.0}
+    return row
+
+
+def test_a_target_that_asking_back_earns_is_not_met() -> None:
+    """40 of 100 are answerable: below 20 answered, or above 10 % asked back, nothing is met, and the page says why."""
+    says = {
+        "all": [one.says for one in verdicts(_row(), can=True)],
+        "asks": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), can=True)],
+        "refuses": [one.says for one in verdicts(_row(coverage=(19, 100)), can=True)],
+        "allowed": [one.says for one in verdicts(_row(over_ask_rate=(9, 80)), can=True, max_over_ask=0.2)],
+        "wanted": [one.says for one in verdicts(_row(), can=True, min_coverage=0.6)],
+    }
+    assert says["all"] == says["allowed"] == ["met"] * 4
+    assert says["asks"] == [BOUGHT, BOUGHT, "met", "not met"]
+    assert says["refuses"] == says["wanted"] == [BOUGHT, BOUGHT, "not met", "met"]
+    found, nothing = verdicts(_row(over_ask_rate=(40, 80)), can=False), Reachable(None, None, 0.2, 0.1)
+    text = wording.verdict_sentence("tuned", found, nothing)
+    assert text.startswith("tuned meets 0 of 2 targets, at coverage 50.0 % and over-ask 50.0 %.")
+    assert "only by asking back or refusing" in text
+    for wrong in ({"min_coverage": 1.5}, {"max_over_ask": -0.1}):
+        with pytest.raises(ValueError, match=r"must be in \[0, 1\]"):
+            verdicts(_row(), can=True, **wrong)  # type: ignore[arg-type]
+
+
+def test_what_can_be_met_together_answers() -> None:
+    """A policy that asks everybody keeps both targets and does not count; one that answers does, and is named."""
+    ok, refuse = Status.ok, Status.refuse
+    here = seen([4, 3, 2, 1], [True, False, True, True], [ok, refuse, ok, ok])
+    asks = {"false_refusal_rate": 0.0, "hallucination_rate": 0.0, "coverage": 0.5, "over_ask_rate": 0.4}
+    table = pd.DataFrame([asks], index=["asks"])
+    bought = reachable(here, table, None)
+    assert (bought.together, bought.bought, bought.min_coverage) == (False, ("asks", 0.5, 0.4), 0.375)
+    assert "asks does, at coverage 50.0 % and over-ask 40.0 %" in wording.reach_sentence(bought)
+    assert reachable(here, table, None, max_over_ask=0.5).found == ("asks", 0.5, 0.4)
+    trials = pd.DataFrame([asks | {"over_ask_rate": 0.1, "coverage": share} for share in (0.4, 0.6)])
+    found = reachable(here, table, trials)
+    assert found.found == ("a trial of the study", 0.6, 0.1)
+    assert "does so on its cases, at coverage 60.0 % and over-ask 10.0 %" in wording.reach_sentence(found)
+    assert not reachable(here, table, trials, min_coverage=0.7).together
+    assert not reachable(here, table, trials[["false_refusal_rate", "hallucination_rate"]]).together
+    alone = reachable(seen([4, 3, 2, 1], [True, True, True, False], [ok, ok, ok, refuse]), table, None)
+    assert alone.found == ("s at or above 2", 0.75, 0.0)
 
 
 def test_most_harmful_flip_first() -> None:

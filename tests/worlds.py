@@ -217,6 +217,33 @@ _CHOICES: dict[str, tuple[Any, ...]] = {
 }
 
 
+_BOUNDS = {"confidence": (25.0, 50.0, 75.0), "gap": (0.0, 0.25, 0.5), "top1_cosine": (0.25, 0.5, 0.75)}
+
+
+def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> list[PolicyData]:
+    """The policies with gates on some signals: one bound or both, all three firings, now and then switched off.
+
+    bounds: values by signal; of three signals, on the grids of `random_trace`, where not given.
+    """
+    rng = np.random.default_rng([seed, 15])
+    out = []
+    for chosen in policies:
+        gated: dict[str, Any] = {}
+        for name, grid in (bounds or _BOUNDS).items():
+            low, high = sorted(rng.choice(grid, size=2).tolist())
+            kept = rng.choice(["none", "min", "max", "both"])
+            if kept != "none":
+                gated[name] = {
+                    "min": None if kept == "max" else low,
+                    "max": None if kept == "min" else high,
+                    "on_fire": str(rng.choice(["refuse", "ask", "ask", "warn"])),
+                    "enabled": bool(rng.random() < 0.9),
+                }
+        rows = chosen.model_dump(exclude={"signals"}) | {"signals": gated}
+        out.append(PolicyData.from_mapping(rows))
+    return out
+
+
 def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
     """Policies drawn on the grids of `random_trace`; `fixed` holds paths with `__` for the point."""
     rng = np.random.default_rng(seed)

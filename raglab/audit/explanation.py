@@ -23,10 +23,11 @@ from raglab import gates
 from raglab.audit.default_rows import digest_of, empty_row, key_of_row, learner_of, row_body, row_versions
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
-from raglab.decision.decisions import Check
+from raglab.decision.decisions import SIGNAL_RULES, Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES
+from raglab.signal_gates import SIGNALS, acts_by
 from raglab.store.database import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -110,15 +111,17 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     """Decision of checks in the order of the chain: the first that fails and decides refuses; None without checks.
 
     A gap that is too small hands over to the resolver's rules, of which the first that passes decides; where none
-    does, or the question is an overview, the user is asked, unless one option was left and the chain went on.
+    does, or the question is an overview, the user is asked, unless one option was left and the chain went on. A gate on
+    a signal refuses, asks back or warns, as the rule of its check says.
 
-    Source: rules S2.12, S3.3.
+    Source: rules S2.12, S2.15, S3.3.
     """
     if not checks:
         return None
     for place, check in enumerate(checks):
-        if check.gate not in WARNS and not check.passes:
-            return CheckDecision("refuse", check.gate, check.text)
+        if check.gate not in WARNS and not check.passes and check.rule != SIGNAL_RULES["warn"]:
+            status = "ambiguous" if check.rule == SIGNAL_RULES["ask"] else "refuse"
+            return CheckDecision(status, check.gate, check.text)
         if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
             rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)
             picked = rule is not None and not rule.rule.endswith("overview")
@@ -138,17 +141,26 @@ def margins(checks: Sequence[Check], limits: Thresholds) -> list[float | None]:
     return [_margin(check, checks[:place], limits) for place, check in enumerate(checks)]
 
 
+def _judged(check: Check, limits: Thresholds) -> tuple[gates.Gate | None, Any]:
+    """Gate of a check, and its thresholds; none of them where the policy has no such gate."""
+    section, _, signal = check.gate.partition(".")
+    if signal:
+        known = section == SIGNALS and signal in limits.signals
+        return (gates.signal_gate(signal), limits.signals[signal]) if known else (None, None)
+    return _GATES.get(check.gate), limits.gates.get(check.gate)
+
+
 def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float | None:
     if check.gate == "resolver":
         return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
-    judged = _GATES.get(check.gate)
-    if judged is None or (check.gate == "gap" and math.isinf(check.margin)):
+    judged, bounds = _judged(check, limits)
+    if judged is None or (judged.thresholds and bounds is None) or (check.gate == "gap" and math.isinf(check.margin)):
         return None
     rank = min(sum(one.gate == check.gate for one in before), len(judged.measurements) - 1)
-    bounds = limits.gates.get(judged.name)
     known = {**_OTHERS, judged.measurements[rank]: check.value}
     for threshold in judged.thresholds[1:]:  # which of them the case met is told by the number that is recorded
-        known[threshold.where] = check.threshold == _scalar(getattr(bounds, threshold.key))
+        if threshold.where:
+            known[threshold.where] = check.threshold == _scalar(getattr(bounds, threshold.key))
     try:
         return _scalar(gates.margins_of(judged, known.__getitem__, bounds)[rank])
     except KeyError:  # it reads more than is known here
@@ -161,8 +173,10 @@ def _check_thresholds(check: Check, limits: Thresholds) -> list[float]:
         return [_scalar(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
     if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
         return [1.0]
-    judged = _GATES.get(check.gate)
-    return [] if judged is None else [_scalar(getattr(limits.gates[judged.name], one.key)) for one in judged.thresholds]
+    judged, bounds = _judged(check, limits)
+    if judged is None or bounds is None:
+        return []
+    return [_scalar(getattr(bounds, one.key)) for one in judged.thresholds]
 
 
 def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
@@ -180,6 +194,7 @@ def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
             found.append(
                 f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
             )
+        found += _signal_problems(check, named, limits)
         stated = _check_thresholds(check, limits)
         if stated and not any(_same(check.threshold, value) for value in stated):
             told = " or ".join(decimals(value, check.threshold) for value in stated)
@@ -187,6 +202,20 @@ def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
                 f"{named}: threshold {decimals(check.threshold, stated[0])} is recorded, the policy has {told}"
             )
     return found
+
+
+def _signal_problems(check: Check, named: str, limits: Thresholds) -> Iterator[str]:
+    """What a check of a signal's gate says that the policy does not: that it is gated, and what it does on fire."""
+    section, _, signal = check.gate.partition(".")
+    if section != SIGNALS or not signal:
+        return
+    if signal not in limits.signals:
+        yield f"{named}: the policy gates no signal {signal}"
+        return
+    act = acts_by(limits.signals[signal])
+    known = {SIGNAL_RULES[act], *((SIGNAL_RULES["refuse"],) if act == "ask" else ())}  # one that asks in vain refuses
+    if check.rule not in known:
+        yield f"{named}: what it does is recorded as {check.rule}, the policy has on_fire {act}"
 
 
 def _same(one: float, other: float) -> bool:

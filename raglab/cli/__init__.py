@@ -15,15 +15,19 @@ from raglab.cli import experiments, live, logs
 from raglab.cli.common import (
     Arm,
     AsJson,
+    CostOptions,
     Encoder,
     PolicyPath,
     Reranker,
     Sampler,
     Split,
+    TargetOptions,
     TracePath,
     json_records,
     load_policy,
     load_trace,
+    parse_costs,
+    parse_goal,
     refusals,
     show,
     write_csv,
@@ -175,10 +179,11 @@ def sweep(
     policy: PolicyPath = None,
     arm: Arm = None,
     split: Split = None,
+    cost: CostOptions = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write all columns as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Rates of several policies, or of one threshold at every breakpoint."""
+    """Rates and expected cost of several policies, or of one threshold at every breakpoint."""
     from raglab.metrics import RATES
     from raglab.replay import steps
     from raglab.replay import sweep as swept
@@ -187,15 +192,15 @@ def sweep(
         if (threshold is None) == (not policies):
             msg = "sweep takes either policies or --path with one threshold, got both or none."
             raise ValueError(msg)
-        of = load_trace(path, split)
+        of, costs = load_trace(path, split), parse_costs(cost)
         if threshold is not None:
-            table, lead = steps(of, load_policy(policy), threshold, arm), ["low", "high"]
+            table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
         else:
-            table = swept(of, [load_policy(one) for one in policies or ()], arm)
+            table = swept(of, [load_policy(one) for one in policies or ()], arm, costs=costs)
             table.insert(0, "policy", [str(one) for one in policies or ()])
             lead = ["policy"]
         write_csv(table, out)
-        show(table if as_json else table[[*lead, *RATES]], as_json=as_json)
+        show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
 
 
 @app.command(
@@ -208,6 +213,8 @@ def tune(
         Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")
     ] = Path("out/tune"),
     trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    cost: CostOptions = None,
+    target: TargetOptions = None,
     sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
     seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
     arm: Arm = None,
@@ -216,13 +223,15 @@ def tune(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Search for better thresholds on split tune, judge them on split report."""
+    """Search for the thresholds of least expected cost on split tune, judge them on split report."""
     from raglab.lab.study import tune as tuned
 
     with refusals():
+        goal = parse_goal(cost, target)  # before anything is read that takes time
         result = tuned(
             load_trace(path),
             policy=load_policy(policy),
+            goal=goal,
             arm=arm,
             trials=trials,
             sampler=sampler,
@@ -250,6 +259,7 @@ def report(
     ),
     arm: Arm = None,
     split: Split = None,
+    cost: CostOptions = None,
     as_json: AsJson = False,
 ) -> None:
     """One self-contained page: verdict, reliability, risk and coverage, every threshold, every flipped case."""
@@ -257,13 +267,13 @@ def report(
     from raglab.lab.search_space import always_answer, always_refuse, published_policy
 
     with refusals():
-        chosen = load_policy(policy)
+        chosen, costs = load_policy(policy), parse_costs(cost)
         policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
         if chosen.policy_id != base.policy_id:
             policies["tuned"] = chosen
         policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
         out.parent.mkdir(parents=True, exist_ok=True)
-        page = write_report(out, load_trace(path, split), policies, arm=arm)
+        page = write_report(out, load_trace(path, split), policies, arm=arm, costs=costs)
         show({"report": str(page)}, as_json=as_json)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,6 +14,7 @@ import typer
 if TYPE_CHECKING:
     import pandas as pd
 
+    from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
     from raglab.store.loaders import Policy
     from raglab.store.traces import Trace
@@ -29,6 +30,23 @@ Encoder = Annotated[
     str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
 ]
 Reranker = Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")]
+CostOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--cost",
+        help="label.outcome=cost, such as refuse.answered_wrong=10; outcomes: answered_right, answered_wrong, refused, "
+        "asked (or asked_right, asked_wrong). Repeat; a failed contract costs 1 where nothing is said.",
+    ),
+]
+TargetOptions = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--target",
+        "-t",
+        help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; the "
+        "published two if none.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 
@@ -43,6 +61,74 @@ def refusals() -> Iterator[None]:
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
         raise typer.Exit(130) from None
+
+
+def parse_target(text: str) -> tuple[str, float]:
+    """Name and limit of `--target rate=limit`."""
+    name, given, value = text.partition("=")
+    try:
+        return name.strip(), float(value)
+    except ValueError:
+        came = value if given else "nothing"
+        msg = f"--target must be rate=highest, such as hallucination_rate=0.05, got {came!r} after {name!r}."
+        raise ValueError(msg) from None
+
+
+def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | None:
+    """Costs of `--cost label.outcome=cost`, each once; None where none is given.
+
+    Raises:
+      ValueError: a text of another form, an unknown label or outcome, a cost out of range, or one outcome twice.
+
+    Source: rule S6.7.
+
+    Example:
+      >>> parse_costs(["ok.refused=0.5", "refuse.answered_wrong=10"])
+      {'ok': {'refused': 0.5}, 'refuse': {'answered_wrong': 10.0}}
+    """
+    from raglab.metrics import cost_matrix
+
+    costs: dict[str, dict[str, float]] = {}
+    for text in texts or ():
+        path, _, value = text.partition("=")
+        label, dot, outcome = (part.strip() for part in path.partition("."))
+        try:
+            cost = float(value)
+        except ValueError:
+            dot = ""
+        if not (dot and label and outcome):
+            msg = f"--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got {text!r}."
+            raise ValueError(msg)
+        if outcome in costs.get(label, {}):
+            msg = f"--cost must state an outcome once, got {label}.{outcome} twice; leave one out."
+            raise ValueError(msg)
+        costs.setdefault(label, {})[outcome] = cost
+    cost_matrix(costs)  # refuses names and numbers that mean nothing
+    return costs or None
+
+
+def parse_goal(costs: Sequence[str] | None, targets: Sequence[str] | None) -> Goal:
+    """Goal of `--cost` and `--target`; the published targets where none is given.
+
+    Raises:
+      ValueError: as for `parse_costs` and `Goal`, or a rate twice.
+    """
+    from raglab.lab.search_space import Goal
+
+    stated = parse_costs(costs)
+    return Goal(costs=stated, targets=parse_targets(targets)) if targets else Goal(costs=stated)
+
+
+def parse_targets(texts: Sequence[str] | None) -> dict[str, float]:
+    """Targets of `--target rate=limit`, each rate once; the published ones where none is given."""
+    from raglab.metrics import TARGETS
+
+    pairs = [parse_target(text) for text in texts or ()]
+    repeated = [name for place, (name, _) in enumerate(pairs) if name in dict(pairs[:place])]
+    if repeated:
+        msg = f"--target must name a rate once, got {repeated[0]} twice; leave one out."
+        raise ValueError(msg)
+    return dict(pairs) or dict(TARGETS)
 
 
 def load_trace(path: Path, split: str | None = None) -> Trace:

@@ -12,14 +12,18 @@ from raglab.bandit import LEARNERS
 from raglab.cli.common import (
     Arm,
     AsJson,
+    CostOptions,
     Encoder,
     PolicyPath,
     Reranker,
     Split,
+    TargetOptions,
     TracePath,
     json_records,
     load_policy,
     load_trace,
+    parse_costs,
+    parse_targets,
     refusals,
     show,
     write_csv,
@@ -394,14 +398,8 @@ Again = Annotated[bool, typer.Option("--again", help="These cases were certified
 def certify(
     path: TracePath,
     policy: PolicyPath = None,
-    target: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--target",
-            "-t",
-            help="rate=highest, such as hallucination_rate=0.05; repeat for several; the published two if none.",
-        ),
-    ] = None,
+    target: TargetOptions = None,
+    cost: CostOptions = None,
     delta: Annotated[float, typer.Option(help="Error of the promise: 0.1 certifies at 90 % confidence.")] = 0.1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the certified policy here.")] = None,
     arm: Arm = None,
@@ -411,13 +409,14 @@ def certify(
 ) -> None:
     """Thresholds with a finite-sample guarantee: learned on split tune, tested on split certify."""
     from raglab.lab.certification import certificate_lines, certify_policy
-    from raglab.metrics import TARGETS
 
     with refusals():
-        targets = dict(map(_parse_target, target)) if target else dict(TARGETS)
+        targets, costs = parse_targets(target), parse_costs(cost)
         chosen, trace = load_policy(policy), load_trace(path)
         remembered = looks if looks is not None else path.with_name("looks.jsonl")
-        found = certify_policy(trace, chosen, targets=targets, delta=delta, arm=arm, again=again, looks=remembered)
+        found = certify_policy(
+            trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
+        )
         if found.policy is not None and out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             found.policy.save(out)
@@ -485,22 +484,13 @@ def check(
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
 
 
-def _parse_target(text: str) -> tuple[str, float]:
-    name, given, value = text.partition("=")
-    try:
-        return name.strip(), float(value)
-    except ValueError:
-        came = value if given else "nothing"
-        msg = f"--target must be rate=highest, such as hallucination_rate=0.05, got {came!r} after {name!r}."
-        raise ValueError(msg) from None
-
-
 def fuse(
     path: TracePath,
     policy: PolicyPath = None,
     method: Annotated[Literal["logistic", "boosting"], typer.Option(help="How the signals are combined.")] = "logistic",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the policy with its fused gate here.")] = None,
     seed: Annotated[int, typer.Option(help="Of the folds and of the intervals.")] = 0,
+    cost: CostOptions = None,
     arm: Arm = None,
     as_json: AsJson = False,
 ) -> None:
@@ -509,11 +499,11 @@ def fuse(
     from raglab.lab.gate_fitting import fuse as fused
 
     with refusals():
-        trace, chosen = load_trace(path), load_policy(policy)
+        trace, chosen, costs = load_trace(path), load_policy(policy), parse_costs(cost)
         found = fused(trace, chosen, arm=arm, method=method, seed=seed)
         splits = {case.split for case in trace.cases}
         judged = trace.split("report") if "report" in splits else trace
-        table = compare_gates(judged, found.policy, arm=arm, seed=seed)
+        table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
         if out is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             found.policy.save(out)

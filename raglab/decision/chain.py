@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import gates, resolver
-from raglab.decision.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.decision.measurement import WINNERS, Evidence
+from raglab.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.policy import Thresholds
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
 from raglab.signals import NAMES, retrieval_confidence
@@ -25,7 +25,7 @@ COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "
 
 
 def _numbered() -> tuple[tuple[str, Status], ...]:
-    """Outcomes in the order of their numbers: what gates refuse or ask back, what the resolver asks, what is answered."""
+    """Outcomes in the order of their numbers: what gates refuse or ask, what the resolver asks, the answers."""
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
         told = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)
@@ -347,7 +347,6 @@ STAGE_OF_COST = {
     name: STAGE[COST_REFUSES if name.startswith("refused") else COST_ASKS if name.startswith("asked") else COST_ANSWERS]
     for name in ActionCosts._fields
 }
-OPTIONS_SLOT = WINNERS.index("options_of_all")  # after the slots of relevant hits
 
 
 def answer_slots(found: Evidence) -> NDArray[np.int16]:
@@ -372,7 +371,7 @@ def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
         read = GateMeasurements(found, 0, answer_slots(found))
         np.minimum(stage, first_refusal((gates.gate_by_name(SIGNALS),), read, limits, shape), out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
-    slot = np.where(asks, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
+    slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
 
 

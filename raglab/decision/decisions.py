@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from raglab import fusion, gates, resolver
-from raglab.decision import chain, expected_cost
+from raglab import expected_cost, fusion, gates, resolver
+from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.policy import EXPECTED_COST, PolicyData, Thresholds
@@ -338,19 +338,14 @@ def _signal_sentence(
     on: Any,  # noqa: ANN401 - bool or [1, 1]
 ) -> str:
     """Sentence of a signal beside the bounds that are set, the tightest first."""
-    first, *others = (
-        (
-            _margin_sentence(what, value, one.key, bound, margin, on, upper=one.side == "ceiling")
-            for one, bound in stated.items()
-        )
-        if stated
-        else (f"{what} {decimals(value)}, no bound set",)
-    )
+    if not stated:
+        return f"{what} {decimals(value)}, no bound is set"
+    (nearest, least), *others = stated.items()
+    told = _margin_sentence(what, value, nearest.key, least, margin, on, upper=nearest.side == "ceiling")
     if not _scalar_value(on):
-        return first
-    more = "".join(f", {one.key} {decimals(bound, value)}" for one, bound in list(stated.items())[1:])
-    passes = "; it may be missing" if np.isnan(value) and gates.meets_threshold(margin) else ""
-    return first + more + passes
+        return told
+    told += "".join(f", {one.key} {decimals(bound, value)}" for one, bound in others)
+    return f"{told}; it may be missing" if np.isnan(value) and gates.meets_threshold(margin) else told
 
 
 def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
@@ -529,7 +524,7 @@ class Decisions:
         return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
 
     def judged_slot(self, row: int) -> int:
-        """Slot of the hits that the gates on chosen hits judged: those of the answer that a signal's gate may prevent."""
+        """Slot of the hits that the gates on chosen hits judged: those of an answer that a signal may prevent."""
         if self.stage(row) != SIGNALS_ASK:
             return int(self.outcome.slot[row])
         return int(self._slot_without_signals[self.outcome.depth[row], row])

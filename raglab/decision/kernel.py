@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from raglab import gates
 from raglab._numba import compile_kernel
 from raglab.decision.chain import (
+    ASKED_SLOT,
     BY_SLOT,
     COMPUTED,
     NONE,
-    OPTIONS_SLOT,
     SLOT_TABLE,
     STAGE,
     STAGES,
@@ -40,7 +40,10 @@ COMPILED = frozenset(
 
 
 class Numbers(NamedTuple):
-    """Numbers of the outcomes that the compiled code decides by name, as in `chain.STAGE`."""
+    """Numbers of the outcomes that the compiled code decides by name, as in `chain.STAGE`.
+
+    asked_slot: slot, after those of relevant hits, of the options that a gate on a signal offers.
+    """
 
     empty_query: int
     deny: int
@@ -64,6 +67,7 @@ class Numbers(NamedTuple):
     least_cost_refuse: int
     least_cost_ask: int
     least_cost_answer: int
+    asked_slot: int
 
 
 class SignalBounds(NamedTuple):
@@ -73,7 +77,7 @@ class SignalBounds(NamedTuple):
     stage: NDArray[np.int64]
 
 
-NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields))
+NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields[:-1]), asked_slot=int(ASKED_SLOT))
 
 
 def complete() -> bool:
@@ -169,12 +173,9 @@ def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     rerank: Any,  # noqa: ANN401
     hybrid: Any,  # noqa: ANN401
     missing: Any,  # noqa: ANN401
-    measured: Any,  # noqa: ANN401
-    bounds: SignalBounds,
-    p: int,
     number: Any,  # noqa: ANN401
 ) -> tuple[int, int]:
-    """Stage and slot of one case under one policy, the p-th; the slot is 0 where nothing was chosen."""
+    """Stage and slot of one case under one policy that gates no signal; the slot is 0 where nothing was chosen."""
     if case.words < 1:
         return number.empty_query, 0
     if policy.domain_on and case.denied > 0:
@@ -211,14 +212,6 @@ def _decide_case(  # noqa: C901, PLR0911, PLR0912 - one branch a gate
     for g in range(len(case.scalar)):
         if not case.scalar[g] - policy.scalar_bound[g, case.met[g]] >= 0.0:
             first = min(first, policy.scalar_stage[g])
-    for b in range(len(measured)):
-        if not measured[b] - bounds.bound[p, b] >= 0.0:
-            first = min(first, bounds.stage[p, b])
-    if first == number.signals_ask:  # the options of all groups, where there are two
-        if case.n_options[0] >= LEAST_OPTIONS:
-            slot = len(l2) + 1 + policy.slots[0, first]
-        else:
-            first = number.signals
     if policy.confidence_on and number.confidence < first:
         tau = policy.confidence_tau_explicit if case.explicit else policy.confidence_tau_default
         if not _case_confidence(case, rerank, hybrid, policy.blend) - tau >= 0.0:
@@ -273,8 +266,34 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
     return seen
 
 
+@compile_kernel(inline="always")
+def _gate_signals(
+    decided: tuple[int, int],
+    case: Any,  # noqa: ANN401
+    measured: Any,  # noqa: ANN401
+    bounds: Any,  # noqa: ANN401
+    p: int,
+    options_slot: int,
+    number: Any,  # noqa: ANN401
+) -> tuple[int, int]:
+    """Stage and slot with the gates on signals, of what `_decide_case` says without; p: place of the policy.
+
+    They stand before what decided only where that is an answer, or a refusal by a gate after them.
+    """
+    stage, slot = decided
+    if stage <= number.signals or number.overview <= stage < number.gap:
+        return stage, slot
+    first = stage
+    for b in range(len(measured)):
+        if not measured[b] - bounds.bound[p, b] >= 0.0:
+            first = min(first, bounds.stage[p, b])
+    if first != number.signals_ask:
+        return first, slot
+    return (first, options_slot) if case.n_options[0] >= LEAST_OPTIONS else (number.signals, slot)
+
+
 class HitColumns(NamedTuple):
-    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S], and `_signals_of` [Q, B]."""
+    """Of the hits: l2 [Q, K], NaN last, scores of the first [Q, k] twice, by slot [Q, S]; `_signals_of` [Q, B]."""
 
     l2: NDArray[np.float64]
     rerank: NDArray[np.float64]
@@ -296,12 +315,14 @@ def _outcome_counts(
     """How often each policy met each (stage, label, expected sources found), [P, codes]."""
     seen = np.zeros((len(policies), codes), dtype=np.int64)
     l2, rerank, hybrid, missing, measured = hits
+    gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
     for first in range(0, len(policies), TILE):
         for q in range(len(cases)):
             for p in range(first, min(first + TILE, len(policies))):
-                stage, slot = _decide_case(
-                    cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], measured[q], bounds, p, number
-                )
+                said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+                if gated:
+                    said = _gate_signals(said, cases[q], measured[q], bounds, p, options_slot, number)
+                stage, slot = said
                 seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
     return seen
 
@@ -311,11 +332,13 @@ def _stages(policies: Any, bounds: Any, cases: Any, hits: Any, number: Any) -> A
     stage = np.empty((len(policies), len(cases)), dtype=np.int8)
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
     l2, rerank, hybrid, missing, measured = hits
+    gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
     for q in range(len(cases)):
         for p in range(len(policies)):
-            stage[p, q], slot[p, q] = _decide_case(
-                cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], measured[q], bounds, p, number
-            )
+            said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
+            if gated:
+                said = _gate_signals(said, cases[q], measured[q], bounds, p, options_slot, number)
+            stage[p, q], slot[p, q] = said
     return stage, slot
 
 
@@ -447,7 +470,7 @@ def _cost_inputs(found: Evidence) -> tuple[NDArray[np.void], NDArray[np.bool_]]:
     columns |= {"right": right, "miss": miss, "ok": right + miss, "refuse": refuse, "ambiguous": ambiguous}
     columns |= {"asked_right": np.full(n, found.asked_right), "needs_allowed": np.full(n, found.needs_allowed)}
     columns |= {"n_hits": found.n_hits[0], "can_ask": found.n_options_all[0] >= LEAST_OPTIONS}
-    options = found.right[0, found.n_slots_relevant + OPTIONS_SLOT]
+    options = found.right[0, found.n_slots_relevant + ASKED_SLOT]
     return _numpy_records(columns, n), np.stack([options, found.right[0, answer_slots(found), every]], axis=1)
 
 
@@ -477,7 +500,7 @@ def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArra
         cases, _ = _cost_inputs(found)
         stage = _cost_stages(_cost_policies(limits, n_policies), cases, NUMBERS)
         asks = stage == NUMBERS.least_cost_ask
-        slot = np.where(asks, np.int16(found.n_slots_relevant + OPTIONS_SLOT), answer_slots(found))
+        slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
         on_query = (NUMBERS.empty_query, NUMBERS.deny, NUMBERS.allow)
         return stage, np.where(np.isin(stage, on_query), np.int16(0), slot)
     bounds = _bounds(limits, n_policies)

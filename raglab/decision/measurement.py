@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
-from raglab.decision.expected_cost import CLASSES, class_probabilities
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.decision.signal_values import (
     FirstHits,
@@ -32,6 +31,7 @@ from raglab.decision.signal_values import (
     stored_signals,
     with_columns,
 )
+from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores

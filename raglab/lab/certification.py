@@ -67,19 +67,32 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
     levels = [_candidate_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
-    sections = dict.fromkeys(path.split(".")[0] for path in used)
+    sections = dict.fromkeys(SWEPT[path].section for path in used)
     switched = [item for name in sections if name != "resolver" for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
     # The two taus move together: their spread is what naming documents is worth, not what is searched for.
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
     out = [policy]
     for combination in product(*levels):
+        if _crosses(policy, dict(zip(used, combination, strict=True))):
+            continue
         changes: list[Any] = [item for pair in zip(used, combination, strict=True) for item in pair]
         if "confidence.tau_default" in used and "confidence.tau_explicit" not in used:
             tau = combination[used.index("confidence.tau_default")]
             changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
         out.append(base.replace(*changes))
     return out
+
+
+def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
+    """Whether some signal's min would lie above its max, which no policy may state (rule S2.15)."""
+    for path in changes:
+        if SWEPT[path].signal:
+            ends = (f"{SWEPT[path].section}.{key}" for key in ("min", "max"))
+            low, high = (changes.get(end, policy.value(end)) for end in ends)
+            if low is not None and high is not None and low > high:
+                return True
+    return False
 
 
 def count_rates(

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.canonical import digest
-from raglab.decision.chain import OPTIONS_SLOT, answer_slots
-from raglab.decision.expected_cost import CLASSES, LIMIT
+from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
+from raglab.expected_cost import CLASSES, LIMIT
 from raglab.policy import EXPECTED_COST
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import NAMES, Direction, signal
@@ -56,7 +56,7 @@ def decision_cases(found: Evidence) -> DecisionCases:
         [CLASSES.index("right"), CLASSES.index("miss"), CLASSES.index("refuse")],
         CLASSES.index("ambiguous"),
     )
-    options = found.right[0, found.n_slots_relevant + OPTIONS_SLOT]
+    options = found.right[0, found.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
         found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options
     )

@@ -121,16 +121,30 @@ def fuse(
 
 
 def compare_gates(
-    trace: Trace, policy: Policy, *, arm: str | None = None, resamples: int = 1000, seed: int = 0
+    trace: Trace,
+    policy: Policy,
+    *,
+    arm: str | None = None,
+    resamples: int = 1000,
+    seed: int = 0,
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
     """The fused gate of a policy against every single signal and against the published chain, on cases of `trace`.
 
+    A gate answers where its signal is at least a threshold, and refuses else; the chain may also ask.
+
+    Args:
+      costs: label -> outcome -> cost, see `metrics.cost_matrix`.
+
     Returns: a row a gate, the lowest AURC first: `AURC`; `difference` to the fused gate with a paired 95 % interval
       (positive: fused is better); `AUROC` of right against wrong; `coverage` at the published chain's risk, and
-      `risk` at its coverage.
+      `risk` and `expected_cost` at its coverage; `least_cost`, over all thresholds, chosen on these very cases, so it
+      flatters.
 
     Raises:
-      ValueError: the policy has no fused gate.
+      ValueError: the policy has no fused gate, or costs that mean nothing.
+
+    Source: rules S2.14, S6.7.
     """
     import pandas as pd
 
@@ -140,7 +154,9 @@ def compare_gates(
     seen = case_signals(trace, policy, arm)
     gates = dict(zip(SIGNALS, seen.score, strict=True))
     gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model)
-    chain = replay.sweep(trace, [published_policy(policy)], arm).iloc[0]
+    matrix = metrics.cost_matrix(costs)
+    label = np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int64)
+    chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
     for name, values in gates.items():
@@ -153,9 +169,29 @@ def compare_gates(
         row |= {"AUROC": metrics.auroc(seen.right, values), "AUROC_low": float(low), "AUROC_high": float(high)}
         row["coverage"] = metrics.coverage_at_risk(seen.right, values, risk) if risk == risk else np.nan  # noqa: PLR0124 - NaN
         row["risk"] = metrics.risk_at_coverage(seen.right, values, coverage) if coverage else np.nan
+        share, paid = _cost_curve(label, seen.right, values, matrix)
+        row["expected_cost"] = float(paid[min(int(np.searchsorted(share, coverage)), len(paid) - 1)])
+        row["least_cost"] = float(paid.min())
         rows.append(row)
-    rows.append({"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk})
+    cost = float(chain["expected_cost"])
+    rows.append({"gate": CHAIN, "AURC": np.nan, "coverage": coverage, "risk": risk, "expected_cost": cost})
     return pd.DataFrame(rows).sort_values("AURC", kind="stable", ignore_index=True)
+
+
+def _cost_curve(
+    label: NDArray[np.int64], right: NDArray[np.bool_], values: NDArray[np.float64], matrix: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Coverage and expected cost of one gate, [N], from refusing all to its lowest threshold."""
+    answered = np.concatenate([[0], metrics.risk_coverage(right, values).n])
+    # Cases by label and whether they are right if answered, counted from the surest down: whole numbers, so that no
+    # cost depends on the order of the cases.
+    kind = label * 2 + right
+    order = np.argsort(np.where(np.isnan(values), np.inf, -values), kind="stable")
+    passing = np.concatenate([np.zeros((1, 6), dtype=np.int64), np.eye(6, dtype=np.int64)[kind[order]].cumsum(axis=0)])
+    cells = np.zeros((len(answered), metrics.N_CELLS), dtype=np.int64)
+    cells[:, : metrics.CELLS] = passing[answered]
+    cells[:, metrics.CELLS : 2 * metrics.CELLS] = passing[-1] - passing[answered]
+    return answered / len(label), np.asarray(metrics.expected_cost(cells, matrix))
 
 
 def _fit_function(method: str) -> Fit:

@@ -1,8 +1,9 @@
 """Honest winners (shore): the best of many policies, estimated by nested selection.
 
 Every policy decides every case once. In each fold the winner on the other folds is judged on this one, so that no case
-judges a policy that it helped to choose; the pooled rates are those of the *selection*, not of one policy. Nothing is
-refitted: the measurements are shared, only the choice is repeated.
+judges a policy that it helped to choose; the pooled cost and rates are those of the *selection*, not of one policy.
+Nothing is refitted: the measurements are shared, only the choice is repeated. What is chosen by and what is reported is
+the expected cost of one matrix (rule S6.7).
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from raglab import metrics
 from raglab.decision.chain import STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import Goal
-from raglab.metrics import CELLS, COUNTS, RATES, Interval, Paired
+from raglab.metrics import CELLS, COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
+from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
 from raglab.policy import PolicyData, policy_thresholds
 from raglab.replay import BLOCK, group_by_structure, outcome_codes
@@ -26,28 +28,30 @@ from raglab.values import Status, TraceData
 if TYPE_CHECKING:
     import pandas as pd
 
-CODES = len(Status) * CELLS  # 6 · status + 2 · label + whether the expected sources were found
-SAME = 1e-12  # scores nearer than this are a tie: they differ by rounding only
+# An outcome code, 6 · status + 2 · label + whether the expected sources were found, is the number of a cell of costs.
+CELLS_OF_LABEL = [np.unique(DISTINCT_CELL[np.equal(LABEL_OF_CELL, status)]) for status in Status]
+COST = "expected_cost"  # stands before the rates in every table
+SAME = 1e-12  # costs nearer than this are a tie: they differ by rounding only
 HELD = 16_000_000  # numbers held at once
 
 
 def code_counts() -> NDArray[np.int64]:
     """What each code adds to `metrics.COUNTS`, [codes, rates]."""
-    return metrics.contributions(np.arange(3, dtype=np.int8)).reshape(CODES, len(COUNTS))
+    return metrics.rate_counts(np.eye(N_CELLS, dtype=np.int64))
 
 
 class HeldOut(NamedTuple):
-    """Winners without each fold, [B, repeats, folds], and what they count on that fold's cases, [B, repeats, 6]."""
+    """Winners without each fold, [B, repeats, folds], and the cells of that fold's cases, [B, repeats, 18]."""
 
     winners: NDArray[np.int64]
-    counts: NDArray[np.int64]
+    cells: NDArray[np.int64]
 
 
 class IncumbentDifference(NamedTuple):
     """Difference to the incumbent on the same cases, cases resampled.
 
-    difference, low, high: of the score and of each of `metrics.RATES`, [7]; of score and error rates a negative one
-    is a gain. better: probability that the score is lower than the incumbent's.
+    difference, low, high: of the expected cost and of each of `metrics.RATES`, [7]; of cost and error rates a negative
+    one is a gain. better: probability that the cost is lower than the incumbent's.
     """
 
     difference: NDArray[np.float64]
@@ -86,39 +90,47 @@ def stratified_resamples(
 def fold_winners(
     codes: NDArray[np.int8], fold_of: NDArray[np.int64], weights: NDArray[np.int64], goal: Goal
 ) -> HeldOut:
-    """Winner of each fold by the score on all other folds, and its counts on this one.
+    """Winner of each fold by the goal's score on all other folds, and its cells on this one.
 
     Args:
-      codes: [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every case counts, [B, Q].
+      codes: cells as `outcomes` gives them, [P, Q]. fold_of: of every case, [repeats, Q]. weights: how often every
+        case counts, [B, Q].
     """
     label, folds = outcome_labels(codes[0]), int(fold_of.max()) + 1
     winners = np.zeros((len(weights), len(fold_of), folds), dtype=np.int64)
-    counts = np.zeros((len(weights), len(fold_of), len(COUNTS)), dtype=np.int64)
+    cells = np.zeros((len(weights), len(fold_of), N_CELLS), dtype=np.int64)
     for repeat, fold in enumerate(fold_of):
-        parts = [_resample_counts(codes[:, rows], weights[:, rows]) for rows in (fold == one for one in range(folds))]
-        labels = np.stack(
-            [weights[:, fold == one] @ np.eye(3, dtype=np.int64)[label[fold == one]] for one in range(folds)]
-        )
-        total, total_labels = sum(parts), labels.sum(axis=0)
+        in_fold = [fold == one for one in range(folds)]
+        parts = [_resample_cells(codes[:, rows], weights[:, rows], label[rows]) for rows in in_fold]
+        total = sum(parts)
         for one, part in enumerate(parts):
-            rest, rest_labels = total - part, total_labels - labels[one]
-            scores = (goal.score(row, of) for row, of in zip(rest.astype(np.int64), rest_labels, strict=True))
-            best = np.array([int(np.argmin(score)) for score in scores])
+            # One resample at a time, so that what is scored stays in the cache; whole numbers in float, for speed.
+            rest = (kept.astype(np.float64) for kept in total - part)
+            best = np.array([int(np.argmin(goal.score(row))) for row in rest])
             winners[:, repeat, one] = best
-            counts[:, repeat] += part[np.arange(len(part)), best].astype(np.int64)
-    return HeldOut(winners, counts)
+            cells[:, repeat] += part[np.arange(len(part)), best].astype(np.int64)
+    return HeldOut(winners, cells)
 
 
-def _resample_counts(codes: NDArray[np.int8], weights: NDArray[np.int64]) -> NDArray[np.float32]:
-    """Counts of every resample and policy, [B, P, 6]; whole numbers that float32 holds exactly, for speed."""
-    table, drawn = code_counts().astype(np.float32), weights.astype(np.float32)
+def _resample_cells(
+    codes: NDArray[np.int8], weights: NDArray[np.int64], label: NDArray[np.int8]
+) -> NDArray[np.float32]:
+    """Cells of every resample and policy, [B, P, 18]; whole numbers that float32 holds exactly, for speed."""
     n_policies, n_cases = codes.shape
-    out = np.empty((len(weights), n_policies, len(COUNTS)), dtype=np.float32)
-    size = max(1, HELD // max(1, n_cases * len(COUNTS)))
-    for start in range(0, n_policies, size):
-        some = codes[start : start + size]
-        each = table[some.T].reshape(n_cases, len(some) * len(COUNTS))  # in full: a fold may have no case
-        out[:, start : start + size] = (drawn @ each).reshape(len(weights), -1, len(COUNTS))
+    out = np.zeros((len(weights), n_policies, N_CELLS), dtype=np.float32)
+    size = max(1, HELD // max(1, n_cases))
+    for status, places in zip(Status, CELLS_OF_LABEL, strict=True):
+        rows = np.flatnonzero(label == status)
+        drawn, of_label = weights[:, rows].astype(np.float32), codes[:, rows]
+        left = drawn.sum(axis=1, keepdims=True)
+        for some in (slice(start, start + size) for start in range(0, n_policies, size)):
+            rest = np.broadcast_to(left, (len(weights), len(codes[some]))).copy()
+            # A label has three or four cells; what the others leave is in the last, without a product of its own.
+            for cell in places[:-1]:
+                count = drawn @ (of_label[some] == cell).astype(np.float32).T
+                out[:, some, cell] = count
+                rest -= count
+            out[:, some, places[-1]] = rest
     return out
 
 
@@ -132,7 +144,7 @@ def gains(
     resamples: int,
     level: float,
     rng: np.random.Generator,
-) -> tuple[IncumbentDifference, IncumbentDifference, Interval]:
+) -> tuple[IncumbentDifference, IncumbentDifference, NDArray[np.float64]]:
     """Gain of nested selection, and of one policy, over an incumbent, by a paired bootstrap of the cases.
 
     In every resample each case keeps its fold and the winners are chosen anew: with the winners kept, the intervals
@@ -142,32 +154,39 @@ def gains(
     Args:
       codes: [P, Q]. fold_of: [repeats, Q]. single: of the one policy, [Q]. against: of the incumbent, [Q].
 
-    Returns: gain of the selection, gain of the one policy, and the interval of the selection's own rates, [6].
+    Returns: gain of the selection, gain of the one policy, and the resampled ends of cost and rates of the selection,
+      the one policy and the incumbent, [3, low and high, 7].
     """
     label = outcome_labels(against)
-    labels = np.bincount(label, minlength=len(Status))
+    each = np.eye(N_CELLS, dtype=np.int64)
 
-    def told(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Score and rates of counts of several repeats, [B, 7]."""
-        rates = metrics.rates(counts.sum(axis=1), labels * counts.shape[1])
-        return np.column_stack([goal.score(counts, labels).mean(axis=1), rates])
+    def told(cells: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Cost and rates of cells, [B, 7]."""
+        rates = metrics.rates(metrics.rate_counts(cells), metrics.label_counts(cells))
+        return np.column_stack([goal.cost(cells), rates])
 
     def sides(weights: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Score and rates of the selection, the one policy and the incumbent, [3, B, 7]."""
-        fixed = [told((weights @ code_counts()[one])[:, None]) for one in (single, against)]
-        return np.stack([told(fold_winners(codes, fold_of, weights, goal).counts), *fixed])
+        """Cost and rates of the selection, the one policy and the incumbent, [3, B, 7]."""
+        fixed = [told(weights @ each[one]) for one in (single, against)]
+        # Every repeat deals out the same cases, so the mean over repeats is that of their cells together.
+        return np.stack([told(fold_winners(codes, fold_of, weights, goal).cells.sum(axis=1)), *fixed])
 
     seen = sides(np.ones((1, len(label)), dtype=np.int64))[:, 0]
-    block = max(1, HELD // (len(codes) * len(COUNTS) * (int(fold_of.max()) + 1) + len(label)))
+    block = max(1, HELD // (len(codes) * N_CELLS * (int(fold_of.max()) + 2) + len(label)))
     drawn = np.concatenate([sides(weights) for weights in stratified_resamples(label, resamples, block, rng)], axis=1)
     away, seen_away = drawn[:2] - drawn[2], seen[:2] - seen[2]
-    own = Interval(*percentile_interval(_centre_on_estimate(drawn[0], seen[0], 0.0)[:, 1:], level))
+    own = np.stack(
+        [
+            np.stack(percentile_interval(rows, level))
+            for rows in (_centre_on_estimate(drawn[0], seen[0], 0.0), drawn[1], drawn[2])
+        ]
+    )
     nested = _gain(seen_away[0], _centre_on_estimate(away[0], seen_away[0], -1.0), level)
     return nested, _gain(seen_away[1], away[1], level), own
 
 
 def _centre_on_estimate(drawn: NDArray[np.float64], seen: NDArray[np.float64], least: float) -> NDArray[np.float64]:
-    """What was resampled, moved so that its mean is what was seen; rates stay within [least, 1]."""
+    """What was resampled, moved so that its mean is what was seen; rates stay within [least, 1], a cost is free."""
     known = ~np.isnan(drawn)
     mean = np.where(known, drawn, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     moved = drawn + np.where(np.isnan(seen), 0.0, seen - mean)
@@ -181,13 +200,16 @@ def _gain(seen: NDArray[np.float64], drawn: NDArray[np.float64], level: float) -
 
 
 class Standing(NamedTuple):
-    """How a policy or a selection stands: its score, and k of n cases for each of `metrics.RATES`, [6].
+    """How a policy or a selection stands: its expected cost, and k of n cases for each of `metrics.RATES`, [6].
 
-    Intervals are exact; those of a selection are the wider of that and the resampled one. Over several repeats k, n
-    and the exact ends are means over them, rates their k / n: repeats add no cases.
+    Intervals of rates are exact; those of a selection are the wider of that and the resampled one. That of the cost is
+    resampled. Over several repeats k, n and the exact ends are means over them, rates their k / n: repeats add no
+    cases.
     """
 
-    score: float
+    expected_cost: float
+    cost_low: float
+    cost_high: float
     rates: NDArray[np.float64]
     k: NDArray[np.float64]
     n: NDArray[np.float64]
@@ -199,8 +221,8 @@ class Honest(NamedTuple):
     """What is left of a winner once it is judged on cases that did not choose it; see `honest_table`, `gains_table`.
 
     winner: position of the best policy on all cases. winners: of the best without each fold, [repeats, folds].
-    in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `score` and of each rate; a
-    score that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters.
+    in_sample, nested, incumbent: see `Standing`. optimism: in-sample minus nested, of `expected_cost` and of each
+    rate; a cost that flatters is negative. nested_gain, in_sample_gain: see `IncumbentDifference`; the second flatters.
     paired: McNemar of incumbent (first) and selection (second), held out; over several repeats that of the upper
     median p. labels: cases by label, [3].
     """
@@ -230,7 +252,7 @@ def honest(
     level: float = 0.95,
     rng: np.random.Generator,
 ) -> Honest:
-    """Nested estimate of choosing the best of many policies by a goal's score, against an incumbent.
+    """Nested estimate of choosing the policy of least expected cost, targets kept, against an incumbent.
 
     It estimates choosing among these policies on (folds − 1) / folds of the cases, so it is a little low for the
     winner on all of them. It is honest only if no search that saw these cases proposed the policies: give those of a
@@ -241,7 +263,7 @@ def honest(
     too often (measured: 5 to 14 % of the time at p ≤ 0.05); the resampled gain, which chooses anew, keeps its level.
 
     Args:
-      policies: those chosen among. goal: what they are chosen by.
+      policies: those chosen among. goal: its costs and targets choose; `expected_cost` is by its costs alone.
       folds: cases are dealt out at random within their label, by id: the order of rows is irrelevant.
       repeats: of the deal, against its luck. arm: which of the trace's arms; the first where not given.
       resamples: of the cases within their label; 1,000 with 2,000 policies on 400 cases take 2 s a repeat.
@@ -250,7 +272,7 @@ def honest(
     Raises:
       ValueError: no policy, fewer cases than folds, folds below 2, a case id twice, or a count below 1.
 
-    Source: Varma and Simon 2006; Cawley and Talbot 2010; rules S6.2 to S6.5.
+    Source: Varma and Simon 2006; Cawley and Talbot 2010; rules S6.2 to S6.5, S6.7.
 
     Example: `honest_table(honest(trace, policies, published, rng=np.random.default_rng(0)))`.
     """
@@ -262,7 +284,10 @@ def honest(
 
 
 def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = None) -> NDArray[np.int8]:
-    """Outcome code of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q]."""
+    """Cell of every policy and case, 6 · status + 2 · label + expected sources found, [P, Q].
+
+    Where the sources say nothing of a decision (a refusal), they are not told apart, see `metrics.DISTINCT_CELL`.
+    """
     codes = np.empty((len(policies), len(trace)), dtype=np.int8)
     size = max(1, BLOCK // max(1, len(trace)))
     for places in group_by_structure(policies):
@@ -270,7 +295,7 @@ def outcomes(trace: TraceData, policies: Sequence[PolicyData], arm: str | None =
         for block in (places[start : start + size] for start in range(0, len(places), size)):
             seen, limits = narrow_evidence(found, policy_thresholds([policies[place] for place in block]))
             stage, rest = np.divmod(outcome_codes(seen, decide_cases(seen, limits, (len(block), len(trace)))), CELLS)
-            codes[block] = STATUS_OF[stage] * CELLS + rest
+            codes[block] = DISTINCT_CELL[STATUS_OF[stage].astype(np.int64) * CELLS + rest]
     return codes
 
 
@@ -294,7 +319,7 @@ def honest_codes(
     _check_codes(codes, against, ids, folds)
     _check_counts({"repeats": repeats, "resamples": resamples}, level)
     order = sorted(range(len(ids)), key=ids.__getitem__)
-    codes, against = codes[:, order], against[order]
+    codes, against = (DISTINCT_CELL[part[..., order]].astype(np.int8) for part in (codes, against))
     label = outcome_labels(against)
     labels = np.bincount(label, minlength=len(Status))
     wanted = goal or Goal()
@@ -304,15 +329,15 @@ def honest_codes(
     every = np.ones((1, len(ids)), dtype=np.int64)
     winners = fold_winners(codes, fold_of, every, wanted).winners[0]
     held = codes[np.take_along_axis(winners, fold_of, axis=1), np.arange(len(ids))]
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in codes]) @ code_counts()
-    best = int(np.argmin(wanted.score(counts, labels)))
-    in_sample, nested, incumbent = (
-        _standing(rows, labels, wanted, level) for rows in (codes[[best]], held, against[None])
-    )
+    best = int(np.argmin(wanted.score(_cells(codes))))
     gained, flattered, own = gains(
         codes, fold_of, codes[best], against, goal=wanted, resamples=resamples, level=level, rng=rng
     )
-    low, high = np.fmin(nested.low, own.low), np.fmax(nested.high, own.high)
+    nested, in_sample, incumbent = (
+        _standing(rows, wanted, level, ends[:, 0])
+        for rows, ends in zip((held, codes[[best]], against[None]), own, strict=True)
+    )
+    low, high = np.fmin(nested.low, own[0, 0, 1:]), np.fmax(nested.high, own[0, 1, 1:])
     nested = nested._replace(
         low=np.where(np.isnan(nested.rates), np.nan, low), high=np.where(np.isnan(nested.rates), np.nan, high)
     )
@@ -358,21 +383,35 @@ def _check_counts(counts: Mapping[str, int], level: float) -> None:
     check_level(level)
 
 
-def _standing(rows: NDArray[np.int8], labels: NDArray[np.int64], goal: Goal, level: float) -> Standing:
+def _cells(codes: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Cases by cell, [P, 18], of the cell of each, [P, Q]."""
+    return np.stack([np.bincount(row, minlength=N_CELLS) for row in codes])
+
+
+def _standing(rows: NDArray[np.int8], goal: Goal, level: float, cost_ends: NDArray[np.float64]) -> Standing:
     """Standing of decisions, one row a repeat."""
-    counts = np.stack([np.bincount(row, minlength=CODES) for row in rows]) @ code_counts()
-    k, n = counts[:, : len(RATES)], metrics.denominators(counts, labels)
+    cells = _cells(rows)
+    k, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
+    n = metrics.denominators(k, labels)
     ends = metrics.clopper_pearson(k, n, level)
     known = np.maximum((n > 0).sum(axis=0), 1)
     low, high = (np.where((n > 0).any(axis=0), np.nansum(end, axis=0) / known, np.nan) for end in ends)
-    score = float(goal.score(counts, labels).mean())
-    rates = metrics.rates(counts.sum(axis=0), labels * len(rows))
-    return Standing(score=score, rates=rates, k=k.mean(axis=0), n=n.mean(axis=0), low=low, high=high)
+    rates = metrics.rates(k.sum(axis=0), labels.sum(axis=0))
+    return Standing(
+        expected_cost=float(goal.cost(cells.sum(axis=0))),
+        cost_low=float(cost_ends[0]),
+        cost_high=float(cost_ends[1]),
+        rates=rates,
+        k=k.mean(axis=0),
+        n=n.mean(axis=0),
+        low=low,
+        high=high,
+    )
 
 
 def _optimism(in_sample: Standing, nested: Standing) -> dict[str, float]:
     rates = (in_sample.rates - nested.rates).tolist()
-    return {"score": in_sample.score - nested.score, **dict(zip(RATES, rates, strict=True))}
+    return {COST: in_sample.expected_cost - nested.expected_cost, **dict(zip(RATES, rates, strict=True))}
 
 
 def _paired_tests(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str, Paired]:
@@ -393,14 +432,17 @@ def _paired_tests(held: NDArray[np.int8], against: NDArray[np.int8]) -> dict[str
 def honest_table(found: Honest) -> pd.DataFrame:
     """The winner as it looked, as it is, and the incumbent.
 
-    Returns: rows `in-sample winner`, `nested estimate` and `incumbent` (column `what`); `score`, `better` (probability
-      of a lower score than the incumbent's), then each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`.
+    Returns: rows `in-sample winner`, `nested estimate` and `incumbent` (column `what`); `expected_cost` with `_low` and
+      `_high`, `better` (probability of a lower cost than the incumbent's), then each of `metrics.RATES` with `_k`,
+      `_n`, `_low`, `_high`.
     """
     import pandas as pd
 
     rows = {"in-sample winner": found.in_sample, "nested estimate": found.nested, "incumbent": found.incumbent}
     better = [found.in_sample_gain.better, found.nested_gain.better, float("nan")]
-    columns: dict[str, object] = {"what": list(rows), "score": [row.score for row in rows.values()], "better": better}
+    columns: dict[str, object] = {"what": list(rows), COST: [row.expected_cost for row in rows.values()]}
+    columns |= {f"{COST}_{end}": [getattr(row, f"cost_{end}") for row in rows.values()] for end in ("low", "high")}
+    columns["better"] = better
     whole = len(found.winners) == 1
     for place, name in enumerate(RATES):
         columns[name] = [row.rates[place] for row in rows.values()]
@@ -413,14 +455,14 @@ def honest_table(found: Honest) -> pd.DataFrame:
 def gains_table(found: Honest) -> pd.DataFrame:
     """Differences to the incumbent with their intervals, held out and in sample.
 
-    Returns: for each of `nested estimate` and `in-sample winner` a row for the score and each of `metrics.RATES`:
-      `what`, `rate`, `difference`, `low`, `high`.
+    Returns: for each of `nested estimate` and `in-sample winner` a row for the expected cost and each of
+      `metrics.RATES`: `what`, `rate`, `difference`, `low`, `high`.
     """
     import pandas as pd
 
     rows = [
         (what, *row)
         for what, gain in (("nested estimate", found.nested_gain), ("in-sample winner", found.in_sample_gain))
-        for row in zip(("score", *RATES), gain.difference, gain.low, gain.high, strict=True)
+        for row in zip((COST, *RATES), gain.difference, gain.low, gain.high, strict=True)
     ]
     return pd.DataFrame(rows, columns=["what", "rate", "difference", "low", "high"])

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from raglab import metrics
 from raglab.decision.measurement import Evidence, measured_tables
-from raglab.gates import GATES
+from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, Steps, breakpoints, policy_cells, step_cells
+from raglab.replay import SWEPT, Steps, breakpoints, policy_cells, step_cells, swept_threshold
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -61,15 +61,20 @@ class SearchRange(NamedTuple):
 def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict[str, SearchRange]:
     """Every threshold over the values observed in a trace, and every switch.
 
-    A threshold that no case can meet in the trace is left out.
+    A threshold that no case can meet in the trace is left out, and a bound of a signal that the policy does not set.
     """
-    found = measured_tables(trace, policy, arm).evidence
+    found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
-    for path, swept in SWEPT.items():
-        if path.startswith(("decision.", "signals.")):  # costs are stated, not searched
+    for path in SWEPT:
+        if path.startswith("decision."):  # costs are stated, not searched
             continue
-        values = breakpoints(found, policy_thresholds([policy]), path)
-        values = values[~np.isnan(values)]
+        swept = swept_threshold(limits, path)
+        if swept.signal:
+            if policy.value(path) is None:
+                continue
+            swept = _apart(policy, swept)
+        values = breakpoints(found, limits, path)
+        values = values[(values >= swept.low) & (values <= swept.high)]
         if swept.whole:
             space[path] = SearchRange(1, min(KEEP_AT_MOST, found.l2.shape[1]), whole=True)
         elif len(values) and values.max() > values.min():
@@ -108,6 +113,15 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     return ranges
 
 
+def _apart(policy: Policy, swept: Threshold) -> Threshold:
+    """A signal's bound with its range up to the middle of both where both are set: no trial crosses them."""
+    low, high = (policy.value(f"{swept.section}.{key}") for key in ("min", "max"))
+    if low is None or high is None:
+        return swept
+    side = "high" if swept.side == "floor" else "low"
+    return swept._replace(unit=swept.unit._replace(**{side: (low + high) / 2.0}))
+
+
 def limit_depth(policy: Policy, trace: TraceData) -> Policy:
     """Policy that refines no further than a trace measured: what is tuned or promised on it must not do more live."""
     deepest = trace.hits.chunk.shape[2] - 1
@@ -136,8 +150,8 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
-    off = (item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False))
-    return policy.replace("decision.rule", "chain", *off)
+    off: list[Any] = [item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
+    return policy.replace("decision.rule", "chain", *off, *(("signals", {}) if policy.signals else ()))
 
 
 def always_refuse(policy: Policy) -> Policy:

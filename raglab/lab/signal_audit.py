@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.decision.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
 from raglab.decision.measurement import measured_tables
+from raglab.expected_cost import CLASSES, ActionCosts, action_costs, expected_costs, least_cost
 from raglab.lab.decision_fitting import (
     STRENGTHS,
     DecisionCases,

@@ -12,7 +12,7 @@ from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.signal_values import arm_order
-from raglab.values import Case, Chunk, Status, TraceData
+from raglab.values import Case, Chunk, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -21,7 +21,7 @@ NONE = "(none)"  # value of a case of which the column says nothing
 SEVERAL = "(several)"  # line of a case whose documents are of several
 HIGHER_IS_BETTER = ("coverage", "pass_rate")
 LINE_TAGS = ("domain", "product")
-COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag")
+COLUMNS = ("column", "value", "n", "k", "rate", "low", "high", "rest", "p", "p_holm", "flag", "expected_cost")
 
 
 def slices(
@@ -31,6 +31,7 @@ def slices(
     rate: str = "pass_rate",
     level: float = 0.95,
     least: int = 10,
+    costs: metrics.Costs | None = None,
 ) -> pd.DataFrame:
     """One rate of a policy by slices of the cases, worst first, each tested against the rest of the cases.
 
@@ -45,17 +46,20 @@ def slices(
         `hallucination_rate` over those answered.
       level: of the intervals; 1 − level is the error that Holm's correction keeps.
       least: cases that a slice and its rest must have each to be tested.
+      costs: label -> outcome -> cost, of `expected_cost`; see `metrics.cost_matrix`.
 
     Returns: a row a slice: `column`, `value`, `n`, `k`, `rate`, `low`, `high` (exact), `rest` (rate of all other
       cases), `p` (Fisher's exact test against the rest, two-sided; NaN without a rest), `p_holm` (over all slices
-      tested, NaN for the others) and `flag` (p_holm below 1 − level: really unlike the rest, worse or better).
+      tested, NaN for the others), `flag` (p_holm below 1 − level: really unlike the rest, worse or better) and
+      `expected_cost` (mean over all cases of the slice, whatever the rate is over).
       Worst first: by the bound on the good side, the highest `low` of an error rate, the lowest `high` of a pass rate,
       so that a slice of few cases is not worst by chance.
 
     Raises:
-      ValueError: unknown rate, values of `by` that are not one a case, or level outside (0, 1).
+      ValueError: unknown rate, values of `by` that are not one a case, a level outside (0, 1), or costs that say
+        nothing.
 
-    Source: Holm 1979; Fisher 1935; rules S6.2, S6.3.
+    Source: Holm 1979; Fisher 1935; rules S6.2, S6.3, S6.7.
 
     Example: `slices(decide(trace, policy), rate="false_refusal_rate").query("flag")`.
     """
@@ -67,21 +71,23 @@ def slices(
         raise ValueError(msg)
     place = metrics.RATES.index(rate)
     label = said.tables.evidence.label.astype(np.int64)
-    # What every case adds to every count, once; a slice's rate is then a sum over its rows.
-    counts = metrics.contributions(np.arange(3, dtype=np.int8))[said.status, label, said.right.astype(int)]
+    # The cell of every case, once; a slice's rate and cost are then those of its cells.
+    cell = said.status.astype(np.int64) * metrics.CELLS + label * 2 + said.right
+    matrix = metrics.cost_matrix(costs)
 
-    def share(rows: NDArray[np.bool_]) -> tuple[int, int]:
-        summed = counts[rows].sum(axis=0)
-        size = metrics.denominators(summed, np.bincount(label[rows], minlength=len(Status)))
-        return int(summed[place]), int(size[place])
+    def share(rows: NDArray[np.bool_]) -> tuple[int, int, float]:
+        cells = np.bincount(cell[rows], minlength=metrics.N_CELLS)
+        summed = metrics.rate_counts(cells)
+        size = metrics.denominators(summed, metrics.label_counts(cells))
+        return int(summed[place]), int(size[place]), float(metrics.expected_cost(cells, matrix))
 
     # Each slice is tested against the cases outside it, not against all: those would hold the slice itself.
-    all_k, all_n = share(np.ones(len(said), dtype=bool))
+    all_k, all_n, _ = share(np.ones(len(said), dtype=bool))
     found = []
     for column, told in _case_columns(said, by or {}).items():
         values = np.array(told, dtype=object)
         for value in sorted(set(told)):
-            k, n = share(values == value)
+            k, n, cost = share(values == value)
             others = all_k - k, all_n - n
             p = (
                 float(fisher_exact(np.array([[k, n - k], [others[0], others[1] - others[0]]]))[1])
@@ -89,8 +95,8 @@ def slices(
                 else np.nan
             )
             low, high = (float(end) for end in metrics.clopper_pearson(k, n, level))
-            found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0)))
-    table = pd.DataFrame(found, columns=list(COLUMNS[:-2]))
+            found.append((column, value, n, k, _share(k, n), low, high, _share(*others), min(p, 1.0), cost))
+    table = pd.DataFrame(found, columns=[name for name in COLUMNS if name not in {"p_holm", "flag"}])
     enough = (table["n"] >= least) & (all_n - table["n"] >= least) & table["p"].notna()
     table["p_holm"] = holm_adjusted(np.where(enough, table["p"].astype(float), np.nan))
     table["flag"] = table["p_holm"] < 1.0 - level
@@ -98,7 +104,7 @@ def slices(
     order = table.assign(order=np.arange(len(table))).sort_values(
         ["high" if good else "low", "rate", "n", "order"], ascending=[good, good, False, True], na_position="last"
     )
-    return table.loc[order.index].reset_index(drop=True)
+    return table.loc[order.index, list(COLUMNS)].reset_index(drop=True)
 
 
 def business_lines(cases: Sequence[Case], chunks: Sequence[Chunk]) -> list[str]:

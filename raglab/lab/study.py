@@ -594,10 +594,8 @@ def _label_notes(trace: Trace) -> list[str]:
     ]
     if not few:
         return []
-    return [
-        f"The cases that were tuned on hold only {', '.join(few)}; under {LEAST_LABELLED} of a label say little of it: "
-        "label more."
-    ]
+    says = f"under {LEAST_LABELLED} of a label say little of it: label more."
+    return [f"The cases that were tuned on hold only {', '.join(few)}; {says}"]
 
 
 def _selection_note(chosen: Selection, advantage: Advantage) -> str:
@@ -607,8 +605,8 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
     if chosen.selected in FREE:
         others = best_of(chosen.costs, [name for name in chosen.names if name not in FREE])
         return (
-            f"Nothing beats {chosen.selected}: its expected cost is {cost[chosen.selected]:.3f} a case, and the best of "
-            f"the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard error "
+            f"Nothing beats {chosen.selected}: its expected cost is {cost[chosen.selected]:.3f} a case, and the best "
+            f"of the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard error "
             "better. There is nothing to tune here; signals that tell right from wrong are what is missing."
         )
     return (

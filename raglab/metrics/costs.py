@@ -70,7 +70,7 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
     if costs is None:
         return matrix
     if not isinstance(costs, Mapping):
-        raise ValueError(_misplaced("costs", costs))
+        raise ValueError(_misplaced("costs", costs))  # noqa: TRY004 - one kind of error for what a goal may not be
     for label, of_label in costs.items():
         if label in (*OUTCOMES, ASKED):
             raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
@@ -78,7 +78,7 @@ def cost_matrix(costs: Costs | None = None) -> NDArray[np.float64]:
             msg = f"a label of costs must be one of {', '.join(LABELS)}, got {label!r}; correct the name."
             raise ValueError(msg)
         if not isinstance(of_label, Mapping):
-            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))
+            raise ValueError(_misplaced(f"costs[{label!r}]", of_label))  # noqa: TRY004 - likewise
         # `asked` comes first, so that a cost stated for one of its two outcomes holds whatever the order.
         for outcome, cost in sorted(of_label.items(), key=lambda pair: pair[0] != ASKED):
             places = _places(str(outcome))

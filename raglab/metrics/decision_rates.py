@@ -270,9 +270,13 @@ def rate_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
     return counts
 
 
+_LABELS_OF_CELLS = np.tile(np.eye(len(Status), dtype=np.int64).repeat(2, axis=0), (len(Status), 1))
+
+
 def label_counts(cells: NDArray[np.int64]) -> NDArray[np.int64]:
     """Cases by label, [..., 3], of cells [..., 18]."""
-    return cells.reshape(*cells.shape[:-1], len(Status), len(Status), 2).sum(axis=(-3, -1))
+    counts: NDArray[np.int64] = cells @ _LABELS_OF_CELLS  # ten times as fast as a sum over two axes
+    return counts
 
 
 def denominators(counts: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.int64]:

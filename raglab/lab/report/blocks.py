@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab import metrics, replay
 from raglab.decision.decisions import Decisions
-from raglab.lab.report.verdicts import Reach, TargetVerdict, flipped_cases
+from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.metrics import Paired
 from raglab.policy import PolicyData
 from raglab.text import decimals
@@ -118,10 +118,12 @@ def rates_table(table: pd.DataFrame) -> ReportTable:
     rows = []
     for name, row in table.iterrows():
         cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
-        rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), *cells])
+        cost = ReportCell(f"{row['expected_cost']:.3f}", mark="number")
+        rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), cost, *cells])
     return ReportTable(
-        "Rates of every policy: value, count of cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
-        ["policy", *metrics.RATES],
+        "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
+        "cases, exact 95 % interval. A dash is 0 of 0: it meets no target.",
+        ["policy", "expected_cost", *metrics.RATES],
         rows,
     )
 
@@ -142,28 +144,64 @@ def verdict_table(found: Sequence[TargetVerdict]) -> ReportTable:
     """Verdict on every target."""
     rows = [
         [
-            ReportCell(f"{one.name} ≤ {100 * one.target:g} %"),
+            ReportCell(f"{one.name} {'≥' if _wanted_high(one) else '≤'} {100 * one.target:.3g} %"),
             ReportCell(one.says, mark="good" if one.says == "met" else "bad"),
             share_cell(one.k, one.n),
         ]
         for one in found
     ]
-    return ReportTable("Targets, on the cases of this page.", ["target", "verdict", "observed (95 % interval)"], rows)
-
-
-def verdict_sentence(name: str, found: Sequence[TargetVerdict], *, can: bool) -> str:
-    """What the verdicts come to, in words."""
-    missed = [one for one in found if one.says != "met"]
-    lead = f"{cut_text(name)} meets " + (
-        "every target." if not missed else f"{len(found) - len(missed)} of {len(found)} targets."
+    caption = (
+        "Targets, on the cases of this page. Coverage and over-ask stand beside them: what refusing everything or "
+        "asking back always would also earn is not called met."
     )
+    return ReportTable(caption, ["target", "verdict", "observed (95 % interval)"], rows)
+
+
+def _wanted_high(one: TargetVerdict) -> bool:
+    return metrics.RATE_TABLE[one.name].better == "high"
+
+
+def verdict_sentence(name: str, found: Sequence[TargetVerdict], reach: Reachable) -> str:
+    """What the verdicts come to, in words, with coverage and over-ask."""
+    targets = [one for one in found if one.name in metrics.TARGETS]
+    missed = [one for one in targets if one.says != "met"]
+    lead = f"{cut_text(name)} meets " + (
+        "every target" if not missed else f"{len(targets) - len(missed)} of {len(targets)} targets"
+    )
+    lead += f", at {_beside(found)}."
     if any(one.n == 0 for one in missed):
         lead += " A rate over 0 cases meets nothing."
+    bought = [one.name for one in missed if one.says == BOUGHT]
+    if bought:
+        lead += f" {' and '.join(bought)} would be within its target, but only by asking back or refusing."
     if not missed:
         return f"{lead} The intervals say how far that can be trusted on so few cases."
-    if can:
-        return f"{lead} Both can be met together: a single signal, or a policy that was tried, does so on its cases."
-    return f"{lead} No threshold on one signal and no policy that was tried keeps all targets together."
+    return f"{lead} {reach_sentence(reach)}"
+
+
+def _beside(found: Sequence[TargetVerdict]) -> str:
+    """Coverage and over-ask of a policy, in words."""
+    shares = {one.name: percent(one.k / one.n if one.n else float("nan")) for one in found}
+    return f"coverage {shares['coverage']} and over-ask {shares['over_ask_rate']}"
+
+
+def reach_sentence(reach: Reachable) -> str:
+    """Whether all targets can be met together by what answers, and what it would cost else."""
+    if reach.found is not None:
+        one = reach.found
+        return (
+            f"Both can be met together: {cut_text(one.name)} does so on its cases, at coverage {percent(one.coverage)} "
+            f"and over-ask {percent(one.over_ask)}."
+        )
+    if reach.bought is not None:
+        one = reach.bought
+        return (
+            "Both together would be paid for by asking back or refusing: nothing that answers "
+            f"{percent(reach.min_coverage)} of the cases or more and asks back in {percent(reach.max_over_ask)} of the "
+            f"unambiguous at most keeps them; {cut_text(one.name)} does, at coverage {percent(one.coverage)} and "
+            f"over-ask {percent(one.over_ask)}."
+        )
+    return "No threshold on one signal and no policy that was tried keeps all targets together."
 
 
 def nearest_reach_table(pairs: Sequence[tuple[Reach, Reach]], targets: Mapping[str, float]) -> ReportTable:

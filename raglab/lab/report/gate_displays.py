@@ -22,7 +22,7 @@ from raglab.lab.report import canvas as ink
 from raglab.lab.report import figures as draw
 from raglab.lab.report.blocks import ReportCell, percent
 from raglab.lab.report.canvas import check_curve, codes, html, rate_cells, text_summary
-from raglab.metrics import Interval
+from raglab.metrics import Costs, Interval
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
@@ -143,8 +143,9 @@ class ThresholdSweepDisplay:
 class OutcomeTableDisplay:
     """Label × decision in counts, shares of the row with exact intervals, and what it costs.
 
-    counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: by label
-    (rows) and decision (columns); expected_cost: of a case, NaN without. After `plot`: ax_, figure_.
+    counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: mean over
+    the cases of each cell, [3, 3], NaN where there are none; None without costs. expected_cost: of a case, NaN without.
+    After `plot`: ax_, figure_.
     """
 
     counts: NDArray[np.int64]
@@ -164,7 +165,7 @@ class OutcomeTableDisplay:
         status: ArrayLike,
         *,
         right: ArrayLike | None = None,
-        cost: ArrayLike | None = None,
+        costs: Costs | None = None,
         level: float = 0.95,
         name: str | None = None,
         ax: Axes | None = None,
@@ -174,10 +175,14 @@ class OutcomeTableDisplay:
 
         Args:
           label, status: codes or names of statuses, [Q] each. right: whether a case passes its contract, [Q]; tells
-            answers from the wrong sources. cost: see `metrics.expected_cost`.
+            answers from the wrong sources. costs: label -> outcome -> cost, see `metrics.cost_matrix`; `{}` for the
+            default. They need `right`, for a wrong answer has a cost of its own.
 
         Raises:
-          ValueError: no cases, shapes that differ, what is no status, or a cost that is no matrix of finite numbers.
+          ValueError: no cases, shapes that differ, what is no status, costs without `right`, or costs that name no
+            label or outcome or are no finite numbers of at least 0.
+
+        Source: rules S6.3, S6.7.
 
         Example: `OutcomeTableDisplay.from_predictions(frame["expect_status"], frame["status"], right=frame["passes"])`.
         """
@@ -187,14 +192,13 @@ class OutcomeTableDisplay:
             msg = "label must hold at least one case, got none; check the split."
             raise ValueError(msg)
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
-        price = None if cost is None else np.asarray(cost, dtype=np.float64)
-        paid = float("nan") if price is None else float(metrics.expected_cost(counts, price, wrong or 0))
+        paid, expected = (None, float("nan")) if costs is None else _paid(rows, columns, right, costs)
         return cls(
             counts=counts,
             interval=metrics.outcome_intervals(counts, level),
             wrong=wrong,
-            cost=price,
-            expected_cost=paid,
+            cost=paid,
+            expected_cost=expected,
             level=level,
             name=name,
         ).plot(ax, **kwargs)
@@ -215,7 +219,7 @@ class OutcomeTableDisplay:
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
 
-        `wrong` answers among the k where it is known which are, `cost` of a case where there is a matrix.
+        `wrong` answers among the k where it is known which are, `cost` the mean over the k where there are costs.
         """
         import pandas as pd
 
@@ -238,7 +242,7 @@ class OutcomeTableDisplay:
         frame = self.to_frame()
         columns: dict[str, Any] = {name: frame[name] for name in ("label", "decision")}
         columns["share of the label"] = rate_cells(frame, "share")
-        more = {"wrong": "of these wrong answers", "cost": "cost of a case"}
+        more = {"wrong": "of these wrong answers", "cost": "mean cost of its cases"}
         columns |= {head: frame[name] for name, head in more.items() if name in frame}
         told = ", ".join(part for part in (self.name or "label × decision", self._paid) if part)
         return html(self, told, columns, f"exact {100 * self.level:g} % interval")
@@ -289,6 +293,23 @@ def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[A
         msg = f"right must be [Q], one a case, got shape {right.shape} for {len(label)} cases."
         raise ValueError(msg)
     return int(((label == Status.ok) & (status == Status.ok) & ~right.astype(bool)).sum())
+
+
+def _paid(
+    label: NDArray[np.int64], status: NDArray[np.int64], right: ArrayLike | None, costs: Costs
+) -> tuple[NDArray[np.float64], float]:
+    """Mean cost of the cases by label and decision, [3, 3], and of all of them."""
+    if right is None:
+        msg = "costs need `right`, got none; a wrong answer and a right one of the same label differ in cost."
+        raise ValueError(msg)
+    matrix = metrics.cost_matrix(costs)
+    cell = np.ravel_multi_index((status, label, np.asarray(right).astype(np.int64)), (len(Status), len(Status), 2))
+    cells = np.bincount(cell, minlength=metrics.N_CELLS)
+    paid, n = (
+        part.reshape(len(Status), len(Status), 2).sum(axis=2).T for part in (cells * metrics.cell_costs(matrix), cells)
+    )
+    mean = np.divide(paid, n, out=np.full(paid.shape, np.nan), where=n > 0)
+    return mean, float(metrics.expected_cost(cells, matrix))
 
 
 Band = Literal["pointwise", "simultaneous"]

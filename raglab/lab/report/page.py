@@ -19,7 +19,7 @@ from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
 from raglab.lab.report.blocks import Block, Mark, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, AnswerSignals, answer_signals, best_bound, certifiable
+from raglab.lab.report.verdicts import DELTA, MAX_OVER_ASK, AnswerSignals, answer_signals, best_bound, certifiable
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import write_text
@@ -293,11 +293,13 @@ class Material(NamedTuple):
     trials: pd.DataFrame | None
     plateaus: pd.DataFrame | None
     paired: Mapping[str, Paired] | None
+    min_coverage: float | None = None
+    max_over_ask: float = MAX_OVER_ASK
 
 
 SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title, in its order
     "What was judged": lambda on: parts.head(on.judged, on.notes),
-    "Verdict": lambda on: parts.verdict(on.judged, on.trials),
+    "Verdict": lambda on: parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged, on.paired),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
@@ -331,6 +333,8 @@ def write_report(
     split: str = "report",
     candidates: pd.DataFrame | None = None,
     costs: metrics.Costs | None = None,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
 ) -> Path:
     """Write one HTML page that needs nothing else, and its figures as PNG files in `<stem>_figures/` beside it.
 
@@ -344,19 +348,23 @@ def write_report(
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       paired: what was compared -> test of incumbent (first) and tuned (second); of the contract where not given.
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
+      costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
+      min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
+        not given. max_over_ask: share of the unambiguous that may be asked back.
 
     Returns: the path of the page.
 
     Raises:
-      ValueError: no cases, the incumbent is not among the policies, or trials lack a rate.
+      ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs that mean nothing, or a
+        share outside [0, 1].
 
-    Source: rules S6.2, S6.4, S6.5.
+    Source: rules S6.2, S6.4, S6.5, S6.7, S6.9.
     """
-    judged = _report_data(trace, policies, arm, tuned, incumbent, split)
+    judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
     _check_trials(trials)
     page = Path(path)
     # A section with nothing to say is left out.
-    material = Material(judged, tuple(notes), trials, plateaus, paired)
+    material = Material(judged, tuple(notes), trials, plateaus, paired, min_coverage, max_over_ask)
     sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
     kept = [section for section in sections if section.blocks]
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
@@ -379,7 +387,13 @@ def _render_page(title: str, sections: Sequence[Section]) -> str:
 
 
 def _report_data(
-    trace: TraceData, policies: Mapping[str, Policy], arm: str | None, tuned: str, incumbent: str, split: str
+    trace: TraceData,
+    policies: Mapping[str, Policy],
+    arm: str | None,
+    tuned: str,
+    incumbent: str,
+    split: str,
+    costs: metrics.Costs | None = None,
 ) -> ReportData:
     if not len(trace):
         msg = "a report needs at least one case, got none; check the split."
@@ -390,7 +404,7 @@ def _report_data(
         raise ValueError(msg)
     names = (incumbent, tuned) if tuned in policies and tuned != incumbent else (incumbent,)
     name = trace.arms[trace.arm(arm)] if arm is not None else trace.arms[0]
-    table = replay.sweep(trace, list(policies.values()), name).set_axis(list(policies), axis=0)
+    table = replay.sweep(trace, list(policies.values()), name, costs=costs).set_axis(list(policies), axis=0)
     said = {one: replay.decide(trace, policies[one], name) for one in names}
     return ReportData(
         trace=trace,

@@ -22,6 +22,7 @@ from raglab.lab.report.canvas import png
 from raglab.lab.report.gate_displays import ReliabilityDisplay
 from raglab.lab.report.verdicts import (
     FINE_EDGES,
+    MAX_OVER_ASK,
     AnswerSignals,
     confidence_histograms,
     confusion_counts,
@@ -93,14 +94,20 @@ def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
     return blocks + [Text(note, warning=True) for note in notes]
 
 
-def verdict(judged: ReportData, trials: pd.DataFrame | None) -> list[Block]:
-    """Verdict on every target, and how near one can come."""
+def verdict(
+    judged: ReportData,
+    trials: pd.DataFrame | None,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
+) -> list[Block]:
+    """Verdict on every target beside coverage and over-ask, and how near one can come."""
     row = {str(name): value for name, value in judged.table.loc[[judged.subject]].to_dict("records")[0].items()}
-    can = reachable(judged.seen, judged.table, trials)
-    found = verdicts(row, can=can)
+    limits: dict[str, Any] = {"min_coverage": min_coverage, "max_over_ask": max_over_ask}
+    reach = reachable(judged.seen, judged.table, trials, **limits)
+    found = verdicts(row, can=reach.together, **limits)
     pairs = [nearest_reaches(judged.seen, signal) for signal in judged.seen.score]
     return [
-        Text(wording.verdict_sentence(judged.subject, found, can=can)),
+        Text(wording.verdict_sentence(judged.subject, found, reach)),
         wording.verdict_table(found),
         wording.nearest_reach_table(pairs, TARGETS),
     ]

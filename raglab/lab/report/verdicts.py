@@ -1,4 +1,4 @@
-"""Verdicts (shore): which targets are met or could be met at all, and how near one comes (S6.2, S6.4)."""
+"""Verdicts (shore): which targets are met or could be met at all, and how near one comes (S6.2, S6.4, S6.9)."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from raglab.decision.decisions import Decisions
 from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS
 from raglab.store.loaders import Policy
+from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData
 
 if TYPE_CHECKING:
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
 
 
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
+BOUGHT = "not met: within its target only by asking back or refusing"
+
+
+MAX_OVER_ASK = 0.10  # share of the unambiguous asked back above which a policy buys its targets by asking
 
 
 DELTA = 0.10  # one-sided error of what can be certified at all
@@ -113,21 +118,109 @@ def nearest_reaches(seen: AnswerSignals, signal: str, targets: Mapping[str, floa
     )
 
 
-def reachable(seen: AnswerSignals, table: pd.DataFrame, trials: pd.DataFrame | None) -> bool:
-    """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together."""
-    targets = TARGETS
-    one_signal = any(
-        nearest_reaches(seen, signal, targets)[0].hallucination <= targets["hallucination_rate"]
+class Keeper(NamedTuple):
+    """What keeps all targets together: a threshold on one signal, a policy or a trial, and what it does beside."""
+
+    name: str
+    coverage: float
+    over_ask: float
+
+
+class Reachable(NamedTuple):
+    """Whether all targets can be met together, and by what.
+
+    found: of those that answer enough and ask little the one that answers most; None where there is none. bought: of
+    those that keep the targets by refusing or asking back the one that asks least; None where there is none.
+    min_coverage, max_over_ask: what answering enough and asking little mean here.
+    """
+
+    found: Keeper | None
+    bought: Keeper | None
+    min_coverage: float
+    max_over_ask: float
+
+    @property
+    def together(self) -> bool:
+        """Whether all targets can be met together."""
+        return self.found is not None
+
+
+def least_coverage(n_ok: int, n_cases: int) -> float:
+    """Least coverage of a policy whose targets count as met: half the share of ok labels.
+
+    Source: rule S6.9.
+
+    Example:
+      >>> least_coverage(30, 100)
+      0.15
+    """
+    return n_ok / (2 * n_cases) if n_cases else 0.0
+
+
+def reachable(
+    seen: AnswerSignals,
+    table: pd.DataFrame,
+    trials: pd.DataFrame | None,
+    *,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
+) -> Reachable:
+    """Whether a threshold on one signal, a policy of the table or a trial keeps all targets together, and answers.
+
+    Args:
+      table, trials: of `replay.sweep` and of a study; rows without `coverage` or `over_ask_rate` do not count.
+      min_coverage: share of all cases that must be answered; `least_coverage` where not given.
+      max_over_ask: share of the unambiguous that may be asked back.
+
+    Raises:
+      ValueError: min_coverage or max_over_ask outside [0, 1].
+
+    Source: rule S6.9.
+    """
+    least = _least(min_coverage, int((seen.label == Status.ok).sum()), len(seen.label), max_over_ask)
+    keepers = _signal_keepers(seen)
+    for frame in (table, trials):
+        if frame is not None:
+            keepers += _row_keepers(frame, "a trial of the study" if frame is trials else None)
+    answers = [one for one in keepers if one.coverage >= least and one.over_ask <= max_over_ask]
+    found = max(answers, key=lambda one: (one.coverage, -one.over_ask), default=None)
+    known = [one for one in keepers if not np.isnan([one.coverage, one.over_ask]).any()]
+    bought = min(known, key=lambda one: (one.over_ask, -one.coverage), default=None) if found is None else None
+    return Reachable(found, bought, least, max_over_ask)
+
+
+def _least(min_coverage: float | None, n_ok: int, n_cases: int, max_over_ask: float) -> float:
+    least = least_coverage(n_ok, n_cases) if min_coverage is None else min_coverage
+    for name, share in (("min_coverage", least), ("max_over_ask", max_over_ask)):
+        if not 0.0 <= share <= 1.0:
+            msg = f"{name} must be in [0, 1], got {share}; it is a share of cases, 0.1 for 10 %."
+            raise ValueError(msg)
+    return least
+
+
+def _signal_keepers(seen: AnswerSignals) -> list[Keeper]:
+    """Thresholds on one signal, which never ask, that keep all targets."""
+    return [
+        Keeper(f"{signal} at or above {decimals(row.threshold)}", row.answered / len(seen.label), 0.0)
         for signal in seen.score
-    )
-    tables = [table] if trials is None else [table, trials]
-    return one_signal or any(
-        bool((frame[list(targets)] <= list(targets.values())).all(axis=1).any()) for frame in tables
-    )
+        for row in signal_reaches(seen, signal)
+        if row.false_refusal <= TARGETS["false_refusal_rate"] and row.hallucination <= TARGETS["hallucination_rate"]
+    ]
+
+
+def _row_keepers(frame: pd.DataFrame, name: str | None) -> list[Keeper]:
+    """Rows of a table that keep all targets; the index names them where no name is given."""
+    keeps = (frame[list(TARGETS)] <= list(TARGETS.values())).all(axis=1).to_numpy()
+    beside = frame.reindex(columns=["coverage", "over_ask_rate"]).to_numpy(dtype=np.float64)
+    rows = zip(frame.index, beside, keeps, strict=True)
+    return [Keeper(name or str(index), float(row[0]), float(row[1])) for index, row, kept in rows if kept]
 
 
 class TargetVerdict(NamedTuple):
-    """A target and what became of it: met, not met, or not met and out of reach with these signals."""
+    """A target and what became of it: met, not met, bought by asking or refusing, or out of reach with these signals.
+
+    target: highest value, of a rate that is wanted high the least.
+    """
 
     name: str
     target: float
@@ -138,20 +231,44 @@ class TargetVerdict(NamedTuple):
     says: str
 
 
-def verdicts(row: Mapping[str, Any], *, can: bool) -> list[TargetVerdict]:
-    """Verdict on every target for one policy; a rate over nothing meets nothing (rule S6.2).
+def verdicts(
+    row: Mapping[str, Any],
+    *,
+    can: bool,
+    min_coverage: float | None = None,
+    max_over_ask: float = MAX_OVER_ASK,
+) -> list[TargetVerdict]:
+    """Verdict on every target for one policy, then on its coverage and over-ask, without which no target is met.
+
+    A rate over nothing meets nothing (rule S6.2). A target that is kept by refusing most or by asking back is bought,
+    not met: always refusing or always asking would earn as much (rule S6.9).
 
     Args:
-      row: of `replay.sweep`. can: see `reachable`.
+      row: of `replay.sweep`. can: whether all targets can be met together, see `reachable`. min_coverage,
+        max_over_ask: see `reachable`.
+
+    Raises:
+      ValueError: min_coverage or max_over_ask outside [0, 1].
     """
+    least = _least(min_coverage, int(row["false_refusal_rate_n"]), int(row["coverage_n"]), max_over_ask)
+    answers = row["coverage"] >= least and not row["over_ask_rate"] > max_over_ask
+    missed = "not met" if can else UNREACHABLE
     out = []
     for name, target in TARGETS.items():
-        says = "met" if row[name] <= target else "not met" if can else UNREACHABLE
-        k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
-        out.append(
-            TargetVerdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says)
-        )
-    return out
+        says = missed if not row[name] <= target else "met" if answers else BOUGHT
+        out.append(_target_verdict(row, name, target, says))
+    enough = "met" if row["coverage"] >= least else "not met"
+    little = "not met" if row["over_ask_rate"] > max_over_ask else "met"
+    return [
+        *out,
+        _target_verdict(row, "coverage", least, enough),
+        _target_verdict(row, "over_ask_rate", max_over_ask, little),
+    ]
+
+
+def _target_verdict(row: Mapping[str, Any], name: str, target: float, says: str) -> TargetVerdict:
+    k, n, low, high = (row[f"{name}_{part}"] for part in ("k", "n", "low", "high"))
+    return TargetVerdict(name=name, target=target, k=int(k), n=int(n), low=float(low), high=float(high), says=says)
 
 
 USUAL_TARGETS = (0.01, 0.02, 0.05, 0.10, 0.20)
@@ -253,7 +370,9 @@ def swept(
       bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
     """
     shown, idle = [], []
-    for path in replay.SWEPT:
+    for path, threshold in replay.SWEPT.items():
+        if threshold.signal and all(policies[base].value(path) is None for base in bases):
+            continue  # a signal that no policy gates has no place in a picture of these policies
         for place, base in enumerate(bases):
             frame = replay.steps(trace, policies[base], path, arm)
             if len(frame) > 1:
