@@ -67,8 +67,8 @@ class Thresholds(NamedTuple):
         if section == "signals":
             name, _, bound = key.partition(".")
             gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))  # as if the policy gated it
-            changed: Any = {bound: values}
-            return self._replace(signals={**self.signals, name: gate._replace(**changed)})
+            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
+            return self._replace(signals={**self.signals, name: moved})
         if section == "decision":
             name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
             return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
@@ -328,8 +328,8 @@ def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection
         for key in ("min", "max"):
             bound = getattr(section, key)
             if bound is not None and not unit.low <= bound <= unit.high:
-                rule = f"{name}.{key} must lie in [{unit.low:g}, {unit.high:g}]"
-                msg = f"{rule}, {bound:g} does not; it is {unit.described}"
+                within = f"[{unit.low:g}, {unit.high:g}]"
+                msg = f"{name}.{key} must lie in {within}, {bound:g} does not; it is {unit.described}"
                 raise ValueError(msg)
     return signals
 
@@ -731,9 +731,8 @@ def _no_such_path(path: str) -> str:
         keys = ", ".join(SignalSection.model_fields)
         if name.partition(".")[0] in NAMES:
             return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
-        return (
-            f"{path!r} names no signal; write signals.<name>.<key> with one of {', '.join(NAMES)}, and one of {keys}."
-        )
+        named = f"one of {', '.join(NAMES)}, and one of {keys}"
+        return f"{path!r} names no signal; write signals.<name>.<key> with {named}."
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 

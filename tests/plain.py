@@ -1,4 +1,4 @@
-"""The rules S2.1 to S2.9, S2.15 and S3 for one case in plain Python, from the rules alone, for the arrays to agree with."""
+"""The rules S2.1 to S2.9, S2.15 and S3 for one case in plain Python, what the arrays must agree with."""
 
 from __future__ import annotations
 
@@ -137,11 +137,8 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
         return Said("refuse", "coverage")
     if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
         return Said("refuse", "similarity")
-    fired = [
-        gate.on_fire
-        for name, gate in policy.signals.items()
-        if gate.enabled and fires(gate, signal_of(policy, hits, name))
-    ]
+    gated = [(gate, signal_of(policy, hits, name)) for name, gate in policy.signals.items() if gate.enabled]
+    fired = [gate.on_fire for gate, value in gated if fires(gate, value)]
     if "refuse" in fired:
         return Said("refuse", "signals")
     if "ask" in fired:

@@ -23,7 +23,8 @@ from raglab.live.response import record_answers
 from raglab.policy import PolicyData, policy_thresholds
 from raglab.replay import decide
 from raglab.values import Status
-from worlds import random_policies, random_trace
+from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
+from worlds import policy as stated_policy
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 DOCTYPE = "broker_contract"
@@ -50,7 +51,7 @@ def response(said: Decisions, row: int) -> dict[str, Any]:
 def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bool) -> None:  # noqa: FBT001 - drawn
     """For any evidence and any policy the recorded checks lead to the chain's own status, reason and margins."""
     trace = random_trace(seed, n_cases=4, depths=depths)
-    for policy in random_policies(seed, 2):
+    for policy in (*random_policies(seed, 2), *with_signals(random_policies(seed, 1), seed)):
         full = record_answers(trace, policy, Drawn(), Weighed()) if answered else trace
         said = decide(full, policy)
         for row, case in enumerate(full.cases):
@@ -63,6 +64,22 @@ def test_the_checks_alone_give_the_decision(seed: int, depths: int, answered: bo
                 assert told["refusal_reason"].startswith(anew.text)
             known = [one for one in margins(checks, policy_thresholds([policy])) if one is not None]
             assert len(known) >= len(checks) / 2
+
+
+def test_what_a_signal_s_gate_does_is_held_against_the_policy() -> None:
+    """A refusal recorded as a warning, a bound that is not the policy's and a signal it does not gate are told."""
+    chosen = stated_policy(signals={"top1_cosine": {"min": 0.9}})
+    found = decide(trace_of((ask(), [[Hit(0.25)]])), chosen).explain("q")
+    place = next(place for place, check in enumerate(found) if check.gate == "signals.top1_cosine")
+    for edit, told in (
+        ({"rule": "S2.15 warns"}, "what it does is recorded as S2.15 warns, the policy has on_fire refuse"),
+        ({"threshold": 0.8}, "threshold 0.8 is recorded, the policy has 0.9"),
+        ({"value": 0.95}, "value and threshold give"),
+        ({"gate": "signals.nqc"}, "the policy gates no signal nqc"),
+    ):
+        edited = [*found[:place], found[place]._replace(**edit), *found[place + 1 :]]
+        assert any(told in problem for problem in problems(edited, policy_thresholds([chosen])))
+    assert problems(found, policy_thresholds([chosen])) == []
 
 
 def test_no_checks_decide_nothing() -> None:

@@ -69,6 +69,20 @@ class TestResponse:
         assert said["sources"] == []
         assert "is below min_similarity 1" in said["refusal_reason"]
 
+    def test_a_signal_refuses_or_asks_back(self, opened: Callable[..., Lab]) -> None:
+        """Rule S2.15 live: the reason has the signal's numbers; what is asked back can be chosen from."""
+        gate = {"signals": {"top1_cosine": {"min": 1.0}}, "confidence": {"enabled": False}}
+        said = ask("Is a courtesy car provided?", lab=opened(gate))
+        assert (said["status"], said["route"]) == ("refuse", "refine")
+        assert said["refusal_reason"].startswith("signal top1_cosine ")
+        assert said["refusal_reason"].endswith(" is below min 1")
+        gate["signals"]["top1_cosine"]["on_fire"] = "ask"
+        asked = ask("Is a courtesy car provided?", lab=opened(gate))
+        assert (asked["status"], asked["route"]) == ("ambiguous", None)
+        assert len(asked["options"]) >= 2
+        chosen = ask("Is a courtesy car provided?", lab=opened(gate), selected_option=2)
+        assert chosen["status"] == "ok"
+
     def test_an_empty_question(self, opened: Callable[..., Lab]) -> None:
         """White space is a refusal, not an error."""
         assert ask("  \n ", lab=opened())["refusal_reason"] == "empty query"

@@ -55,6 +55,8 @@ POLICIES: dict[str, dict[str, Any]] = {
     },
     "wants support": {"support": {"enabled": True, "min_support": 0.6}, "generation": {"enabled": False}},
     "wants more than is generated": {"generation": {"min_generation_confidence": 0.95}},
+    "refuses by a signal": {"signals": {"top1_cosine": {"min": 0.9}}},
+    "asks by a signal": {"signals": {"top1_cosine": {"min": 1.0, "on_fire": "ask"}}},
     "chooses one": {"chosen": {"final_k": 1}},
 }
 WINTER = "to motor be winter"  # its best passage is found by the second rewriting only

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from raglab.retrieval.arms import walk
 from raglab.signals import NAMES
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace, content_hash
-from raglab.values import Case, Chunk, Corpus, Hits, TraceData
+from raglab.values import Case, Chunk, Corpus, Generation, Hits, TraceData
 from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401
 from trades import BROKER, INSURANCE
 
@@ -186,21 +186,24 @@ class TestLive:
         del encoder
         corpus, cases = broker()
         start = Policy.load(BROKER / "policy.yaml")
-        gated = start.replace("signals.gaps.max", 0)
+        off = [value for name in ("l2", "gap", "similarity") for value in (f"{name}.enabled", False)]
+        gated = start.replace("signals.gaps.max", 0, *off)
         sizes: dict[str, Any] = {"fetch_k": 6, "rerank_k": 0}
         trace = build_trace(corpus, cases, policy=start, cache=None, max_depth=1, **sizes)
         build_index(corpus, tmp_path / "index", cache=None, policy=start, arms=("hybrid",), max_depth=1, **sizes)
         lab = Lab.open(tmp_path / "index", policy=gated, cache=False, generator=Fixed(), audit=False)
-        strategy = lab.retriever.strategies["hybrid"]
+        strategy, replayed = lab.retriever.strategies["hybrid"], decide(trace, gated)
         for row, case in enumerate(cases):
             walked = walk(strategy, lab.retriever.question(case.query), None)
             depths = [next(walked), next(walked)]
             live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, lab)
             for name in STORED:
                 assert np.array_equal(live.signals[name][0], trace.signals[name][row], equal_nan=True), (case.id, name)
+            assert decide(live, gated).status[0] == replayed.status[row]
             # Nobody reads documents for a policy that asks for none of it.
             assert case_trace(case, "hybrid", depths, lab.replace(start)).signals == {}
         assert np.nansum(trace.signals["gaps"]) > 0
+        assert any("gaps" in str(replayed.reason(row)) for row in range(len(cases)))
 
     def test_a_gate_on_gaps_decides_alike(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
         """What a gate on a signal of the parser refuses in the replay, it refuses live."""
@@ -231,3 +234,26 @@ class TestLive:
             seen = measured_tables(live, policy).evidence.signals
             assert np.array_equal(seen[place, :, 0], stored[place, :, row], equal_nan=True)
         assert not np.isnan(stored[place[0]]).all()
+
+    def test_an_answer_that_is_needed_twice_is_written_once(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """The answer that decides is the one that is given; without such a gate nothing is written for a refusal."""
+        del encoder
+        asked: list[str] = []
+
+        class Counted:
+            name = "counted"
+
+            def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+                asked.append(question)
+                return Generation(f"The excess is £250, {len(asked)}.", 0.9, (0,)) if passages else Generation("", 0.0)
+
+        open_gates: dict[str, Any] = {
+            name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence", "support", "sufficiency")
+        }
+        policy = Policy.from_mapping(open_gates | {"signals": {"generation": {"min": 0.5}}})
+        build_index(CORPUS, tmp_path / "index", cache=None, **SMALL)
+        lab = Lab.open(tmp_path / "index", policy=policy, cache=False, generator=Counted(), audit=False)
+        said = ask("What is the motor excess?", lab=lab)
+        assert (said["status"], said["answer"], len(asked)) == ("ok", "The excess is £250, 1.", 1)
+        stricter = lab.replace(policy.replace("signals.generation.min", 0.95))
+        assert ask("What is the motor excess?", lab=stricter)["refused"]

@@ -313,7 +313,10 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     assert panels["confidence.tau_default"].base == "tuned"
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
     assert not set(panels) & set(idle)
-    assert set(panels) | set(idle) == set(replay.SWEPT)
+    assert set(panels) | set(idle) == {path for path, one in replay.SWEPT.items() if not one.signal}
+    these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
+    shown, idle = swept(some_trace(ROWS), these, ("tuned", "defaults"))
+    assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
 
 
 def test_ranking_by_head() -> None:

@@ -166,7 +166,7 @@ def test_a_signal_may_be_missing_where_its_row_says_so(monkeypatch: pytest.Monke
 
 
 def test_steps_of_a_bound_are_counted_by_hand() -> None:
-    """Cosines 0.875 and 0.75: steps of a bound that the policy states, of one it does not, up to the other bound."""
+    """Cosines 0.875 and 0.75: a bound that the policy states, one it does not, and one up to the other bound."""
     trace = trace_of((ask(), [[Hit(0.25)]]), (ask(), [[Hit(0.5)]]))
     columns = ["low", "high", "coverage_k"]
     bare = policy(**CONFIDENT)
@@ -176,10 +176,8 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     of_max = [[-1.0, 0.75, 0], [0.75, 0.875, 1], [0.875, 1.0, 2]]
     assert steps(trace, bare, "signals.top1_cosine.max")[columns].to_numpy().tolist() == of_max
     capped = bare.replace("signals.top1_cosine.max", 0.8)
-    assert steps(trace, capped, "signals.top1_cosine.min")[columns].to_numpy().tolist() == [
-        [-1.0, 0.75, 1],
-        [0.75, 0.8, 0],
-    ]
+    found = steps(trace, capped, "signals.top1_cosine.min")[columns]
+    assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
     off = bare.replace("signals.top1_cosine.enabled", False)
     assert len(steps(trace, off, "signals.top1_cosine.min")) == 1
     with pytest.raises(ValueError, match=r"signals\.<name>\.min.*names of signals: confidence"):
@@ -227,10 +225,8 @@ def test_a_search_keeps_to_bounds_that_are_stated_and_never_crosses_them() -> No
     assert not any(path.startswith("signals.") for path in full_space(trace, bare))
     both = bare.replace("signals.top1_cosine.min", 0.55, "signals.top1_cosine.max", 0.85)
     space = full_space(trace, both)
-    assert (space["signals.top1_cosine.min"].low, space["signals.top1_cosine.min"].high) == (
-        0.5,
-        pytest.approx(0.625, abs=1e-5),
-    )
+    least = space["signals.top1_cosine.min"]
+    assert (least.low, least.high) == (0.5, pytest.approx(0.625, abs=1e-5))
     assert space["signals.top1_cosine.max"].low >= 0.7
     paths = ["signals.top1_cosine.min", "signals.top1_cosine.max"]
     pairs = [(one.value(paths[0]), one.value(paths[1])) for one in grid(trace, bare, paths=paths)[1:]]
@@ -277,7 +273,7 @@ def _engines_agree(trace: TraceData, policies: list[PolicyData]) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_every_decision_is_that_of_the_plain_rules(seed: int) -> None:
-    """Status, stage, hits, options and depth as plain Python has them, over 1 to 3 depths; the gate fires."""
+    """Status, stage, hits and options as plain Python has them, over 1 to 3 depths; the gate is one that fires."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 3)
     for chosen in with_signals(random_policies(seed, 3), seed):
         said = decide(trace, chosen)
@@ -316,7 +312,7 @@ def test_the_decision_follows_from_its_checks(seed: int) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:
-    """Many at once as each alone in both engines; a step holds where it says; a flip turns its case so."""
+    """Many at once as each alone in both engines; a step holds where it says; a flip turns its case to what it says."""
     trace = random_trace(seed, n_cases=6, depths=1 + seed % 2)
     policies = [*with_signals(random_policies(seed, 6), seed), *random_policies(seed + 1, 2)]
     _engines_agree(trace, policies)
@@ -334,9 +330,8 @@ def test_sweep_steps_and_flips_say_what_decide_says(seed: int) -> None:
     for row, case in enumerate(trace.cases):
         for one in flips(trace, chosen, case.id).itertuples():
             if one.path.startswith("signals."):
-                assert (
-                    Status(int(decide(trace, chosen.replace(one.path, one.flips_at)).status[row])).name == one.becomes
-                )
+                turned = decide(trace, chosen.replace(one.path, one.flips_at))
+                assert Status(int(turned.status[row])).name == one.becomes
 
 
 def test_a_batch_measures_only_the_signals_that_it_gates() -> None:

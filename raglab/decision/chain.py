@@ -25,7 +25,7 @@ COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "
 
 
 def _numbered() -> tuple[tuple[str, Status], ...]:
-    """Outcomes in the order of their numbers: what gates refuse or ask, what the resolver asks, the answers."""
+    """Outcomes in the order of their numbers: what gates refuse or ask, what the resolver asks, what is answered."""
     order = [gates.JUDGED.index(gate.judges) for gate in gates.GATES]
     if order != sorted(order):
         told = ", ".join(f"{gate.name} ({gate.judges})" for gate in gates.GATES)

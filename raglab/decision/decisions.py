@@ -312,10 +312,8 @@ def _decides_by_signal(check: Check) -> bool:
 def _signal_checks(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     """A check a signal that the policy gates, those that refuse first; one that asks refuses without two options."""
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
-    by_act = {
-        act: [name for name, limits in said.limits.signals.items() if acts_by(limits) == act] for act in SIGNAL_RULES
-    }
-    for act, name in ((act, name) for act, names in by_act.items() for name in names):
+    acts = [(act, name) for act in SIGNAL_RULES for name, one in said.limits.signals.items() if acts_by(one) == act]
+    for act, name in acts:
         gate, limits = gates.signal_gate(name), said.limits.signals[name]
         value = _scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, limits)
@@ -524,7 +522,7 @@ class Decisions:
         return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
 
     def judged_slot(self, row: int) -> int:
-        """Slot of the hits that the gates on chosen hits judged: those of an answer that a signal may prevent."""
+        """Slot of the hits that the gates on chosen hits judged, also where a signal's gate asks back instead."""
         if self.stage(row) != SIGNALS_ASK:
             return int(self.outcome.slot[row])
         return int(self._slot_without_signals[self.outcome.depth[row], row])

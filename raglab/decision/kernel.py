@@ -34,9 +34,8 @@ from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
 from raglab.signals import NAMES, retrieval_confidence, signal
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
-COMPILED = frozenset(
-    {"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"}
-)  # each with code of its own here
+# Each with code of its own here.
+COMPILED = frozenset({"domain", "l2", "density", "gap", "coverage", SIGNALS, "confidence"})
 
 
 class Numbers(NamedTuple):
@@ -77,7 +76,7 @@ class SignalBounds(NamedTuple):
     stage: NDArray[np.int64]
 
 
-NUMBERS = Numbers(*(STAGE[name] for name in Numbers._fields[:-1]), asked_slot=int(ASKED_SLOT))
+NUMBERS = Numbers._make([*(STAGE[name] for name in Numbers._fields[:-1]), int(ASKED_SLOT)])
 
 
 def complete() -> bool:
@@ -489,7 +488,8 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
     order = np.argsort(policies["l2_max_l2"], kind="stable")  # so that a case passes or fails in runs
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
-    bounds = SignalBounds(*(field[order] for field in _bounds(limits, n_policies)))
+    bounds = _bounds(limits, n_policies)
+    bounds = SignalBounds(bounds.bound[order], bounds.stage[order])
     seen[order] = _outcome_counts(right, policies[order], bounds, *_inputs(found, limits), NUMBERS, codes)
     return seen
 

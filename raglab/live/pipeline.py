@@ -24,7 +24,15 @@ from raglab.decision.signal_values import ANSWERED, STORED, used_signals
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.question_signals import parsed_signals
-from raglab.live.response import PREVIEW, CheckedAnswer, Response, ResponseRecord, answer_sets, check_answer
+from raglab.live.response import (
+    PREVIEW,
+    CheckedAnswer,
+    Response,
+    ResponseRecord,
+    SingleGeneration,
+    answer_sets,
+    check_answer,
+)
 from raglab.live.system import Key, Lab, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
@@ -90,6 +98,8 @@ def _cached_record(kept: Mapping[str, Any]) -> ResponseRecord:
 
 def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], ResponseRecord]:
     """Fields of an answer that no cache holds, and how it came about."""
+    if set(used_signals(system.policy)) & set(ANSWERED):
+        system = replace(system, generator=SingleGeneration(system.generator))
     retrieval = _retrieve_depths(request, key, system)
     decisions = retrieval.decisions
     ms: dict[str, float] = {}

@@ -138,6 +138,29 @@ class Generator(Protocol):
         """Answer from the passages alone, or none with the reason."""
 
 
+@dataclass(frozen=True, eq=False)
+class SingleGeneration:
+    """A generator that writes once for the same question and passages, for as long as one request lasts.
+
+    A policy may need the answer before it decides and give it afterwards; a model asked twice may say two things.
+    """
+
+    base: Generator
+    known: dict[tuple[str, tuple[str, ...]], Generation] = field(default_factory=dict, repr=False)
+
+    @property
+    def name(self) -> str:
+        """Of the generator itself."""
+        return self.base.name
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """Answer of the generator, the first that it gave."""
+        key = question, tuple(chunk.chunk_id for chunk in passages)
+        if key not in self.known:
+            self.known[key] = self.base.answer(question, passages)
+        return self.known[key]
+
+
 class SupportScorer(Protocol):
     """What checks answers."""
 
