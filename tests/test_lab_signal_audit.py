@@ -82,6 +82,7 @@ def test_what_is_missing_everywhere_is_said_and_no_error() -> None:
     assert audit.frame["note"].tolist()[0] != EVERYWHERE
     assert audit.frame["note"].tolist()[-1] == EVERYWHERE
     assert any("Nothing measured" in note and "gap" in note for note in audit.notes)
+    assert "Nothing measured" in repr(audit)
 
 
 def test_every_signal_has_a_row_with_its_declaration() -> None:

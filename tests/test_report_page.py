@@ -392,6 +392,15 @@ def test_sections_stand_in_order(page: str) -> None:
     assert heads[-1][1] == "Ranking of the expected sources"
 
 
+def test_what_each_signal_tells_stands_in_the_page(page: str) -> None:
+    """A row a measured signal with its AUROC, those that nobody measured in the caption, no cost and no clock."""
+    section = page.partition("What each signal is worth</h2>")[2].partition("</section>")[0]
+    assert "<td>confidence" in section
+    assert "Measured in no case: " in section
+    assert "<th" in section
+    assert " ms" not in section
+
+
 @pytest.mark.slow
 def test_same_input_same_bytes(tmp_path: Path) -> None:
     """Written twice, page and figures are equal byte for byte."""

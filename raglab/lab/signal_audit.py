@@ -95,7 +95,7 @@ class LabelledSignals(NamedTuple):
         return costs
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SignalAudit:
     """What each signal is worth.
 
@@ -113,6 +113,9 @@ class SignalAudit:
     cases: int
     level: float
     notes: tuple[str, ...]
+
+    def __repr__(self) -> str:
+        return "\n".join([f"{type(self).__name__} of {len(self.frame)} signals; see .frame", *self.notes])
 
 
 def audit_signals(
@@ -418,9 +421,9 @@ def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     import pandas as pd
 
     frame = pd.DataFrame(rows)
-    tells = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1)
-    worth = [-frame[name].fillna(-np.inf).round(12) for name in ("worth", "worth_doubles")]
-    order = np.lexsort((np.arange(len(frame)), -tells.fillna(-1.0), *worth))
+    tells = (frame[["auroc_right", "auroc_ambiguous"]] - 0.5).abs().max(axis=1).fillna(-1.0).to_numpy()
+    worth, of_doubles = (frame[name].fillna(-np.inf).round(12).to_numpy() for name in ("worth", "worth_doubles"))
+    order = np.lexsort((np.arange(len(frame)), -tells, -worth, -of_doubles))
     order = order[np.argsort((frame["note"] == EVERYWHERE).to_numpy()[order], kind="stable")]
     first = ["signal", "worth", "worth_low", "worth_high"]
     ordered = frame.iloc[order].reset_index(drop=True)

@@ -47,7 +47,7 @@ class BarTest(NamedTuple):
     reason: str
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SupportCalibration:
     """Support as a probability, and the bar that holds.
 
@@ -97,7 +97,7 @@ class SupportCalibration:
         base = f"where the share of supported pairs alone has {brier.unc:.3f}"
         return f"{found}\n{today}\nAs a probability ({method}, cross-fitted): {errors} {base}."
 
-    def __str__(self) -> str:
+    def __repr__(self) -> str:
         return self.text
 
 
@@ -119,7 +119,8 @@ def calibrate_support(
     1 - delta at most the share `target` of what passes the bar is unsupported, on pairs drawn as these were. Where
     nothing passes that test there is no bar, and `test.reason` says how near one comes.
 
-    Pairs count each by itself: many claims on one passage are fewer draws than they look.
+    Pairs count each by itself: many claims on one passage are fewer draws than they look. The promise is that of one
+    seed, named beforehand: seeds tried until one passes promise nothing.
 
     The frame has a row a bar, over all pairs: `bar`, `what` (`published`, `certified`, both or ''), `true` of `n_true`
     supported pairs that pass with `true_share` and its `low` and `high`, `false` of `n_false` others, `unsupported`
