@@ -16,9 +16,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certification import Certification, certify_policy, check_policy, count_rates, grid, lowest_kept_target
+from raglab.lab.certification import Certification, certify_policy, check_policy, count_rates, grid, nearest_target
 from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
-from raglab.lab.search_space import published_policy
+from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import TARGETS, upper_bound
 from raglab.replay import sweep
 from raglab.store.loaders import Policy
@@ -72,11 +72,18 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
         with tempfile.TemporaryDirectory() as folder:
             looks = Path(folder) / "looks.jsonl"
             first = certify_policy(one.trace, fused[one.name], targets=TARGETS, delta=DELTA, looks=looks)
-            targets, near = dict(TARGETS), first.nearest
+            targets, near, chance = dict(TARGETS), first.nearest, first.chance
             if near != near:  # noqa: PLR0124 - NaN: out of reach beside the other target
                 targets = {name: TARGETS[name] for name in ALONE}
-                tune = one.trace.split("tune")
-                near = lowest_kept_target(count_rates(tune, grid(tune, fused[one.name]), ALONE), targets, DELTA)
+                tune, policy = one.trace.split("tune"), fused[one.name]
+                free = count_rates(tune, [always_answer(policy)], ALONE)
+                near, chance = nearest_target(
+                    count_rates(tune, grid(tune, policy), ALONE),
+                    targets,
+                    DELTA,
+                    size=first.certificate.cases / len(tune),
+                    free_rate=float(free.k[0, 0] / free.n[0, 0]),
+                )
             second = "–"
             if near == near:  # noqa: PLR0124
                 targets["hallucination_rate"] = near
@@ -84,7 +91,9 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
                     one.trace, fused[one.name], targets=targets, delta=DELTA, looks=looks, again=True
                 )
                 second = f"{outcome(found, one.trace)} (look {found.certificate.looks})"
-        hoped = f"hallucinations ≤ {near:g}" + (", false refusals ≤ 0.1" if len(targets) > 1 else " alone")
+        hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f})" + (
+            ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
+        )
         cells = (f"{one.name}, {first.certificate.cases}", defaults, outcome(first, one.trace), hoped, second)
         print("| " + " | ".join(cells) + " |")
 

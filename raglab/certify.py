@@ -161,6 +161,42 @@ def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> Da
     return DataNeed(alpha, delta, needed, answered, wrong, float(upper_bound(wrong, answered, delta)))
 
 
+HOPES = 64  # equally likely values of a rate that its posterior is read at
+
+
+def certification_chance(k: Ints, n: Ints, size: Ints, alpha: float, delta: float = 0.1) -> NDArray[np.float64]:
+    """Probability that `size` new answered cases certify a risk of alpha, after k of n were wrong, [...].
+
+    The rate is that of the cases seen, as far as they tell it (a uniform prior); 0 where nothing is answered. Of the
+    best of several candidates it flatters.
+
+    Args:
+      k, n: errors and answered cases elsewhere, such as on a pilot split, [...]. size: answered cases to come, [...].
+
+    Raises:
+      ValueError: alpha outside (0, 1) or delta outside (0, 0.5).
+
+    Example: 5 wrong of 100 make 10 % on 100 further cases a toss, on 1,000 likely.
+      >>> certification_chance(np.array([5, 5]), np.array([100, 100]), np.array([100, 1000]), 0.1).round(2)
+      array([0.51, 0.88])
+    """
+    from scipy.special import bdtrik, betainc, betaincinv
+
+    check_levels(alpha, delta)
+    wrong, answered, new = (np.asarray(part, dtype=np.float64) for part in (k, n, size))
+    new = np.round(new)
+    # The most errors that certify: the exact inverse lies between two counts, and rounding may miss by one.
+    most = np.floor(np.nan_to_num(bdtrik(delta, new, alpha), nan=-1.0)) + 1.0
+    for _ in range(2):
+        most = most - (np.asarray(binomial_p(np.maximum(most, 0.0), new, alpha)) > delta)
+    levels = (np.arange(HOPES) + 0.5) / HOPES
+    rate = betaincinv(wrong[..., None] + 1.0, np.maximum(answered - wrong, 0.0)[..., None] + 1.0, levels)
+    fewest = np.maximum(most, 0.0)[..., None]
+    # P(Bin(new, rate) ≤ most), one where as many errors as cases would do, which no alpha below 1 allows.
+    chance = betainc(np.maximum(new[..., None] - fewest, 1.0), fewest + 1.0, 1.0 - rate).mean(axis=-1)
+    return np.where((most >= 0.0) & (answered > 0.0) & (new > 0.0), chance, 0.0)
+
+
 def gate_counts(
     scores: Sequence[NDArray[np.float64]], thresholds: Sequence[NDArray[np.float64]], groups: NDArray[np.integer[Any]]
 ) -> NDArray[np.int64]:
@@ -202,6 +238,7 @@ def check_levels(alpha: float, delta: float) -> None:
 
 
 Method = Literal["fixed_sequence", "holm"]
+MAX_OVER_ASK = 0.10  # share of the unambiguous asked back above which a policy buys its targets by asking (S6.9)
 START = 2  # how many times the cases needed without an error must be answered at the first level tried
 
 
@@ -226,6 +263,8 @@ class Certificate:
     of targets and candidates. tested, candidates: how many were tested of how many there were.
     cases, pilot: how many were certified on, and how many the order was learned on. cases_hash: of the former.
     looks: certifications made on these cases so far, this one included. spent: sum of their deltas.
+    over_ask: share of the unambiguous that the chosen one asks back, 0 without one; a gate by itself never asks.
+    free: policies without a threshold that keep every target too: always-answer, always-refuse, always-ask.
     """
 
     chosen: float | str | None
@@ -243,6 +282,17 @@ class Certificate:
     cases_hash: str | None = None
     looks: int = 1
     spent: float | None = None
+    over_ask: float = 0.0
+    free: tuple[str, ...] = ()
+
+    @property
+    def rests_on_asking(self) -> bool:
+        """Whether what is certified is bought: it asks back much, or asking or refusing always would earn it too.
+
+        Source: rule S6.9.
+        """
+        idle = {"always-ask", "always-refuse"} & set(self.free)
+        return self.chosen is not None and (self.over_ask > MAX_OVER_ASK or bool(idle))
 
     @property
     def threshold(self) -> float | None:
@@ -266,6 +316,9 @@ class Certificate:
             "promises": [one._asdict() | {"bound": one.bound if one.n else None} for one in self.promises],
             "binding": self.binding,
             "coverage": self.coverage,
+            "over_ask_rate": self.over_ask,
+            "rests_on_asking": self.rests_on_asking,
+            "also_kept_by": list(self.free),
             "confidence": 1.0 - self.delta,
             "delta": self.delta,
             "method": self.method,
@@ -355,16 +408,22 @@ def certify(
 
 def _promise(alpha: float, total: Any, n: Any, delta: float, *, graded: bool) -> Promise:  # noqa: ANN401 - numbers
     """What was seen at a level: the bound is exact for a share, for grades the highest mean that is not rejected."""
-    bound = _graded_bound(float(total), int(n), delta) if graded else float(upper_bound(total, n, delta))
+    bound = graded_bound(float(total), int(n), delta) if graded else float(upper_bound(total, n, delta))
     return Promise("risk", alpha, float(total), int(n), bound)
 
 
-def _graded_bound(total: float, n: int, delta: float) -> float:
+def graded_bound(total: float, n: int, delta: float) -> float:
+    """Upper bound at confidence 1 − delta of the mean of losses in [0, 1] that sum to `total` over n cases.
+
+    It is the highest mean that `hoeffding_bentkus` does not reject; NaN where n is 0.
+    """
     from scipy.optimize import brentq
 
     def over(alpha: float) -> float:
         return float(hoeffding_bentkus(total, n, alpha)) - delta
 
+    if n == 0:
+        return float("nan")
     low, high = max(total / n, 1e-12), 1.0 - 1e-12
     return float(brentq(over, low, high)) if low < high and over(high) < 0.0 else 1.0
 

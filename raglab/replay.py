@@ -15,6 +15,7 @@ from raglab.bandit.environments import Bernoulli, Table
 from raglab.bandit.simulation import Run, log, run
 from raglab.decision import chain
 from raglab.decision.chain import (
+    STAGE,
     STAGE_OF_COST,
     STAGES,
     STATUS_OF,
@@ -185,10 +186,12 @@ def _dearest(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float
     if limits.costs is None:
         return np.full(size, np.nan)
     action = STAGE_OF_COST[swept.meets]
+    # Where an answer is refused as unfit, answering was chosen all the same.
+    counts_as = [action, *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok)]
 
     def chosen(value: NDArray[np.float64]) -> NDArray[np.bool_]:
         said = decide_cases(found, limits.with_value(path, value[None]), (1, size))
-        return np.equal(said.stage[0], action)
+        return np.isin(said.stage[0], counts_as)
 
     low, high = (np.full(size, end).view(np.int64) for end in (swept.low, swept.high))
     changes = chosen(low.view(np.float64)) & ~chosen(high.view(np.float64))

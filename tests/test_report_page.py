@@ -585,6 +585,31 @@ def test_a_certificate_of_something_else_is_said(certified: Policy) -> None:
     assert "arm must be one of hybrid" in other.text
 
 
+def test_a_certificate_that_is_bought_is_shown_as_such(certified: Policy) -> None:
+    """Coverage and over-ask stand in its first sentence; where it rests on asking a warning follows."""
+    own, trace = dict(certified.certificate or {}), wide_trace(300, "report", seed=3)
+    (first, second, *_) = report_page.certificate_blocks(whole(trace, certified))
+    assert isinstance(first, wording.Text)
+    assert f"It answers {wording.percent(own['coverage'])} of those cases and asks back 0.0 %" in first.text
+    assert not isinstance(second, wording.Text)
+    bought = own | {"rests_on_asking": True, "over_ask_rate": 0.4, "also_kept_by": ["always-ask"]}
+    second = report_page.certificate_blocks(whole(trace, certified.replace("certificate", bought)))[1]
+    assert isinstance(second, wording.Text)
+    assert second.warning
+    assert "40.0 % of the unambiguous are asked back; always-ask would keep every target too" in second.text
+
+
+def test_a_certified_cost_is_shown_in_its_own_units(certified: Policy) -> None:
+    """A cost is no share: neither its limit nor its bound is a percentage."""
+    trace = wide_trace(300, "report", seed=3)
+    promise = {"name": "expected_cost", "alpha": 1.5, "k": 300.5, "n": 300, "bound": 1.25}
+    own = dict(certified.certificate or {}) | {"promises": [promise], "costs": {"refuse": {"answered_wrong": 4.0}}}
+    table = report_page.certificate_blocks(whole(trace, certified.replace("certificate", own)))[1]
+    assert isinstance(table, wording.ReportTable)
+    assert [cell.text for cell in table.rows[0][:3]] == ["expected_cost ≤ 1.5", "1.0017", "1.25"]
+    assert table.rows[0][1].small.startswith("300.5/300")
+
+
 def test_without_a_certificate_the_data_it_needs_are_named() -> None:
     """One sentence, a line a target, the best there is, and what each signal could carry at a target within reach."""
     blocks = report_page.certificate_blocks(whole(wide_trace(300, "report", seed=3), Policy.load()))

@@ -23,7 +23,7 @@ from raglab import gates
 from raglab.audit.default_rows import digest_of, empty_row, key_of_row, learner_of, row_body, row_versions
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
-from raglab.decision.decisions import SIGNAL_RULES, Check
+from raglab.decision.decisions import COST_RULES, SIGNAL_RULES, Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES
@@ -112,15 +112,15 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
 
     A gap that is too small hands over to the resolver's rules, of which the first that passes decides; where none
     does, or the question is an overview, the user is asked, unless one option was left and the chain went on. A gate on
-    a signal refuses, asks back or warns, as the rule of its check says.
+    a signal refuses, asks back or warns, and so do expected costs, as the rule of their check says.
 
-    Source: rules S2.12, S2.15, S3.3.
+    Source: rules S2.12, S2.15, S2.17, S3.3.
     """
     if not checks:
         return None
     for place, check in enumerate(checks):
         if check.gate not in WARNS and not check.passes and check.rule != SIGNAL_RULES["warn"]:
-            status = "ambiguous" if check.rule == SIGNAL_RULES["ask"] else "refuse"
+            status = "ambiguous" if check.rule in {SIGNAL_RULES["ask"], COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
         if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
             rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)

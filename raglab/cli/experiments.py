@@ -441,10 +441,10 @@ def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str 
 
     pilot = any(case.split == "tune" for case in trace.cases)
     seen = case_signals(trace.split("tune") if pilot else trace, policy, arm)
-    table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta)
-    typer.echo(
-        f"\nwhat each signal could carry for a risk of {alpha:g}, on {'split tune' if pilot else 'these cases'}:"
-    )
+    size = sum(case.split == "certify" for case in trace.cases) / len(seen.right) if pilot else 1.0
+    table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta, size=size)
+    where = "split tune, for as many cases as split certify holds" if pilot else "these cases"
+    typer.echo(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
     typer.echo(table.round(3).to_string(index=False, na_rep="–"))
 
 
@@ -476,10 +476,13 @@ def check(
         found = check_policy(certified, trace, again=again)
         if as_json:
             parts = {"verdict": found.verdict, "notes": found.notes, "targets": json_records(found.table)}
+            parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask}
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         else:
             show(found.table, as_json=False)
-            typer.echo("\n".join([f"\nverdict: {found.verdict}", *(f"note: {note}" for note in found.notes)]))
+            beside = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
+            told = [f"\nverdict: {found.verdict} ({beside})", *(f"note: {note}" for note in found.notes)]
+            typer.echo("\n".join(told))
     if found.verdict != "upheld":
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
 

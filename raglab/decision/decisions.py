@@ -91,6 +91,7 @@ def decision_reason(said: Decisions, row: int) -> str:
     return f"{text} after {_count_text(depth, 'refinement')}" if stage == "confidence" and depth else text
 
 
+COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}  # of a check that does not pass, by what is done instead
 TIE = float(np.nextafter(0.0, -1.0))  # headroom of an answer that costs just as much as what is done instead
 PARTS = 4  # of a decision that are told
 
@@ -124,9 +125,8 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     text = f"{action} costs {decimals(told[action])} of a failure, the least ({rest}{why})"
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
-    yield Check(
-        EXPECTED_COST, "S2.17", answer, others, headroom, answers, f"{text}; {_largest_parts(said, row, status)}"
-    )
+    rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
+    yield Check(EXPECTED_COST, rule, answer, others, headroom, answers, f"{text}; {_largest_parts(said, row, status)}")
     if found.answered and answers:
         recorded = said.answer(row)
         refusal = "no answer was recorded for these hits" if recorded is None else recorded.refused

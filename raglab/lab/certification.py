@@ -1,4 +1,4 @@
-"""Certification (shore): candidates tested on held-out cases, promises re-tested (S6.4)."""
+"""Certification (shore): candidates tested on held-out cases, promises re-tested (S6.4, S6.7, S6.9)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab import certify as tests
 from raglab.canonical import digest
-from raglab.certify import Certificate, DataNeed, Promise, cases_needed
+from raglab.certify import MAX_OVER_ASK, Certificate, DataNeed, Promise, cases_needed
 from raglab.decision.measurement import measured_tables
 from raglab.lab.looks import note_look, queries_hash, record_look, recorded_looks
 from raglab.lab.report.blocks import percent
-from raglab.lab.search_space import limit_depth
+from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS, binomial_p, clopper_pearson, upper_bound
 from raglab.policy import policy_thresholds
@@ -26,7 +26,7 @@ from raglab.replay import SWEPT, breakpoints, tally
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
-from raglab.values import TraceData
+from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -36,13 +36,49 @@ MOST = 2_000  # candidates on the grid of a policy
 ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
 
 
-class RateCounts(NamedTuple):
-    """Errors k and cases n of each target, [N, T], and what is gained: right answers, [N]."""
+COST, RISK = "expected_cost", "hallucination_rate"
+LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
 
-    k: NDArray[np.int64]
+
+class RateCounts(NamedTuple):
+    """Losses k and cases n of each target, [N, T], and what policies do beside.
+
+    k: errors; of the expected cost the sum of the costs over the highest one. gain: right answers, [N]. coverage,
+    over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether losses lie
+    between 0 and 1 too, [T].
+    """
+
+    k: NDArray[np.float64]
     n: NDArray[np.int64]
     gain: NDArray[np.float64]
     coverage: NDArray[np.float64]
+    over_ask: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    graded: NDArray[np.bool_]
+
+    def subset(self, places: NDArray[np.int64]) -> RateCounts:
+        """Counts of some policies, in the order given."""
+        mine = {name: getattr(self, name)[places] for name in ("k", "n", "gain", "coverage", "over_ask")}
+        return self._replace(**mine)
+
+    def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
+        """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses."""
+        out = np.empty(self.k.shape)
+        for place, alpha in enumerate(targets / self.scale):
+            test = tests.hoeffding_bentkus if self.graded[place] else binomial_p
+            out[:, place] = test(self.k[:, place], self.n[:, place], float(alpha))
+        return out
+
+    def bound(self, row: int, place: int, delta: float) -> float:
+        """Upper bound of a target's rate or cost for one policy, in its own units."""
+        k, n = float(self.k[row, place]), int(self.n[row, place])
+        found = tests.graded_bound(k, n, delta) if self.graded[place] else float(upper_bound(int(k), n, delta))
+        return found * float(self.scale[place])
+
+    def total(self, row: int, place: int) -> float | int:
+        """Errors of one policy, or the sum of its costs."""
+        value = float(self.k[row, place] * self.scale[place])
+        return int(value) if value.is_integer() else value
 
 
 def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
@@ -96,15 +132,46 @@ def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
 
 
 def count_rates(
-    trace: TraceData, policies: Sequence[Policy], names: Sequence[str], arm: str | None = None
+    trace: TraceData,
+    policies: Sequence[Policy],
+    names: Sequence[str],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
 ) -> RateCounts:
-    """Errors and cases of some rates for each policy, and its right answers."""
-    sums = tally(trace, policies, arm)
-    places = [metrics.RATES.index(name) for name in names]
+    """Losses and cases of some rates, or of the expected cost, for each policy, and its right answers."""
+    return counted_losses(tally(trace, policies, arm).cells, names, costs)
+
+
+def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
+    """Losses of policies whose cells are counted.
+
+    Args:
+      cells: [N, 18]. names: rates of `metrics.RATES`, or `expected_cost`. costs: of the latter.
+    """
+    every, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
+    of_rate, size = metrics.denominators(every, labels), labels.sum(axis=-1)
+    matrix = metrics.cost_matrix(costs)
+    most = float(matrix.max()) or 1.0
+    k, n = np.zeros((len(cells), len(names))), np.zeros((len(cells), len(names)), dtype=np.int64)
+    for place, name in enumerate(names):
+        if name == COST:
+            k[:, place], n[:, place] = cells @ (metrics.cell_costs(matrix) / most), size
+        else:
+            at = metrics.RATES.index(name)
+            k[:, place], n[:, place] = every[:, at], of_rate[:, at]
     at = {name: metrics.COUNTS.index(name) for name in ("answered", "wrong")}
-    k, n = sums.counts[:, places], metrics.denominators(sums.counts, sums.labels)[:, places]
-    answered, wrong = sums.counts[:, at["answered"]], sums.counts[:, at["wrong"]]
-    return RateCounts(k, n, (answered - wrong).astype(np.float64), answered / max(1, len(trace)))
+    answered, wrong = every[:, at["answered"]], every[:, at["wrong"]]
+    idle = metrics.RATES.index("over_ask_rate")
+    is_cost = np.array([name == COST for name in names], dtype=bool)
+    return RateCounts(
+        k=k,
+        n=n,
+        gain=(answered - wrong).astype(np.float64),
+        coverage=answered / np.maximum(1, size),
+        over_ask=every[:, idle] / np.maximum(1, of_rate[:, idle]),
+        scale=np.where(is_cost, most, 1.0),
+        graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
+    )
 
 
 def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
@@ -125,23 +192,53 @@ def pilot_order(seen: RateCounts, alphas: NDArray[np.float64], delta: float, siz
     Args:
       size: cases to be certified on, over those of the pilot.
     """
-    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas])
+    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / seen.scale])
     enough = (seen.n * size >= needed).all(axis=1)
     rows = np.flatnonzero(enough) if enough.any() else np.arange(len(seen.k))
-    return rows[certify.pareto_order(certify.joint_p(seen.k[rows], seen.n[rows], alphas), seen.gain[rows])]
+    return rows[certify.pareto_order(seen.subset(rows).p(alphas).max(axis=1), seen.gain[rows])]
 
 
-def lowest_kept_target(seen: RateCounts, targets: Mapping[str, float], delta: float) -> float:
-    """Lowest hallucination target that some candidate seems to keep, by the pilot alone, with room for its choice."""
-    if "hallucination_rate" not in targets:
-        return float("nan")
-    at = list(targets).index("hallucination_rate")
-    for alpha in ALPHAS:
-        wanted = np.array(list(targets.values()))
-        wanted[at] = alpha
-        if bool((certify.joint_p(seen.k, seen.n, wanted) <= delta / 4.0).any()):
-            return alpha
-    return float("nan")
+class Nearest(NamedTuple):
+    """Lowest hallucination target that is likely to be certified, and how likely; both NaN where there is none."""
+
+    alpha: float
+    chance: float
+
+
+def nearest_target(
+    seen: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, free_rate: float
+) -> Nearest:
+    """Lowest hallucination target that some candidate is likely to certify, by the pilot alone.
+
+    Args:
+      seen: candidates on the pilot. size: cases to certify on, over those of the pilot. free_rate: hallucination rate
+        of always-answer there; a target that it reaches is no hint.
+
+    Source: rule S6.9.
+    """
+    none = Nearest(float("nan"), float("nan"))
+    if RISK not in targets:
+        return none
+    # Candidates that lost alike are one: there are far fewer of them.
+    alike = np.unique(np.concatenate([seen.k, seen.n], axis=1), axis=0)
+    k, n = alike[:, : len(targets)], alike[:, len(targets) :]
+    scaled = {name: float(alpha / seen.scale[place]) for place, (name, alpha) in enumerate(targets.items())}
+
+    def chance(place: int, alpha: float) -> NDArray[np.float64]:
+        return certify.certification_chance(k[:, place], n[:, place], n[:, place] * size, alpha, delta)
+
+    at = list(targets).index(RISK)
+    others = np.prod([np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)], axis=0)
+    low, high = 0, sum(alpha < free_rate for alpha in ALPHAS)
+    best = Nearest(float("nan"), float("nan"))
+    while low < high:  # a higher target is no less likely
+        middle = (low + high) // 2
+        likely = float((others * chance(at, ALPHAS[middle])).max(initial=0.0))
+        if likely >= LIKELY:
+            best, high = Nearest(ALPHAS[middle], likely), middle
+        else:
+            low = middle + 1
+    return best
 
 
 SPLITS = ("tune", "certify")
@@ -152,8 +249,9 @@ class Certification(NamedTuple):
 
     certificate: see `Certificate`. policy: the chosen one with its certificate inside, None where none was certified.
     table: a row a candidate in the order of the tests, with what was seen on both splits. needs: target -> what it
-    needs and what the chosen candidate, or the first one tested, has. nearest: lowest hallucination target that looks
-    within reach on the pilot alone, beside the other targets; NaN for none. notes: what a reader must know.
+    needs and what the chosen candidate, or the first one tested, has. nearest: lowest hallucination target that is
+    likely to be certified on as many cases, by the pilot alone, beside the other targets, and that always-answer does
+    not reach; NaN for none. notes: what a reader must know. chance: of the nearest target, by the best candidate.
     """
 
     certificate: Certificate
@@ -162,6 +260,7 @@ class Certification(NamedTuple):
     needs: Mapping[str, DataNeed]
     nearest: float
     notes: tuple[str, ...]
+    chance: float = float("nan")
 
 
 def certify_policy(
@@ -170,6 +269,7 @@ def certify_policy(
     *,
     candidates: Sequence[Policy] | None = None,
     targets: Mapping[str, float] = TARGETS,
+    costs: metrics.Costs | None = None,
     delta: float = 0.1,
     arm: str | None = None,
     paths: Sequence[str] | None = None,
@@ -186,33 +286,36 @@ def certify_policy(
       trace: with a split `certify`, or without any splits.
       policy: whose thresholds are varied; the published ones where not given.
       candidates: policies to choose from; a grid over `paths` of the policy where not given.
-      targets: rate -> highest value. paths: thresholds of the grid; those of similarity, confidence and fused gate
+      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: label -> outcome -> cost, of that
+        target, see `metrics.cost_matrix`. paths: thresholds of the grid; those of similarity, confidence and fused gate
         where not given.
       again: these cases were certified on before, and that is known. looks: file that remembers it.
 
     Raises:
       ValueError: a fused gate that was fitted on the cases to certify on, an unknown rate,
-        target outside (0, 1), no cases, or another certification on the same cases.
+        target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
+        another certification on the same cases.
 
-    Source: rule S6.4; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values.
+    Source: rules S6.4, S6.7, S6.9; Pareto testing (Laufer-Goldshtein and others 2023) with exact binomial p-values, of
+      graded costs those of Hoeffding and Bentkus (Bates and others 2021).
     """
     start = limit_depth(policy if policy is not None else Policy.load(), trace)
-    _check_targets(targets)
+    _check_targets(targets, costs)
     pilot, held_out = _certify_splits(trace)
     cases_hash, arm_name = queries_hash(held_out.cases), arm or held_out.arms[0]
     offered = _distinct_candidates(
         candidates if candidates is not None else grid(pilot or held_out, start, arm, paths), cases_hash
     )
     # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
-    order = _order(pilot, held_out, offered, targets, delta, arm)
+    order = _order(pilot, held_out, offered, targets, costs, delta, arm)
     tried = [offered[place] for place in order.places]
-    counts = count_rates(held_out, tried, list(targets), arm)
+    counts = count_rates(held_out, tried, list(targets), arm, costs)
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
-    key = certification_key(tried, counts, targets, delta, arm_name)
+    key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
     before = recorded_looks(Path(looks), cases_hash) if looks is not None else {}
     look = record_look(start.certificate, before, cases_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
-    near = lowest_kept_target(order.pilot, targets, delta) if order.pilot is not None else float("nan")
+    near, free_rate = _nearest(pilot, held_out, order, start, targets, delta, arm)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -229,20 +332,66 @@ def certify_policy(
         cases_hash=cases_hash,
         looks=look.number,
         spent=look.spent,
+        over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
+        free=_free_policies(held_out, start, targets, costs, delta, arm) if tested.certified else (),
     )
     if looks is not None and key not in before:
         note_look(Path(looks), cases_hash, key, delta)
     # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
     retrieval = dict(held_out.meta.get("parameters", {}))
     kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval}
+    if COST in targets:
+        kept["costs"] = metrics.stated_costs(metrics.cost_matrix(costs))
     return Certification(
         certificate=certificate,
         policy=tried[tested.chosen].replace("certificate", kept) if tested.certified else None,
         table=_candidate_table(start, tried, counts, tested, order, list(targets), delta),
-        needs={one.name: tests.data_need(one.alpha, one.n, int(one.k), delta) for one in tested.promises},
-        nearest=near,
-        notes=_certificate_notes(certificate, near, targets),
+        needs={
+            one.name: tests.data_need(one.alpha, one.n, int(one.k), delta)
+            for one in tested.promises
+            if one.name != COST
+        },
+        nearest=near.alpha,
+        notes=_certificate_notes(certificate, near, free_rate, targets),
+        chance=near.chance,
     )
+
+
+def _nearest(
+    pilot: Trace | None,
+    held_out: Trace,
+    order: Order,
+    start: Policy,
+    targets: Mapping[str, float],
+    delta: float,
+    arm: str | None,
+) -> tuple[Nearest, float]:
+    """Target to hint at, and the hallucination rate of always-answer on the pilot."""
+    if pilot is None or order.pilot is None:
+        return Nearest(float("nan"), float("nan")), float("nan")
+    free = count_rates(pilot, [always_answer(start)], [RISK], arm)
+    rate = float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
+    size = len(held_out) / len(pilot)
+    return nearest_target(order.pilot, targets, delta, size=size, free_rate=rate), rate
+
+
+def _free_policies(
+    held_out: Trace,
+    start: Policy,
+    targets: Mapping[str, float],
+    costs: metrics.Costs | None,
+    delta: float,
+    arm: str | None,
+) -> tuple[str, ...]:
+    """Policies without a threshold that keep every target on the certified cases too, by the same tests."""
+    labels = np.bincount([Status[case.expect_status] for case in held_out.cases], minlength=len(Status))
+    cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
+    cells[0] = tally(held_out, [always_answer(start)], arm).cells.reshape(cells.shape[1:])
+    cells[1, Status.refuse, :, 0] = labels
+    cells[2, Status.ambiguous, :, 1] = labels  # at its best: the options are the right ones wherever it should ask
+    p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(np.array(list(targets.values())))
+    names = ("always-answer", "always-refuse", "always-ask")
+    return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)
 
 
 def _distinct_candidates(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
@@ -273,7 +422,7 @@ class Order(NamedTuple):
     @property
     def pilot_tried(self) -> RateCounts | None:
         """What the candidates did on the pilot, in the order of the tests, [M]."""
-        return None if self.pilot is None else RateCounts._make(column[self.places] for column in self.pilot)
+        return None if self.pilot is None else self.pilot.subset(self.places)
 
 
 def _order(
@@ -281,13 +430,14 @@ def _order(
     held_out: Trace,
     offered: Sequence[Policy],
     targets: Mapping[str, float],
+    costs: metrics.Costs | None,
     delta: float,
     arm: str | None,
 ) -> Order:
     # Without cases of its own to learn an order on, any order would come from the cases it is tested on.
     if pilot is None:
         return Order("holm", np.arange(len(offered)), None)
-    on_pilot = count_rates(pilot, offered, list(targets), arm)
+    on_pilot = count_rates(pilot, offered, list(targets), arm, costs)
     alphas = np.array(list(targets.values()))
     return Order("fixed_sequence", pilot_order(on_pilot, alphas, delta, len(held_out) / len(pilot)), on_pilot)
 
@@ -295,7 +445,7 @@ def _order(
 class SequenceResult(NamedTuple):
     """What the tests came to.
 
-    p: exact p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
+    p: p-value of each target's test, [M, T]. passed: whether a candidate keeps all targets, [M]. chosen: place
     of the candidate that is taken, -1 where none passed. promises: of the chosen one, else of the one that came
     nearest. binding: the target with the least room. n_tested: candidates whose test was reached.
     """
@@ -314,9 +464,9 @@ class SequenceResult(NamedTuple):
 
 
 def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float], delta: float) -> SequenceResult:
-    """Exact tests of all targets together for every candidate, with error delta over all of them."""
+    """Tests of all targets together for every candidate, with error delta over all of them."""
     in_sequence = order.method == "fixed_sequence"
-    p = np.asarray(binomial_p(counts.k, counts.n, np.array(list(targets.values()))))
+    p = counts.p(np.array(list(targets.values())))
     # A candidate keeps its promise only if it keeps every target, so its p-value is the largest of them.
     joint = p.max(axis=1)
     passed = tests.fixed_sequence(joint, delta) if in_sequence else tests.holm(joint, delta)
@@ -326,8 +476,14 @@ def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float
     # Where none passed, a reader is told of the one that came nearest: the first in a sequence, else the least p.
     shown = chosen if chosen >= 0 else 0 if in_sequence else int(np.argmin(joint))
     promises = tuple(
-        Promise(name=name, alpha=float(alpha), k=int(k), n=int(n), bound=float(upper_bound(k, n, delta)))
-        for (name, alpha), k, n in zip(targets.items(), counts.k[shown], counts.n[shown], strict=True)
+        Promise(
+            name=name,
+            alpha=float(alpha),
+            k=counts.total(shown, place),
+            n=int(counts.n[shown, place]),
+            bound=counts.bound(shown, place, delta),
+        )
+        for place, (name, alpha) in enumerate(targets.items())
     )
     # What stopped it binds: in a sequence the first that failed, of all at once the nearest where none passed.
     n_candidates = len(passed)
@@ -339,13 +495,21 @@ def _sequence_test(counts: RateCounts, order: Order, targets: Mapping[str, float
     )
 
 
-def _check_targets(targets: Mapping[str, float]) -> None:
-    allowed = metrics.OBJECTIVES
+def _check_targets(targets: Mapping[str, float], costs: metrics.Costs | None) -> None:
+    allowed, most = metrics.OBJECTIVES, float(metrics.cost_matrix(costs).max())
+    if costs is not None and COST not in targets:
+        came = ", ".join(targets) or "none"
+        msg = f"costs must be those of a target {COST}, got the targets {came}; add {COST}, in units of cost."
+        raise ValueError(msg)
     for name, alpha in targets.items():
-        if name not in allowed:
-            msg = f"targets must be rates of errors, one of {', '.join(allowed)}, got {name!r}."
+        if name not in allowed and name != COST:
+            msg = f"targets must be rates of errors, one of {', '.join(allowed)}, or {COST}, got {name!r}."
             raise ValueError(msg)
-        if not 0.0 < alpha < 1.0:
+        if name == COST:
+            if not 0.0 < alpha < most:
+                msg = f"the target of {COST} must be in (0, {most:g}), got {alpha}; {most:g} is the highest cost."
+                raise ValueError(msg)
+        elif not 0.0 < alpha < 1.0:
             msg = f"the target of {name} must be in (0, 1), got {alpha}; 0.1 is 10 %."
             raise ValueError(msg)
     if not targets:
@@ -387,8 +551,22 @@ def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str
     return f"not certified: {told}; {which} on {binding} ({seen})"
 
 
-def _certificate_notes(made: Certificate, near: float, targets: Mapping[str, float]) -> tuple[str, ...]:
+def asking_note(over_ask: float, free: Sequence[str]) -> str:
+    """That what is kept is bought by asking back or refusing, and why one says so; empty where it is not."""
+    idle = [name for name in free if name != "always-answer"]
+    why = [f"{percent(over_ask)} of the unambiguous are asked back"] if over_ask > MAX_OVER_ASK else []
+    why += [f"{' and '.join(idle)} would keep every target too"] if idle else []
+    return f"It rests on asking back or refusing: {'; '.join(why)}." if why else ""
+
+
+def _certificate_notes(
+    made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
+) -> tuple[str, ...]:
     out = []
+    if made.rests_on_asking:
+        out.append(asking_note(made.over_ask, made.free))
+    if "always-answer" in made.free:
+        out.append("Always answering keeps every target too: no threshold was needed for this.")
     if made.looks > 1:
         worst = min(1.0, made.spent or made.delta)
         told = f"Look {made.looks} on these cases: some promise among them may break with probability {worst:g}"
@@ -396,15 +574,19 @@ def _certificate_notes(made: Certificate, near: float, targets: Mapping[str, flo
     if not made.pilot:
         out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
         out.append("It holds only if no threshold and no fused gate of the policy was tuned or fitted on these cases.")
-    wanted = targets.get("hallucination_rate", np.nan)
+    wanted = targets.get(RISK, np.nan)
     beside = " beside the other targets" if len(targets) > 1 else ""
-    if made.chosen is None and near > wanted:
+    if made.chosen is None and near.alpha > wanted:
         out.append(
-            f"On the pilot a hallucination_rate of {near:g}{beside} looks within reach; certifying "
-            "it on the same cases is a second look."
+            f"On the pilot a {RISK} of {near.alpha:g}{beside} looks within reach of {made.cases} such cases, with "
+            f"probability {near.chance:.2f} (by the best of the candidates, so it flatters; always-answer has "
+            f"{percent(free_rate)}); certifying it on the same cases is a second look."
         )
-    elif made.chosen is None and np.isnan(near) and "hallucination_rate" in targets:
-        out.append(f"On the pilot no hallucination_rate up to 0.5 looks within reach{beside}.")
+    elif made.chosen is None and made.pilot and np.isnan(near.alpha) and RISK in targets:
+        out.append(
+            f"On the pilot no {RISK} up to 0.5 looks within reach{beside} but what always-answer reaches, which has "
+            f"{percent(free_rate)}."
+        )
     return tuple(out)
 
 
@@ -430,12 +612,13 @@ def _candidate_table(
             "certified": bool(tested.passed[place]),
         }
         for t, name in enumerate(names):
-            k, n = int(counts.k[place, t]), int(counts.n[place, t])
-            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": float(upper_bound(k, n, delta))}
+            k, n = counts.total(place, t), int(counts.n[place, t])
+            row |= {f"{name}_k": k, f"{name}_n": n, f"{name}_bound": counts.bound(place, t, delta)}
             row |= {f"{name}_p": float(tested.p[place, t])}
             if pilot is not None:
-                row |= {f"pilot_{name}_k": int(pilot.k[place, t]), f"pilot_{name}_n": int(pilot.n[place, t])}
-        rows.append(row | {"coverage": float(counts.coverage[place]), "changed": changed})
+                row |= {f"pilot_{name}_k": pilot.total(place, t), f"pilot_{name}_n": int(pilot.n[place, t])}
+        beside = {"coverage": float(counts.coverage[place]), "over_ask_rate": float(counts.over_ask[place])}
+        rows.append(row | beside | {"changed": changed})
     return pd.DataFrame(rows)
 
 
@@ -448,12 +631,14 @@ class Retest(NamedTuple):
     verdict: `upheld` where every target is certified again, `broken` where the exact lower bound of some rate lies
     above its target, `open` where the cases are too few to say either. Either is wrong with probability delta at most:
     all targets must be certified, so each may spend it whole; one is enough to break, so they share it. table: a row
-    a target. notes: what a reader must know.
+    a target. notes: what a reader must know. coverage, over_ask: shares answered, and of the unambiguous asked back.
     """
 
     verdict: Verdict
     table: pd.DataFrame
     notes: tuple[str, ...]
+    coverage: float
+    over_ask: float
 
 
 def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Retest:
@@ -478,35 +663,52 @@ def check_policy(policy: Policy, trace: TraceData, *, again: bool = False) -> Re
         msg = "a check must see new cases, got those the policy was certified on; give others, or say --again."
         raise ValueError(msg)
     targets = {str(one["name"]): float(one["alpha"]) for one in certificate["promises"]}
-    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"))
-    return found._replace(notes=_check_notes(certificate, trace))
+    costs = certificate.get("costs") if COST in targets else None
+    found = retest(policy, trace, targets, delta=float(certificate["delta"]), arm=certificate.get("arm"), costs=costs)
+    return found._replace(notes=(*found.notes, *_check_notes(certificate, trace)))
 
 
 def retest(
-    policy: Policy, trace: TraceData, targets: Mapping[str, float], *, delta: float = 0.1, arm: str | None = None
+    policy: Policy,
+    trace: TraceData,
+    targets: Mapping[str, float],
+    *,
+    delta: float = 0.1,
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
 ) -> Retest:
     """What labelled cases say of some targets for one policy that was chosen without them.
 
-    A target is upheld where its exact upper bound at 1 − delta keeps it: all together, since each must. It is broken
-    where the exact lower bound at 1 − delta / T exceeds it, T targets sharing the error.
+    A target is upheld where its upper bound at 1 − delta keeps it: all together, since each must. It is broken
+    where the lower bound at 1 − delta / T exceeds it, T targets sharing the error.
 
     Args:
-      targets: rate -> highest value.
+      targets: rate -> highest value; `expected_cost` too, in units of cost. costs: of that target.
     """
     import pandas as pd
 
-    counts, rows = count_rates(trace, [policy], list(targets), arm), []
+    counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
     for place, (name, alpha) in enumerate(targets.items()):
-        k, n = int(counts.k[0, place]), int(counts.n[0, place])
-        high = float(upper_bound(k, n, delta))
-        low = float(clopper_pearson(k, n, 1.0 - 2.0 * delta / len(targets)).low)
+        k, n = counts.total(0, place), int(counts.n[0, place])
+        high, low = counts.bound(0, place, delta), _lower_bound(counts, place, delta / len(targets))
         verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
         rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
     table = pd.DataFrame(rows, columns=columns)
     verdicts = set(table["verdict"])
     verdict: Verdict = "broken" if "broken" in verdicts else "open" if "open" in verdicts else "upheld"
-    return Retest(verdict, table, ())
+    over_ask = float(counts.over_ask[0])
+    told = asking_note(over_ask, ())
+    return Retest(verdict, table, (told,) if told else (), float(counts.coverage[0]), over_ask)
+
+
+def _lower_bound(counts: RateCounts, place: int, delta: float) -> float:
+    """Lower bound of a target's rate or cost for the first policy at confidence 1 − delta."""
+    k, n = float(counts.k[0, place]), int(counts.n[0, place])
+    scale = float(counts.scale[place])
+    if counts.graded[place]:  # what is not lost is a loss in [0, 1] too
+        return (1.0 - tests.graded_bound(n - k, n, delta)) * scale
+    return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
 
 
 def retrieve_trace(
@@ -543,7 +745,7 @@ def _certificate(policy: Policy) -> Mapping[str, Any]:
     if found is None:
         msg = "a policy must hold a certificate to be checked, got none; make one with `raglab certify`."
         raise ValueError(msg)
-    if missing or not found["promises"] or any(one.get("name") not in OBJECTIVES for one in found["promises"]):
+    if missing or not found["promises"] or any(one.get("name") not in (*OBJECTIVES, COST) for one in found["promises"]):
         came = f"one without {', '.join(sorted(missing))}" if missing else "promises of none, or of what is no rate"
         msg = f"a certificate must be whole, got {came}; make one with `raglab certify`."
         raise ValueError(msg)
@@ -574,10 +776,27 @@ def certificate_lines(found: Certification) -> list[str]:
         + f"; {len(made.certified)} certified; delta {made.delta:g} spent, look {made.looks} on these cases."
     )
     if found.policy is not None:
-        seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {percent(one.bound)})" for one in made.promises)
-        told.append(f"The chosen policy answers {percent(made.coverage)} of them: {seen}.")
+        seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {_limit(one)})" for one in made.promises)
+        told.append(
+            f"The chosen policy answers {percent(made.coverage)} of them and asks back {percent(made.over_ask)} of the "
+            f"unambiguous: {seen}."
+        )
+    told += [_cost_line(one, made.delta) for one in made.promises if one.name == COST]
     told += [need_line(name, need) for name, need in found.needs.items()]
     return told + [f"note: {note}" for note in found.notes]
+
+
+def _limit(one: Promise) -> str:
+    """Bound of a promise: a share, or a cost in its own units."""
+    return decimals(one.bound, one.alpha) if one.name == COST else percent(one.bound)
+
+
+def _cost_line(one: Promise, delta: float) -> str:
+    """What the cases of a cost come to, in words."""
+    return (
+        f"{COST} ≤ {one.alpha:g}: {one.n} cases cost {one.k:g} together, {decimals(one.k / max(1, one.n), one.alpha)} "
+        f"each; these certify {decimals(one.bound, one.alpha)} with confidence {1.0 - delta:g}."
+    )
 
 
 def need_line(name: str, need: DataNeed) -> str:
@@ -596,16 +815,20 @@ def diagnosis(
     scores: Mapping[str, NDArray[np.float64]],
     alpha: float,
     delta: float = 0.1,
+    *,
+    size: float = 1.0,
 ) -> pd.DataFrame:
     """What each signal could carry: whether it ranks right above wrong, and the lowest risk where enough is answered.
 
     Args:
       right: whether each case is right if answered, [Q]. scores: signal -> its values, higher is surer, [Q].
-      alpha: wanted risk.
+      alpha: wanted risk. size: cases to certify on, over these.
 
     Returns: a row a signal, the best AUROC first: `AUROC` with interval; `coverage`, the smallest one at which as many
       are answered as `cases_needed` asks for; `wrong`, `answered` and `risk` there; `lowest_risk` at that coverage or
-      more; `verdict`.
+      more; `chance`, probability that its best threshold is certified (chosen here, so it flatters); `verdict`.
+
+    Source: rules S6.4, S6.9.
     """
     import pandas as pd
 
@@ -614,15 +837,30 @@ def diagnosis(
         area = metrics.auroc(right, score)
         low, high = metrics.auroc_interval(right, score)
         curve = metrics.risk_coverage(right, score)
-        usable = np.flatnonzero(curve.n >= needed)
+        usable = np.flatnonzero(np.round(curve.n * size) >= needed)
         row: dict[str, Any] = {"signal": name, "AUROC": area, "AUROC_low": float(low), "AUROC_high": float(high)}
         if len(usable):
             at = int(usable[0])
             row |= {"coverage": float(curve.x[at]), "wrong": int(curve.k[at]), "answered": int(curve.n[at])}
             row |= {"risk": float(curve.y[at]), "lowest_risk": float(curve.y[usable].min())}
+            chances = certify.certification_chance(
+                curve.k[usable], curve.n[usable], curve.n[usable] * size, alpha, delta
+            )
+            row |= {"chance": float(chances.max()), "free_risk": float(curve.y[-1])}
         row["verdict"] = _signal_verdict(row, alpha, needed)
         rows.append(row)
-    columns = ["signal", "AUROC", "AUROC_low", "AUROC_high", "coverage", "wrong", "answered", "risk", "lowest_risk"]
+    columns = [
+        "signal",
+        "AUROC",
+        "AUROC_low",
+        "AUROC_high",
+        "coverage",
+        "wrong",
+        "answered",
+        "risk",
+        "lowest_risk",
+        "chance",
+    ]
     frame = pd.DataFrame(rows, columns=[*columns, "verdict"])
     return frame.sort_values("AUROC", ascending=False, kind="stable", ignore_index=True)
 
@@ -630,16 +868,28 @@ def diagnosis(
 def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
     if "risk" not in row:
         return f"too few cases: {needed} must be answered"
+    if row["free_risk"] <= alpha:
+        return "always answering reaches it"
     if not row["AUROC_low"] > 0.5:
         return "does not separate"
     return "within reach" if row["lowest_risk"] <= alpha else "separates, but not down to the target"
 
 
 def certification_key(
-    tried: Sequence[Policy], seen: RateCounts, targets: Mapping[str, float], delta: float, arm: str
+    tried: Sequence[Policy],
+    seen: RateCounts,
+    targets: Mapping[str, float],
+    delta: float,
+    arm: str,
+    costs: metrics.Costs | None = None,
 ) -> str:
     """What makes two certifications the same one: what was tested, in which order, and what was counted."""
     by_name = np.argsort(list(targets))
-    counts = [column[:, by_name].tolist() for column in (seen.k, seen.n)]
-    parts = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
+    losses = [
+        [int(one) if float(one).is_integer() else float(one) for one in row] for row in seen.k[:, by_name].tolist()
+    ]
+    counts = [losses, seen.n[:, by_name].tolist()]
+    parts: list[Any] = [[one.policy_id for one in tried], sorted(targets.items()), delta, arm, counts]
+    if costs:
+        parts.append(metrics.stated_costs(metrics.cost_matrix(costs)))
     return digest(json.dumps(parts), 12)

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
     from raglab.lab.study import TuneResult
 
+COST = "expected_cost"
 DATABASE = "mlflow.db"
 MOST_NESTED = 20
 _PARAMETER_LENGTH = 500
@@ -46,7 +48,7 @@ class TrackedRun(NamedTuple):
 def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Parameters (settings and the tuned policy), metrics (rates of every policy, best score and objectives by
+    Parameters (settings and the tuned policy), metrics (expected cost and rates of every policy, the best cost by
     trial), tags (policy_id, trace fingerprint), the trial table as Parquet, the policies as YAML, and the report with
     its figures where there is one. The best of the Pareto front become nested runs, at most twenty.
 
@@ -73,7 +75,7 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Pa
             run.client.log_artifacts(run.id, scratch)
         if report is not None:
             _report(run.client, run.id, Path(report))
-        front = result.pareto.sort_values("score", kind="stable").head(MOST_NESTED)
+        front = result.pareto.sort_values(["feasible", COST], ascending=[False, True], kind="stable").head(MOST_NESTED)
         for row in front.to_dict("records"):
             _log_child_run(run.client, run.experiment_id, run.id, row)
     return TrackedRun(run.id, run.experiment_id, run.uri)
@@ -158,13 +160,19 @@ def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     series = [
         (f"{row['policy']}.{name}", float(row[name]), 0)
         for row in result.comparison.to_dict("records")
-        for name in RATES
+        for name in (*RATES, COST)
         if row[name] == row[name]
     ]
-    best = result.trials["score"].cummin()
+    best = _best_costs(result.trials)
     step = max(1, len(best) // 500)
-    series += [("best_score", float(value), int(number)) for number, value in list(enumerate(best))[::step]]
+    series += [(f"best_{COST}", value, number) for number, value in list(enumerate(best))[::step]]
     return series
+
+
+def _best_costs(trials: pd.DataFrame) -> list[float]:
+    """Expected cost of the best trial so far, by trial: one that meets all targets is better than one that does not."""
+    ranks = list(zip(~trials["feasible"].to_numpy(dtype=bool), trials[COST].to_numpy(), strict=True))
+    return [float(cost) for _, cost in accumulate(ranks, min)]
 
 
 def _log_files(result: TuneResult, folder: Path) -> None:
@@ -188,7 +196,7 @@ def _log_child_run(client: Any, experiment_id: str, parent: str, row: Mapping[An
 
     run = client.create_run(experiment_id, tags={"mlflow.parentRunId": parent}, run_name=f"trial {row['number']}")
     values = {key: value for key, value in row.items() if "." in key}
-    scores = {key: float(row[key]) for key in (*RATES, "score") if row[key] == row[key]}
+    scores = {key: float(row[key]) for key in (*RATES, COST) if row[key] == row[key]}
     client.log_batch(
         run.info.run_id,
         metrics=[Metric(key, value, 0, 0) for key, value in scores.items()],
@@ -199,7 +207,7 @@ def _log_child_run(client: Any, experiment_id: str, parent: str, row: Mapping[An
 
 
 def rate_table(result: TuneResult) -> pd.DataFrame:
-    """Policies × rates as text: value, interval and count."""
+    """Policies × expected cost and rates as text: value, interval and count."""
     import pandas as pd
 
     def cell(row: Mapping[Any, Any], name: str) -> str:
@@ -209,4 +217,9 @@ def rate_table(result: TuneResult) -> pd.DataFrame:
         return f"{row[name]:.3f} [{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}] {k}/{n}"
 
     rows = result.comparison.to_dict("records")
-    return pd.DataFrame([{"policy": row["policy"], **{name: cell(row, name) for name in RATES}} for row in rows])
+    return pd.DataFrame(
+        [
+            {"policy": row["policy"], COST: f"{row[COST]:.3f}", **{name: cell(row, name) for name in RATES}}
+            for row in rows
+        ]
+    )

@@ -12,7 +12,7 @@ from jinja2 import Environment, StrictUndefined
 
 from raglab import metrics, replay, robustness
 from raglab.certify import data_need
-from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line
+from raglab.lab.certification import COST, SPLITS, Retest, asking_note, check_policy, diagnosis, need_line
 from raglab.lab.looks import queries_hash
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
@@ -24,6 +24,7 @@ from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import write_text
 from raglab.store.loaders import Policy
+from raglab.text import decimals
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -51,7 +52,15 @@ def certificate_blocks(judged: ReportData) -> list[Block]:
         f"({made.get('tested', wording.DASH)} of {made.get('candidates', wording.DASH)} candidates tested, ordered on "
         f"{made.get('pilot', 0)} other cases; {made.get('binding', wording.DASH)} binds)."
     )
+    if "over_ask_rate" in made:
+        text += (
+            f" It answers {percent(float(made['coverage']))} of those cases and asks back "
+            f"{percent(float(made['over_ask_rate']))} of the unambiguous."
+        )
     blocks: list[Block] = [Text(text)]
+    if made.get("rests_on_asking"):
+        told = asking_note(float(made["over_ask_rate"]), made.get("also_kept_by", ()))
+        blocks.append(Text(told, warning=True))
     looks = int(made.get("looks", 1))
     if looks > 1:
         worst = percent(min(1.0, float(made.get("spent", looks * float(made["delta"])))))  # deltas of all looks add up
@@ -77,7 +86,10 @@ def _retest_blocks(judged: ReportData, made: Mapping[str, Any]) -> tuple[Retest 
         "open": "Re-test open: the cases of this page do not certify every target again, and break none.",
         "broken": "Re-test broken: on the cases of this page a rate is above its target even at its lower bound.",
     }
-    text = Text(says[found.verdict], warning=found.verdict == "broken")
+    beside = (
+        f" It answers {percent(found.coverage)} of them and asks back {percent(found.over_ask)} of the unambiguous."
+    )
+    text = Text(says[found.verdict] + beside, warning=found.verdict == "broken")
     return found, [text, *(Text(note, warning=True) for note in found.notes)]
 
 
@@ -85,24 +97,26 @@ def _promises(made: Mapping[str, Any], found: Retest | None, sure: str) -> Repor
     """A row a promise: as certified, and as re-tested."""
     rows = []
     for place, one in enumerate(made["promises"]):
-        k, n = float(one["k"]), int(one["n"])
+        k, n, alpha = float(one["k"]), int(one["n"]), float(one["alpha"])
+        # A cost has units of its own: it is no share.
+        shown = decimals if one["name"] == COST else percent
         row = [
-            ReportCell(f"{one['name']} ≤ {100 * float(one['alpha']):g} %"),
-            ReportCell(percent(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
-            ReportCell(percent(float(one["bound"])), mark="number"),
+            ReportCell(f"{one['name']} ≤ {f'{alpha:g}' if one['name'] == COST else f'{100 * alpha:g} %'}"),
+            ReportCell(shown(k / n if n else float("nan")), f"{k:g}/{n}", "number"),
+            ReportCell(shown(float(one["bound"])), mark="number"),
         ]
         if found is not None:
             seen = found.table.iloc[place]
-            low, high = percent(seen["lower_bound"]), percent(seen["upper_bound"])
+            low, high = shown(seen["lower_bound"]), shown(seen["upper_bound"])
             row += [
-                ReportCell(percent(seen["rate"]), f"{seen['k']}/{seen['n']}", "number"),
+                ReportCell(shown(seen["rate"]), f"{seen['k']:g}/{seen['n']}", "number"),
                 ReportCell(f"{low} and {high}", mark="number"),
                 ReportCell(str(seen["verdict"]), mark=MARKS.get(seen["verdict"], "")),
             ]
         rows.append(row)
     head = ["promise", "when certified", f"upper bound, {sure}"]
     head += [] if found is None else ["on this page", f"lower bound, together, and upper bound, {sure}", "re-test"]
-    return ReportTable("Promises. Bounds are one-sided and exact.", head, rows)
+    return ReportTable("Promises. Bounds are one-sided; of rates they are exact.", head, rows)
 
 
 def _requirement_blocks(judged: ReportData) -> list[Block]:
@@ -129,6 +143,7 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
             wording.estimate_cell(one["AUROC"], one["AUROC_low"], one["AUROC_high"]),
             *_smallest(one),
             ReportCell(percent(one["lowest_risk"]), mark="number"),
+            ReportCell(percent(one["chance"]), mark="number"),
             ReportCell(str(one["verdict"])),
         ]
         for one in diagnosis(seen.right, seen.score, alpha, DELTA).to_dict("records")
@@ -137,9 +152,10 @@ def _diagnosis(seen: AnswerSignals) -> ReportTable:
     caption = (
         f"What each signal alone could carry, for a risk of {100 * alpha:g} %{beyond}. AUROC: right against wrong if "
         "answered, 95 % interval. Then the smallest coverage at which so many are answered that they could certify it "
-        "without an error, the risk there, and the lowest risk at any larger one."
+        "without an error, the risk there, the lowest risk at any larger one, and the probability that as many other "
+        "cases would certify the signal's best threshold (chosen here, so it flatters)."
     )
-    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "verdict"]
+    head = ["signal", "AUROC", "smallest usable coverage", "risk there", "lowest risk", "chance", "verdict"]
     return ReportTable(caption, head, rows)
 
 
@@ -171,10 +187,15 @@ def best_signal_sentence(seen: AnswerSignals) -> str:
     )
     if np.isnan(bound):
         return text
+    can = ~np.isnan(seen.score[reach.signal])
+    wrong, answered = int((can & ~seen.right).sum()), int(can.sum())
+    free = float(metrics.upper_bound(wrong, answered, DELTA))
+    if bound >= free:
+        return f"{text} No threshold on one signal comes lower than always answering, {percent(free)}."
     return (
-        f"{text} One threshold on one signal comes to {percent(bound)} at best: {reach.signal} at or "
-        f"above {wording.number_text(reach.threshold)} answers {reach.answered} cases, {reach.wrong} wrongly (chosen "
-        "on these cases, so it flatters)."
+        f"{text} One threshold on one signal comes to {percent(bound)} at best, always answering to {percent(free)}: "
+        f"{reach.signal} at or above {wording.number_text(reach.threshold)} answers {reach.answered} cases, "
+        f"{reach.wrong} wrongly (chosen on these cases, so it flatters)."
     )
 
 

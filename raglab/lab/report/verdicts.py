@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics, replay
+from raglab.certify import MAX_OVER_ASK
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.lab.search_space import always_answer
@@ -23,9 +24,6 @@ if TYPE_CHECKING:
 
 UNREACHABLE = "not met; all targets together cannot be met with these signals"
 BOUGHT = "not met: within its target only by asking back or refusing"
-
-
-MAX_OVER_ASK = 0.10  # share of the unambiguous asked back above which a policy buys its targets by asking
 
 
 DELTA = 0.10  # one-sided error of what can be certified at all

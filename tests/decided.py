@@ -1,0 +1,62 @@
+"""Policies that decide by expected cost, for tests: models and costs drawn on coarse grids, so that ties occur."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from raglab.decision.expected_cost import PATHS
+from raglab.decision.measurement import structure_hash
+from raglab.policy import PolicyData
+from raglab.signals import NAMES
+
+P = TypeVar("P", bound=PolicyData)
+WEIGHTS = (-1.0, -0.5, 0.0, 0.0, 0.5, 1.0)
+BIASES = (-1.0, 0.0, 0.0, 1.0)
+PRICES = (0.0, 0.5, 1.0, 1.0, 2.0, 10.0)
+
+
+def by_cost(
+    policy: P,
+    bias: Sequence[float] = (0.0, 0.0, 0.0, 0.0),
+    parts: dict[str, Any] | None = None,
+    *,
+    asked_right: float = 0.5,
+    arm: str = "hybrid",
+) -> P:
+    """The policy with a model of its own hits, deciding by expected cost."""
+    model = {
+        "parts": parts or {},
+        "bias": tuple(bias),
+        "asked_right": asked_right,
+        "structure": structure_hash(policy.structure, arm),
+    }
+    return policy.replace("decision.model", model, "decision.rule", "expected_cost")
+
+
+def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAMES) -> P:
+    """The policy with a random model over up to four signals; one in eight has none, so that every case is alike."""
+    picked = rng.choice(names, size=min(len(names), int(rng.integers(1, 5))), replace=False)
+    parts = {
+        str(name): {
+            "center": float(rng.choice([0.0, 0.25, 0.5, 2.0])),
+            "scale": float(rng.choice([0.25, 0.5, 1.0, 20.0])),
+            "missing": float(rng.choice([0.0, 0.5, 1.0])),
+            "weights": tuple(float(weight) for weight in rng.choice(WEIGHTS, size=4)),
+        }
+        for name in picked
+    }
+    bias = tuple(float(one) for one in rng.choice(BIASES, size=4))
+    share = float(rng.choice([0.0, 0.5, 0.75, 1.0]))
+    return by_cost(policy, bias, {} if rng.random() < 0.125 else parts, asked_right=share)
+
+
+def random_costs(rng: np.random.Generator, policy: P) -> P:
+    """The policy with costs and a ratio on a coarse grid; one in four keeps the default."""
+    if rng.random() < 0.25:
+        return policy
+    changes: dict[str, Any] = {f"decision.costs.{path}": float(rng.choice(PRICES)) for path in PATHS.values()}
+    changes |= {"decision.ratio": float(rng.choice(PRICES)), "domain.enabled": bool(rng.random() < 0.75)}
+    return policy.replace(*(part for pair in changes.items() for part in pair))
