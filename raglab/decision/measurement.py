@@ -16,6 +16,15 @@ from numpy.typing import NDArray
 
 from raglab import fusion, resolver
 from raglab.canonical import canonical_json, digest
+from raglab.decision.hit_sets import (
+    Keys,
+    agree,
+    first_k_by_count,
+    hit_keys,
+    option_places,
+    pad_sets,
+    row_options,
+)
 from raglab.decision.recorded_answers import answer_positions, slot_answer_scores
 from raglab.decision.signal_values import (
     FirstHits,
@@ -36,158 +45,7 @@ from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
 from raglab.signals import degenerate_scores
 from raglab.text import BITS, content_words, word_set
-from raglab.values import Case, Chunk, Hits, PatternHits, Status, TraceData, map_fields
-
-
-class Keys(NamedTuple):
-    """Numbers of what each hit is of, [B, K], -1 where there is no hit.
-
-    hit: chunk. file: file name. page: (file name, page), numbered in the order of `sources`. page_only: page.
-    core, sign: signature, without and (where asked for) with vendor and version. tagged: whether it has a tag, bool.
-    text: text.
-    """
-
-    hit: NDArray[np.int64]
-    file: NDArray[np.int64]
-    page: NDArray[np.int64]
-    page_only: NDArray[np.int64]
-    core: NDArray[np.int64]
-    sign: NDArray[np.int64]
-    tagged: NDArray[np.bool_]
-    text: NDArray[np.int64]
-    sources: list[tuple[str, str]]
-
-
-def hit_keys(chunks: Sequence[Chunk], chunk: NDArray[np.integer[Any]], *, strict: bool) -> Keys:
-    """Keys of hits.
-
-    Args:
-      chunk: of each hit, [B, K], -1 where there is none. strict: whether vendor and version tell groups apart.
-    """
-    hit = np.where(chunk >= 0, chunk, -1).astype(np.int64)
-
-    def by_hit(values: NDArray[np.int64]) -> NDArray[np.int64]:
-        return np.where(hit >= 0, np.append(values, -1)[hit], -1)
-
-    keys = [(one.file_name, one.page_shown) for one in chunks]
-    sources = sorted(set(keys))
-    place = {key: number for number, key in enumerate(sources)}
-    signatures = [resolver.signature(one.tags, one.file_name, strict=False) for one in chunks]
-    core = by_hit(_value_numbers(signatures))
-    tagged = np.array([not resolver.is_fallback(one) for one in signatures] + [False])[hit]
-    sign = core
-    if strict:
-        sign = by_hit(_value_numbers([resolver.signature(one.tags, one.file_name, strict=True) for one in chunks]))
-    return Keys(
-        hit=hit,
-        file=by_hit(_value_numbers([key[0] for key in keys])),
-        page=by_hit(np.array([place[key] for key in keys], dtype=np.int64)),
-        page_only=by_hit(_value_numbers([key[1] for key in keys])),
-        core=core,
-        sign=sign,
-        tagged=tagged,
-        text=by_hit(_value_numbers([one.text for one in chunks])),
-        sources=sources,
-    )
-
-
-def _value_numbers(values: Sequence[Any]) -> NDArray[np.int64]:
-    known: dict[Any, int] = {}
-    return np.array([known.setdefault(value, len(known)) for value in values], dtype=np.int64)
-
-
-def first_k_by_count(order: NDArray[np.int64], hit: NDArray[np.int64], k: int) -> NDArray[np.int64]:
-    """First k in the order wanted among the n nearest hits, for n = 0 … K: places [B, K + 1, k].
-
-    The k least positions of every prefix at once: what a prefix's least displaces competes for its second, and so on.
-    """
-    size, width = hit.shape
-    position = np.empty_like(order)
-    np.put_along_axis(position, np.ascontiguousarray(order), np.broadcast_to(np.arange(width), order.shape), axis=1)
-    entry = np.where(hit >= 0, position, width)
-    best = np.full((size, width + 1, k), width, dtype=np.int64)
-    for level in range(min(k, width)):
-        least = np.minimum.accumulate(entry, axis=1)
-        best[:, 1:, level] = least
-        before = np.concatenate([np.full((size, 1), width), least[:, :-1]], axis=1)
-        entry = np.maximum(entry, before)
-    padded = np.append(order, np.full((size, 1), -1), axis=1)
-    return np.take_along_axis(padded, best.reshape(size, -1), axis=1).reshape(best.shape)
-
-
-def agree(keys: Keys, chunks: Sequence[Chunk], near_pages: int) -> NDArray[np.bool_]:
-    """Whether the first two hits agree: one document and pages at most so far apart, or one signature with a tag, [B].
-
-    Source: rule S2.4.
-    """
-    hit, core = keys.hit, keys.core
-    if hit.shape[1] < 2:
-        return np.zeros(len(hit), dtype=bool)
-    source = np.append(_value_numbers([chunk.source for chunk in chunks]), -1)
-    page = np.array([np.nan if chunk.page is None else float(chunk.page) for chunk in chunks] + [np.nan])
-    first, second = hit[:, 0], hit[:, 1]
-    both = (first >= 0) & (second >= 0)
-    near = (source[first] == source[second]) & (np.abs(page[first] - page[second]) <= near_pages)
-    return both & (near | ((core[:, 0] == core[:, 1]) & keys.tagged[:, 0]))
-
-
-def row_options(
-    groups: resolver.Groups,
-    candidates: NDArray[np.bool_],
-    order: NDArray[np.int64],
-    keys: Keys,
-    l2: NDArray[np.float64],
-    size: tuple[int, int],
-    known: list[tuple[resolver.Option, ...]] | None = None,
-) -> list[tuple[resolver.Option, ...]]:
-    """Options of every row.
-
-    Args:
-      candidates: groups that go on, [B, G]. order: of them, a permutation, [B, G]. l2: [B, K].
-      size: max_options and final_k. known: options of all groups, taken where all go on in their order.
-
-    Source: rule S3.5.
-    """
-    most, final_k = size
-    in_order = order == np.arange(order.shape[1])
-    same = (in_order & (candidates == (groups.anchor >= 0))).all(axis=1)
-    options = []
-    for row in range(len(candidates)):
-        if known is not None and same[row]:
-            options.append(known[row])
-            continue
-        group = groups.group[row]
-        leaders = [leader for leader in order[row] if candidates[row, leader]][:most]
-        members = [np.nonzero(group == leader)[0].tolist() for leader in leaders]
-        numbers = (keys.file[row].tolist(), keys.page[row].tolist(), keys.page_only[row].tolist(), l2[row].tolist())
-        options.append(resolver.options(members, *numbers, final_k))
-    return options
-
-
-def option_places(options: list[tuple[resolver.Option, ...]]) -> NDArray[np.int64]:
-    """Places of all hits of a row's options, [B, most], -1 at the end."""
-    rows = [[place for option in of_row for place in option.places] for of_row in options]
-    places = np.full((len(rows), max(map(len, rows), default=0)), -1, dtype=np.int64)
-    for row, every in enumerate(rows):
-        places[row, : len(every)] = every
-    return places
-
-
-def pad_sets(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
-    """Sets of places of different widths as one array, [B, S, most], -1 at the end.
-
-    Args:
-      parts: [B, s, width] or, of one set, [B, width].
-    """
-    whole = [part if part.ndim == 3 else part[:, None] for part in parts]
-    sizes = [part.shape[1] for part in whole]
-    out = np.full((len(whole[0]), sum(sizes), max(part.shape[2] for part in whole)), -1, dtype=np.int64)
-    start = 0
-    for part, size in zip(whole, sizes, strict=True):
-        out[:, start : start + size, : part.shape[2]] = part
-        start += size
-    return out
-
+from raglab.values import Case, Hits, PatternHits, Status, TraceData, map_fields
 
 AT_ONCE = 1 << 16  # hits of sets looked up at once
 
