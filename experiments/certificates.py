@@ -16,7 +16,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from raglab.lab.certification import Certification, certify_policy, check_policy, count_rates, grid, nearest_target
+from raglab.lab.certification import Certification, certify_policy, check_policy, grid
+from raglab.lab.certified_losses import count_rates, nearest_target
 from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import TARGETS, upper_bound

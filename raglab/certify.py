@@ -164,14 +164,17 @@ def data_need(alpha: float, answered: int, wrong: int, delta: float = 0.1) -> Da
 HOPES = 64  # equally likely values of a rate that its posterior is read at
 
 
-def certification_chance(k: Ints, n: Ints, size: Ints, alpha: float, delta: float = 0.1) -> NDArray[np.float64]:
+def certification_chance(
+    k: ArrayLike, n: ArrayLike, size: ArrayLike, alpha: float, delta: float = 0.1
+) -> NDArray[np.float64]:
     """Probability that `size` new answered cases certify a risk of alpha, after k of n were wrong, [...].
 
     The rate is that of the cases seen, as far as they tell it (a uniform prior); 0 where nothing is answered. Of the
     best of several candidates it flatters.
 
     Args:
-      k, n: errors and answered cases elsewhere, such as on a pilot split, [...]. size: answered cases to come, [...].
+      k, n: errors and answered cases elsewhere, such as on a pilot split, [...]. size: answered cases to come, [...];
+        rounded to a whole number.
 
     Raises:
       ValueError: alpha outside (0, 1) or delta outside (0, 0.5).
@@ -183,12 +186,12 @@ def certification_chance(k: Ints, n: Ints, size: Ints, alpha: float, delta: floa
     from scipy.special import bdtrik, betainc, betaincinv
 
     check_levels(alpha, delta)
-    wrong, answered, new = (np.asarray(part, dtype=np.float64) for part in (k, n, size))
-    new = np.round(new)
+    wrong, answered = (np.asarray(part, dtype=np.float64) for part in (k, n))
+    new = np.round(np.asarray(size, dtype=np.float64)).astype(np.int64)
     # The most errors that certify: the exact inverse lies between two counts, and rounding may miss by one.
     most = np.floor(np.nan_to_num(bdtrik(delta, new, alpha), nan=-1.0)) + 1.0
     for _ in range(2):
-        most = most - (np.asarray(binomial_p(np.maximum(most, 0.0), new, alpha)) > delta)
+        most = most - (np.asarray(binomial_p(np.maximum(most, 0.0).astype(np.int64), new, alpha)) > delta)
     levels = (np.arange(HOPES) + 0.5) / HOPES
     rate = betaincinv(wrong[..., None] + 1.0, np.maximum(answered - wrong, 0.0)[..., None] + 1.0, levels)
     fewest = np.maximum(most, 0.0)[..., None]

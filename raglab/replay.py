@@ -381,8 +381,8 @@ def sweep(
       engine: see `tally`. costs: label -> outcome -> cost, see `metrics.cost_matrix`.
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
-      `_low`, `_high`, `expected_cost` (1 - `pass_rate` where no costs are given), and how many cases each stage
-      decided (`stage_<name>`).
+      `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
+      cases each stage decided (`stage_<name>`).
     """
     import pandas as pd
 
@@ -398,7 +398,9 @@ def sweep(
 def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs | None) -> dict[str, Any]:
     """Columns of rates and of the expected cost of a table, [P] each."""
     columns = metrics.rate_columns(metrics.rate_counts(cells), metrics.label_counts(cells), level)
-    return columns | {"expected_cost": metrics.expected_cost(cells, costs)}
+    low, high = metrics.cost_interval(cells, costs, level)
+    paid = metrics.expected_cost(cells, costs)
+    return columns | {"expected_cost": paid, "expected_cost_low": low, "expected_cost_high": high}
 
 
 def steps(

@@ -54,6 +54,7 @@ class Signal(NamedTuple):
     direction: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking back, `either`
     where it says nothing by itself. stage: what must be there before it is measured. missing: what a NaN means to a
     gate; `fires` as everywhere. stored: whether the trace holds it as a column, since it needs more than the hits.
+    alone: whether one arm is enough to measure it; live only one answers, so nothing is fitted on others unasked.
     """
 
     name: str
@@ -63,6 +64,7 @@ class Signal(NamedTuple):
     meaning: str
     missing: Literal["fires", "passes"] = "fires"
     stored: bool = False
+    alone: bool = True
 
 
 # Measured when the trace is built: the question parser reads the documents of the first hits, which a trace has not.
@@ -87,8 +89,15 @@ BUILT_IN: tuple[Signal, ...] = (
     Signal("score_scale", COSINE, "surer", "hits", "mean cosine of all hits"),
     Signal("score_spread", LEAD, "surer", "hits", "standard deviation of the ten best cosines"),
     Signal("nqc", RATIO, "surer", "hits", "that spread over the mean cosine of all hits (NQC: Shtok et al. 2012)"),
-    Signal("arms_first", SHARE, "surer", "hits", "share of the pairs of arms with the same first hit"),
-    Signal("arms_overlap", SHARE, "surer", "hits", "mean overlap of the pairs of arms among the first five hits"),
+    Signal("arms_first", SHARE, "surer", "hits", "share of the pairs of arms with the same first hit", alone=False),
+    Signal(
+        "arms_overlap",
+        SHARE,
+        "surer",
+        "hits",
+        "mean overlap of the pairs of arms among the first five hits",
+        alone=False,
+    ),
     Signal("words", NUMBER, "either", "query", "words of the query"),
     Signal("entities", NUMBER, "surer", "query", "entities that the query names (rule S2.5)"),
     Signal("documents", NUMBER, "surer", "query", "documents that the user named"),

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
-from raglab.decision.expected_cost import PATHS
 from raglab.decision.measurement import structure_hash
+from raglab.expected_cost import PATHS
 from raglab.policy import PolicyData
-from raglab.signals import NAMES
+from raglab.signals import NAMES, PARSED
+from raglab.values import TraceData
 
 P = TypeVar("P", bound=PolicyData)
 WEIGHTS = (-1.0, -0.5, 0.0, 0.0, 0.5, 1.0)
@@ -34,6 +36,17 @@ def by_cost(
         "structure": structure_hash(policy.structure, arm),
     }
     return policy.replace("decision.model", model, "decision.rule", "expected_cost")
+
+
+def with_columns(trace: TraceData, seed: int) -> TraceData:
+    """The trace with random columns of the stored signals, small whole numbers, some missing."""
+    rng = np.random.default_rng([seed, 7])
+    shape = trace.hits.n_reranked.shape
+
+    def column() -> Any:
+        return np.where(rng.random(shape) < 0.1, np.nan, rng.integers(0, 4, shape).astype(np.float64))
+
+    return replace(trace, signals={signal.name: column() for signal in PARSED})
 
 
 def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAMES) -> P:

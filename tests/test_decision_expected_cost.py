@@ -10,7 +10,7 @@ import pytest
 from decided import by_cost
 from generators import Fixed, Weighed
 from raglab import metrics
-from raglab.decision.expected_cost import (
+from raglab.expected_cost import (
     DecisionModel,
     SignalPart,
     action_costs,
@@ -66,7 +66,7 @@ def test_a_missing_signal_takes_the_value_of_the_model() -> None:
 
 
 def test_expected_costs_under_the_default() -> None:
-    """Every failed contract costs 1: answering fails in .2 + .3 + .1, refusing in .6 + .1, asking in .9 + half of .1."""
+    """Every failed contract costs 1: answering fails in .2 + .3 + .1, refusing in .6 + .1, asking .9 + half of .1."""
     costs = expected_costs(CHANCES, 0.5, action_costs(metrics.cost_matrix()))
     assert [float(cost) for cost in costs] == pytest.approx([0.6, 0.7, 0.95])
 
@@ -93,7 +93,9 @@ def test_expected_costs_under_own_costs() -> None:
         (0.5, 0.5, 0.1, False, "refuse"),
     ],
 )
-def test_ties_go_to_refuse_then_to_asking(answer: float, refused: float, asked: float, can_ask: bool, status: str) -> None:  # noqa: FBT001, E501 - a row
+def test_ties_go_to_refuse_then_to_asking(
+    answer: float, refused: float, asked: float, can_ask: bool, status: str
+) -> None:
     """The cheapest action decides; without two options asking is none of them."""
     assert Status(int(least_cost(answer, refused, asked, can_ask))).name == status
 
@@ -121,7 +123,7 @@ def test_where_asking_is_unavailable_the_cheapest_of_the_others_decides() -> Non
     chosen = by_cost(policy(), ASK).replace("decision.costs.ambiguous.answered_wrong", 0.1)
     said = decide(trace_of((ask(), [ONE])), chosen)
     assert said.stage(0) == "least_cost_answer"
-    assert "with 1 option it cannot be asked back" in said.reason(0)
+    assert "with 1 option there is no asking back" in said.reason(0)
 
 
 @pytest.mark.parametrize(

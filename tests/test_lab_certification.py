@@ -16,16 +16,14 @@ from labelled import free_policy, labelled, shuffled
 from raglab.certify import cases_needed, certification_chance, certify, hoeffding_bentkus
 from raglab.cli import app
 from raglab.lab.certification import (
-    LIKELY,
     Certification,
-    asking_note,
     certificate_lines,
     certify_policy,
     check_policy,
-    counted_losses,
     diagnosis,
     grid,
 )
+from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
 from raglab.lab.looks import note_look, queries_hash, recorded_looks
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer

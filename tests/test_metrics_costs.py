@@ -20,6 +20,8 @@ from raglab.metrics import (
     OUTCOMES,
     RATES,
     cell_costs,
+    clopper_pearson,
+    cost_interval,
     cost_matrix,
     expected_cost,
     label_counts,
@@ -27,6 +29,7 @@ from raglab.metrics import (
     rates,
     stated_costs,
 )
+from raglab.metrics.intervals import t_quantile
 from raglab.replay import decide, steps, sweep, tally
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.values import Status
@@ -144,6 +147,41 @@ def test_the_default_cost_is_one_minus_the_pass_rate(counts: list[int]) -> None:
     passed = rates(rate_counts(cells), label_counts(cells))[PASS]
     np.testing.assert_array_equal(expected_cost(cells), 1.0 - passed)
     np.testing.assert_array_equal(expected_cost(cells, {"refuse": {"refused": 0}}), 1.0 - passed)
+
+
+def test_the_interval_of_failed_contracts_is_exact() -> None:
+    """By default, and at one price for every failure, it is that of k in n; of no cases it is NaN."""
+    cells = np.stack([_cells(("ok", "ok", True, 9), ("refuse", "ok", False, n)) for n in (0, 1, 7)])
+    for price in (1.0, 4.0):
+        matrix = price * DEFAULT_COSTS
+        low, high = cost_interval(cells, matrix, 0.9)
+        exact = clopper_pearson(np.array([0, 1, 7]), np.array([9, 10, 16]), 0.9)
+        np.testing.assert_allclose([low, high], price * np.stack(exact))
+    assert np.isnan(cost_interval(np.zeros(N_CELLS, dtype=int))).all()
+    assert np.isnan(cost_interval(np.zeros(N_CELLS, dtype=int), OWN)).all()
+
+
+def test_the_interval_of_graded_costs() -> None:
+    """Student's t of the mean over the cases, within the costs there are; where all cost alike it still has width."""
+    cells = _cells(("ok", "ok", True, 6), ("refuse", "ok", False, 3), ("ok", "refuse", False, 1))
+    paid = np.array([0.0] * 6 + [0.5] * 3 + [10.0])
+    low, high = cost_interval(cells, OWN)
+    reach = t_quantile(9, 0.95) * paid.std(ddof=1) / np.sqrt(10)
+    assert (float(low), float(high)) == (0.0, pytest.approx(paid.mean() + reach))
+    low, high = cost_interval(_cells(("refuse", "ok", False, 20)), OWN)
+    rare = 1.0 - 0.025 ** (1 / 20)
+    assert (float(low), float(high)) == (pytest.approx(0.5 - 0.5 * rare), pytest.approx(0.5 + 9.5 * rare))
+    with pytest.raises(ValueError, match="level must be in"):
+        cost_interval(cells, OWN, 1.0)
+
+
+def test_the_interval_of_graded_costs_holds_its_level() -> None:
+    """Of 4,000 sets of 200 cases 95 % hold the true cost, up to what a large-sample interval misses."""
+    share = np.zeros(N_CELLS)
+    share[[1, 0, 6, 2, 8, 17]] = [0.4, 0.1, 0.15, 0.1, 0.2, 0.05]
+    low, high = cost_interval(np.random.default_rng(0).multinomial(200, share, size=4_000), OWN)
+    true = float(share @ cell_costs(OWN))
+    assert ((low <= true) & (true <= high)).mean() == pytest.approx(0.95, abs=0.02)
 
 
 def test_sweep_and_steps_cost_the_same() -> None:

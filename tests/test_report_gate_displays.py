@@ -232,7 +232,8 @@ def test_outcomes_equal_their_primitives() -> None:
         own = (Status[row.label] == LABEL) & (Status[row.decision] == DECIDED)
         assert row.cost == pytest.approx(paid[own].mean())
     assert frame["k"] @ frame["cost"] / len(LABEL) == pytest.approx(shown.expected_cost)
-    assert f"expected cost {shown.expected_cost:.3f} a case" in shown.ax_.get_title()
+    assert shown.cost_interval[0] < shown.expected_cost < shown.cost_interval[1]
+    assert f"expected cost {shown.expected_cost:.3f} a case ({shown.cost_interval[0]:.3f} to" in shown.ax_.get_title()
     assert f"{wrong} wrong source" in shown.ax_.texts[0].get_text()
     plain = OutcomeTableDisplay.from_predictions(LABEL, DECIDED).to_frame()
     assert list(plain.columns) == ["label", "decision", "share", "k", "n", "low", "high"]

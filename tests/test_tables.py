@@ -156,7 +156,7 @@ def test_entries_of_learners_hold_together() -> None:
 DEFERRAL = Rate(
     "deferred",
     lambda status, *_: status != Status.ok,
-    lambda _, labels: labels.sum(),
+    lambda _, labels: labels.sum(axis=-1),
     better="high",
     share_of="all",
     label="deferral",

@@ -178,32 +178,45 @@ def write_csv(table: pd.DataFrame, out: Path | None) -> None:
 
 
 def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
-    """Write policy, report and run of a study; print the table and where everything is."""
-    from raglab.lab.tracking import rate_table, track
+    """Write policy, report and run of a study; print what was selected, what it beats, and where everything is."""
+    from raglab.lab.comparison import (
+        contest_record,
+        contest_sentence,
+        result_contests,
+        result_standings,
+        standings_text,
+        worse_sentence,
+    )
+    from raglab.lab.tracking import track
 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / "tuned.yaml")
     page = result.report(out / "report.html")
     run = None if mlruns is None else track(result, mlruns, report=page)
+    found = result_contests(result)
     if as_json:
         parts = {
+            "selected": result.selected,
             "policy_id": result.policy.policy_id,
             "policy": str(out / "tuned.yaml"),
             "report": str(page),
             "notes": result.notes,
+            "costs": json_records(result.costs.reset_index()),
+            "advantage": result.advantage._asdict(),
+            "against": [contest_record(one) for one in found],
             "comparison": json_records(result.comparison),
         }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         return
+    typer.echo(f"\n{result.notes[0]}")
+    if worse := worse_sentence(found, len(result.judged_on)):
+        typer.echo(f"WARNING: {worse}")
     seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
-    typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n):\n")
-    typer.echo(rate_table(result).to_string(index=False))
-    test = result.paired["pass"]
-    typer.echo(
-        f"\ntuned against defaults: {test.only_second} cases only tuned has right, "
-        f"{test.only_first} only the defaults; exact p = {test.p:.3g}"
-    )
-    for note in result.notes:
+    typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
+    typer.echo(standings_text(result_standings(result)).to_string(index=False) + "\n")
+    for one in found:
+        typer.echo(contest_sentence(one))
+    for note in result.notes[1:]:
         typer.echo(f"note: {note}")
     typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
     if run is not None:

@@ -475,13 +475,17 @@ def check(
         )
         found = check_policy(certified, trace, again=again)
         if as_json:
-            parts = {"verdict": found.verdict, "notes": found.notes, "targets": json_records(found.table)}
+            parts: dict[str, Any] = {
+                "verdict": found.verdict,
+                "notes": found.notes,
+                "targets": json_records(found.table),
+            }
             parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask}
             typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         else:
             show(found.table, as_json=False)
-            beside = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
-            told = [f"\nverdict: {found.verdict} ({beside})", *(f"note: {note}" for note in found.notes)]
+            rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
+            told = [f"\nverdict: {found.verdict} ({rates})", *(f"note: {note}" for note in found.notes)]
             typer.echo("\n".join(told))
     if found.verdict != "upheld":
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)

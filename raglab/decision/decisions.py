@@ -121,7 +121,7 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     told |= {"asking back": asked} if can_ask else {}
     action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
     rest = ", ".join(f"{name} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
-    why = "" if can_ask else f"; with {_count_text(options, 'option')} it cannot be asked back"
+    why = "" if can_ask else f"; with {_count_text(options, 'option')} there is no asking back"
     text = f"{action} costs {decimals(told[action])} of a failure, the least ({rest}{why})"
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE

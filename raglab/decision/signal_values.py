@@ -44,7 +44,7 @@ def query_signals(cases: Sequence[Case], entities: Sequence[Sequence[str]]) -> C
       entities: of each question, those that the policy's patterns name.
 
     Example:
-      >>> columns = query_signals([Case("a", "Who pays the excess?", "ok", selected_sources=("motor.md",))], [()])
+      >>> columns = query_signals([Case("a", "Who pays the excess?", "ok", selected_sources=("guide.md",))], [()])
       >>> [float(columns[name][0]) for name in ("words", "entities", "documents")]
       [4.0, 0.0, 1.0]
     """

@@ -14,71 +14,38 @@ from numpy.typing import NDArray
 from raglab import certify, metrics
 from raglab import certify as tests
 from raglab.canonical import digest
-from raglab.certify import MAX_OVER_ASK, Certificate, DataNeed, Promise, cases_needed
+from raglab.certify import Certificate, DataNeed, Promise, cases_needed
 from raglab.decision.measurement import measured_tables
+from raglab.lab.certified_losses import (
+    COST,
+    EVEN,
+    RISK,
+    Nearest,
+    RateCounts,
+    asking_note,
+    count_rates,
+    free_policies,
+    lower_bound,
+    nearest_target,
+    pilot_order,
+)
 from raglab.lab.looks import note_look, queries_hash, record_look, recorded_looks
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
-from raglab.metrics import OBJECTIVES, TARGETS, binomial_p, clopper_pearson, upper_bound
+from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, breakpoints, tally
+from raglab.replay import SWEPT, breakpoints
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
-from raglab.values import Status, TraceData
+from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
 
 PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MOST = 2_000  # candidates on the grid of a policy
-ALPHAS = (0.01, 0.02, 0.03, 0.05, 0.075, 0.10, 0.15, 0.20, 0.25, 0.30, 0.40, 0.50)
-
-
-COST, RISK = "expected_cost", "hallucination_rate"
-LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
-
-
-class RateCounts(NamedTuple):
-    """Losses k and cases n of each target, [N, T], and what policies do beside.
-
-    k: errors; of the expected cost the sum of the costs over the highest one. gain: right answers, [N]. coverage,
-    over_ask: shares, [N]. scale: what a loss of 1 stands for, the highest cost or 1, [T]. graded: whether losses lie
-    between 0 and 1 too, [T].
-    """
-
-    k: NDArray[np.float64]
-    n: NDArray[np.int64]
-    gain: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    over_ask: NDArray[np.float64]
-    scale: NDArray[np.float64]
-    graded: NDArray[np.bool_]
-
-    def subset(self, places: NDArray[np.int64]) -> RateCounts:
-        """Counts of some policies, in the order given."""
-        mine = {name: getattr(self, name)[places] for name in ("k", "n", "gain", "coverage", "over_ask")}
-        return self._replace(**mine)
-
-    def p(self, targets: NDArray[np.float64]) -> NDArray[np.float64]:
-        """p-value that a policy breaks a target, [N, T]: exact of errors, Hoeffding and Bentkus' of graded losses."""
-        out = np.empty(self.k.shape)
-        for place, alpha in enumerate(targets / self.scale):
-            test = tests.hoeffding_bentkus if self.graded[place] else binomial_p
-            out[:, place] = test(self.k[:, place], self.n[:, place], float(alpha))
-        return out
-
-    def bound(self, row: int, place: int, delta: float) -> float:
-        """Upper bound of a target's rate or cost for one policy, in its own units."""
-        k, n = float(self.k[row, place]), int(self.n[row, place])
-        found = tests.graded_bound(k, n, delta) if self.graded[place] else float(upper_bound(int(k), n, delta))
-        return found * float(self.scale[place])
-
-    def total(self, row: int, place: int) -> float | int:
-        """Errors of one policy, or the sum of its costs."""
-        value = float(self.k[row, place] * self.scale[place])
-        return int(value) if value.is_integer() else value
 
 
 def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
@@ -131,49 +98,6 @@ def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
     return False
 
 
-def count_rates(
-    trace: TraceData,
-    policies: Sequence[Policy],
-    names: Sequence[str],
-    arm: str | None = None,
-    costs: metrics.Costs | None = None,
-) -> RateCounts:
-    """Losses and cases of some rates, or of the expected cost, for each policy, and its right answers."""
-    return counted_losses(tally(trace, policies, arm).cells, names, costs)
-
-
-def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metrics.Costs | None) -> RateCounts:
-    """Losses of policies whose cells are counted.
-
-    Args:
-      cells: [N, 18]. names: rates of `metrics.RATES`, or `expected_cost`. costs: of the latter.
-    """
-    every, labels = metrics.rate_counts(cells), metrics.label_counts(cells)
-    of_rate, size = metrics.denominators(every, labels), labels.sum(axis=-1)
-    matrix = metrics.cost_matrix(costs)
-    most = float(matrix.max()) or 1.0
-    k, n = np.zeros((len(cells), len(names))), np.zeros((len(cells), len(names)), dtype=np.int64)
-    for place, name in enumerate(names):
-        if name == COST:
-            k[:, place], n[:, place] = cells @ (metrics.cell_costs(matrix) / most), size
-        else:
-            at = metrics.RATES.index(name)
-            k[:, place], n[:, place] = every[:, at], of_rate[:, at]
-    at = {name: metrics.COUNTS.index(name) for name in ("answered", "wrong")}
-    answered, wrong = every[:, at["answered"]], every[:, at["wrong"]]
-    idle = metrics.RATES.index("over_ask_rate")
-    is_cost = np.array([name == COST for name in names], dtype=bool)
-    return RateCounts(
-        k=k,
-        n=n,
-        gain=(answered - wrong).astype(np.float64),
-        coverage=answered / np.maximum(1, size),
-        over_ask=every[:, idle] / np.maximum(1, of_rate[:, idle]),
-        scale=np.where(is_cost, most, 1.0),
-        graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
-    )
-
-
 def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int) -> list[Any]:
     """About so many observed values, evenly by rank, with the lowest and the policy's own."""
     known = np.unique(values[~np.isnan(values)])
@@ -182,63 +106,6 @@ def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int)
     picked = np.quantile(known, np.linspace(0.0, 1.0, size - 1), method="inverted_cdf").tolist()
     values_tried = {*picked, *([] if own is None else [own])}
     return sorted(map(int, values_tried) if isinstance(own, int) else values_tried)
-
-
-def pilot_order(seen: RateCounts, alphas: NDArray[np.float64], delta: float, size: float) -> NDArray[np.int64]:
-    """Candidates worth testing, safest first, learned on a pilot split.
-
-    Left out are those that would answer too few cases to be certified at all, while any others are there.
-
-    Args:
-      size: cases to be certified on, over those of the pilot.
-    """
-    needed = np.array([certify.cases_needed(float(alpha), delta) for alpha in alphas / seen.scale])
-    enough = (seen.n * size >= needed).all(axis=1)
-    rows = np.flatnonzero(enough) if enough.any() else np.arange(len(seen.k))
-    return rows[certify.pareto_order(seen.subset(rows).p(alphas).max(axis=1), seen.gain[rows])]
-
-
-class Nearest(NamedTuple):
-    """Lowest hallucination target that is likely to be certified, and how likely; both NaN where there is none."""
-
-    alpha: float
-    chance: float
-
-
-def nearest_target(
-    seen: RateCounts, targets: Mapping[str, float], delta: float, *, size: float, free_rate: float
-) -> Nearest:
-    """Lowest hallucination target that some candidate is likely to certify, by the pilot alone.
-
-    Args:
-      seen: candidates on the pilot. size: cases to certify on, over those of the pilot. free_rate: hallucination rate
-        of always-answer there; a target that it reaches is no hint.
-
-    Source: rule S6.9.
-    """
-    none = Nearest(float("nan"), float("nan"))
-    if RISK not in targets:
-        return none
-    # Candidates that lost alike are one: there are far fewer of them.
-    alike = np.unique(np.concatenate([seen.k, seen.n], axis=1), axis=0)
-    k, n = alike[:, : len(targets)], alike[:, len(targets) :]
-    scaled = {name: float(alpha / seen.scale[place]) for place, (name, alpha) in enumerate(targets.items())}
-
-    def chance(place: int, alpha: float) -> NDArray[np.float64]:
-        return certify.certification_chance(k[:, place], n[:, place], n[:, place] * size, alpha, delta)
-
-    at = list(targets).index(RISK)
-    others = np.prod([np.ones(len(k)), *(chance(t, scaled[name]) for t, name in enumerate(targets) if t != at)], axis=0)
-    low, high = 0, sum(alpha < free_rate for alpha in ALPHAS)
-    best = Nearest(float("nan"), float("nan"))
-    while low < high:  # a higher target is no less likely
-        middle = (low + high) // 2
-        likely = float((others * chance(at, ALPHAS[middle])).max(initial=0.0))
-        if likely >= LIKELY:
-            best, high = Nearest(ALPHAS[middle], likely), middle
-        else:
-            low = middle + 1
-    return best
 
 
 SPLITS = ("tune", "certify")
@@ -333,7 +200,7 @@ def certify_policy(
         looks=look.number,
         spent=look.spent,
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
-        free=_free_policies(held_out, start, targets, costs, delta, arm) if tested.certified else (),
+        free=free_policies(held_out, start, targets, costs, delta, arm) if tested.certified else (),
     )
     if looks is not None and key not in before:
         note_look(Path(looks), cases_hash, key, delta)
@@ -373,25 +240,6 @@ def _nearest(
     rate = float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
     size = len(held_out) / len(pilot)
     return nearest_target(order.pilot, targets, delta, size=size, free_rate=rate), rate
-
-
-def _free_policies(
-    held_out: Trace,
-    start: Policy,
-    targets: Mapping[str, float],
-    costs: metrics.Costs | None,
-    delta: float,
-    arm: str | None,
-) -> tuple[str, ...]:
-    """Policies without a threshold that keep every target on the certified cases too, by the same tests."""
-    labels = np.bincount([Status[case.expect_status] for case in held_out.cases], minlength=len(Status))
-    cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
-    cells[0] = tally(held_out, [always_answer(start)], arm).cells.reshape(cells.shape[1:])
-    cells[1, Status.refuse, :, 0] = labels
-    cells[2, Status.ambiguous, :, 1] = labels  # at its best: the options are the right ones wherever it should ask
-    p = counted_losses(cells.reshape(3, -1), list(targets), costs).p(np.array(list(targets.values())))
-    names = ("always-answer", "always-refuse", "always-ask")
-    return tuple(name for name, joint in zip(names, p.max(axis=1), strict=True) if joint <= delta)
 
 
 def _distinct_candidates(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
@@ -551,14 +399,6 @@ def _reason(promises: Sequence[Promise], binding: str, delta: float, method: str
     return f"not certified: {told}; {which} on {binding} ({seen})"
 
 
-def asking_note(over_ask: float, free: Sequence[str]) -> str:
-    """That what is kept is bought by asking back or refusing, and why one says so; empty where it is not."""
-    idle = [name for name in free if name != "always-answer"]
-    why = [f"{percent(over_ask)} of the unambiguous are asked back"] if over_ask > MAX_OVER_ASK else []
-    why += [f"{' and '.join(idle)} would keep every target too"] if idle else []
-    return f"It rests on asking back or refusing: {'; '.join(why)}." if why else ""
-
-
 def _certificate_notes(
     made: Certificate, near: Nearest, free_rate: float, targets: Mapping[str, float]
 ) -> tuple[str, ...]:
@@ -584,8 +424,8 @@ def _certificate_notes(
         )
     elif made.chosen is None and made.pilot and np.isnan(near.alpha) and RISK in targets:
         out.append(
-            f"On the pilot no {RISK} up to 0.5 looks within reach{beside} but what always-answer reaches, which has "
-            f"{percent(free_rate)}."
+            f"On the pilot no {RISK} up to 0.5{beside} is likely to be certified on {made.cases} such cases, unless "
+            f"always-answer reaches it too ({percent(free_rate)} there)."
         )
     return tuple(out)
 
@@ -690,7 +530,7 @@ def retest(
     counts, rows = count_rates(trace, [policy], list(targets), arm, costs), []
     for place, (name, alpha) in enumerate(targets.items()):
         k, n = counts.total(0, place), int(counts.n[0, place])
-        high, low = counts.bound(0, place, delta), _lower_bound(counts, place, delta / len(targets))
+        high, low = counts.bound(0, place, delta), lower_bound(counts, place, delta / len(targets))
         verdict_here = "upheld" if high <= alpha else "broken" if low > alpha else "open"
         rows.append((name, alpha, k, n, k / n if n else float("nan"), low, high, verdict_here))
     columns = ["target", "alpha", "k", "n", "rate", "lower_bound", "upper_bound", "verdict"]
@@ -700,15 +540,6 @@ def retest(
     over_ask = float(counts.over_ask[0])
     told = asking_note(over_ask, ())
     return Retest(verdict, table, (told,) if told else (), float(counts.coverage[0]), over_ask)
-
-
-def _lower_bound(counts: RateCounts, place: int, delta: float) -> float:
-    """Lower bound of a target's rate or cost for the first policy at confidence 1 − delta."""
-    k, n = float(counts.k[0, place]), int(counts.n[0, place])
-    scale = float(counts.scale[place])
-    if counts.graded[place]:  # what is not lost is a loss in [0, 1] too
-        return (1.0 - tests.graded_bound(n - k, n, delta)) * scale
-    return float(clopper_pearson(int(k), n, 1.0 - 2.0 * delta).low) * scale
 
 
 def retrieve_trace(
@@ -872,7 +703,9 @@ def _signal_verdict(row: Mapping[str, Any], alpha: float, needed: int) -> str:
         return "always answering reaches it"
     if not row["AUROC_low"] > 0.5:
         return "does not separate"
-    return "within reach" if row["lowest_risk"] <= alpha else "separates, but not down to the target"
+    if row["lowest_risk"] > alpha:
+        return "separates, but not down to the target"
+    return "within reach" if row["chance"] >= EVEN else "reached here, but a certificate is unlikely"
 
 
 def certification_key(

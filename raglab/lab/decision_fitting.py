@@ -16,7 +16,7 @@ from raglab.decision.measurement import Evidence, measured_tables, structure_has
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.policy import EXPECTED_COST
 from raglab.signal_gates import LEAST_OPTIONS
-from raglab.signals import NAMES, Direction, signal
+from raglab.signals import BUILT_IN, NAMES, Direction, signal
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
@@ -111,7 +111,7 @@ def usable_signals(signals: NDArray[np.float64], names: Sequence[str] | None = N
     """
     for name in names or ():
         signal(name)
-    wanted = NAMES if names is None else tuple(names)
+    wanted = tuple(one.name for one in BUILT_IN if one.alone) if names is None else tuple(names)
     kept = []
     for name in dict.fromkeys(wanted):
         row = signals[NAMES.index(name)]
@@ -137,7 +137,7 @@ def fit_model(
     temperature, which is folded into the weights.
 
     Args:
-      names: of the signals; all that differ between cases where not given.
+      names: of the signals; all that differ between cases and that one arm alone has where not given.
 
     Raises:
       ValueError: fewer than 10 cases that would be answered right or 10 others, or no usable signal.

@@ -123,7 +123,7 @@ def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa:
     for row, one in enumerate(BUILT_IN):
         values = found.signals[row, 0]
         there = values[~np.isnan(values)]
-        if one.direction == "either" or not len(there) or there.min() == there.max():
+        if one.direction == "either" or not one.alone or not len(there) or there.min() == there.max():
             continue
         yield Bound(one.name, "min" if one.direction == "surer" else "max", "refuse")
         if one.direction == "ask" and goal_asks:

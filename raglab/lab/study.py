@@ -606,8 +606,8 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
         others = best_of(chosen.costs, [name for name in chosen.names if name not in FREE])
         return (
             f"Nothing beats {chosen.selected}: its expected cost is {cost[chosen.selected]:.3f} a case, and the best "
-            f"of the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard error "
-            "better. There is nothing to tune here; signals that tell right from wrong are what is missing."
+            f"of the others, {others}, comes to {cost[others]:.3f} on cases it did not see, less than one standard "
+            "error better. There is nothing to tune here; signals that tell right from wrong are what is missing."
         )
     return (
         f"Selected: {chosen.selected}. Expected cost held out {cost[chosen.selected]:.3f} a case ({free} "

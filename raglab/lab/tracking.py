@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,8 @@ COST = "expected_cost"
 DATABASE = "mlflow.db"
 MOST_NESTED = 20
 _PARAMETER_LENGTH = 500
+_METRIC_NAME = re.compile(r"[^\w\-./ :]")  # what MLflow does not allow in one
+_ADVANTAGE = ("estimate", "low", "high", "probability")
 
 
 class TrackedRun(NamedTuple):
@@ -48,9 +51,11 @@ class TrackedRun(NamedTuple):
 def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Path | None = None) -> TrackedRun:
     """Log a study as one MLflow run.
 
-    Parameters (settings and the tuned policy), metrics (expected cost and rates of every policy, the best cost by
-    trial), tags (policy_id, trace fingerprint), the trial table as Parquet, the policies as YAML, and the report with
-    its figures where there is one. The best of the Pareto front become nested runs, at most twenty.
+    Parameters (settings, what was selected, the tuned policy), metrics (rates and expected cost of every policy, cost
+    of what was selected in sample, cross-validated and judged, its advantage over the best free policy, lowest
+    expected cost by trial), tags (policy_id, trace fingerprint, selected), tables (trials as Parquet; candidates and
+    comparison as CSV), the policies as YAML, and the report with its figures where there is one. The best of the
+    Pareto front become nested runs, at most twenty.
 
     Args:
       folder: holds the database and the artifacts; made where it is not there. Artifacts are found by absolute path:
@@ -62,10 +67,12 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Pa
         "incumbent_id": result.incumbent.policy_id,
         "trace_fingerprint": result.tuned_on.fingerprint,
         "corpus": str(result.tuned_on.meta.get("corpus")),
+        "selected": result.selected,
     }
     name = f"{result.tuned_on.meta.get('corpus')} {result.settings['sampler']} {result.settings['trials']}"
     parameters = {
         **_plain_settings(result.settings),
+        "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
     with _open_run(name, "tune", folder, tags) as run:
@@ -158,11 +165,16 @@ def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 def _metrics(result: TuneResult) -> list[tuple[str, float, int]]:
     series = [
-        (f"{row['policy']}.{name}", float(row[name]), 0)
+        (f"{_METRIC_NAME.sub('', row['policy'])}.{name}", float(row[name]), 0)
         for row in result.comparison.to_dict("records")
         for name in (*RATES, COST)
         if row[name] == row[name]
     ]
+    chosen: Any = result.costs.loc[result.selected]
+    series += [(f"selected.{name}", float(chosen[name]), 0) for name in ("in_sample", "cross_validated", "report")]
+    gain = result.advantage
+    series += [(f"advantage.{name}", float(getattr(gain, name)), 0) for name in _ADVANTAGE]
+    series = [one for one in series if math.isfinite(one[1])]
     best = _best_costs(result.trials)
     step = max(1, len(best) // 500)
     series += [(f"best_{COST}", value, number) for number, value in list(enumerate(best))[::step]]
@@ -180,6 +192,7 @@ def _log_files(result: TuneResult, folder: Path) -> None:
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
     result.plateaus.to_csv(folder / "plateaus.csv", index=False)
     result.comparison.to_csv(folder / "comparison.csv", index=False)
+    result.costs.to_csv(folder / "candidates.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
         policy.save(folder / f"{name}.yaml")
 
@@ -207,7 +220,7 @@ def _log_child_run(client: Any, experiment_id: str, parent: str, row: Mapping[An
 
 
 def rate_table(result: TuneResult) -> pd.DataFrame:
-    """Policies × expected cost and rates as text: value, interval and count."""
+    """Policies × rates as text: value, interval and count; and the expected cost."""
     import pandas as pd
 
     def cell(row: Mapping[Any, Any], name: str) -> str:
@@ -219,7 +232,11 @@ def rate_table(result: TuneResult) -> pd.DataFrame:
     rows = result.comparison.to_dict("records")
     return pd.DataFrame(
         [
-            {"policy": row["policy"], COST: f"{row[COST]:.3f}", **{name: cell(row, name) for name in RATES}}
+            {
+                "policy": row["policy"],
+                COST: f"{row[COST]:.3f} [{row[f'{COST}_low']:.2f}, {row[f'{COST}_high']:.2f}]",
+                **{name: cell(row, name) for name in RATES},
+            }
             for row in rows
         ]
     )

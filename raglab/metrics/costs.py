@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.metrics.intervals import Interval, check_level, clopper_pearson
 from raglab.values import Floats, Status
 
 OUTCOMES = ("answered_right", "answered_wrong", "refused", "asked_right", "asked_wrong")
 ASKED = "asked"  # short for both outcomes of asking
 LABELS = tuple(status.name for status in Status)
 N_CELLS = len(Status) * len(Status) * 2  # decision, label, whether the expected sources were found
+
+SAME = 1e-9  # spreads below this share of the highest cost are rounding
 
 Costs = Mapping[str, Mapping[str, float]]
 
@@ -147,14 +150,62 @@ def expected_cost(cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None
       >>> round(float(expected_cost(cells)), 3), round(float(expected_cost(cells, {"ok": {"refused": 0.5}})), 3)
       (0.1, 0.05)
     """
+    table = _cell_table(cells)
+    # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers, so that nothing is
+    # rounded before 1 - pass_rate is.
+    saved = table @ (1.0 - cell_costs(costs))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return 1.0 - saved / table.sum(axis=-1)
+
+
+def _cell_table(cells: NDArray[Any]) -> NDArray[Any]:
     table = np.asarray(cells)
     if table.shape[-3:] == (len(Status), len(Status), 2):
         table = table.reshape(*table.shape[:-3], N_CELLS)
     if table.shape[-1:] != (N_CELLS,):
         msg = f"cells must be [..., 3, 3, 2] or [..., {N_CELLS}], got shape {table.shape}; see raglab.replay.tally."
         raise ValueError(msg)
-    # What is saved against a cost of 1 everywhere: with the default costs a sum of whole numbers, so that nothing is
-    # rounded before 1 - pass_rate is.
-    saved = table @ (1.0 - cell_costs(costs))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return 1.0 - saved / table.sum(axis=-1)
+    return table
+
+
+def cost_interval(
+    cells: NDArray[Any], costs: Costs | NDArray[np.float64] | None = None, level: float = 0.95
+) -> Interval:
+    """Confidence interval of the expected cost of a case, [...]; NaN where there are no cases.
+
+    Exact (Clopper and Pearson) where every cost is nothing or one price, as by default; else Student's t of the mean,
+    within the lowest and the highest cost, which is a large-sample one. Where all cases cost the same, which would
+    leave it no width, it reaches as far as a cost that no case had may be frequent.
+
+    Args:
+      cells, costs: as for `expected_cost`. level: in (0, 1).
+
+    Raises:
+      ValueError: level outside (0, 1), or as for `expected_cost`.
+
+    Source: rule S6.7; Clopper and Pearson 1934; Student 1908.
+
+    Example: one failed contract of ten.
+      >>> cells = np.zeros((3, 3, 2), dtype=int)
+      >>> cells[0, 0, 1], cells[1, 0, 1] = 9, 1
+      >>> [round(float(end), 3) for end in cost_interval(cells)]
+      [0.003, 0.445]
+    """
+    from scipy.special import stdtrit
+
+    tail = (1.0 - check_level(level)) / 2.0
+    table, price = _cell_table(cells), cell_costs(costs)
+    n = table.sum(axis=-1)
+    most, least = float(price.max()), float(price.min())
+    if not ((price > 0.0) & (price < most)).any():
+        low, high = clopper_pearson(table @ (price > 0.0).astype(np.int64), n, level)
+        return Interval(low * most, high * most)
+    size = np.where(n > 0, n, np.nan).astype(np.float64)
+    mean = table @ price / size
+    spread = np.sqrt(np.maximum(table @ price**2 / size - mean**2, 0.0) / np.maximum(size - 1.0, 1.0))
+    reach = stdtrit(np.maximum(size - 1.0, 1.0), 1.0 - tail) * spread
+    unseen = 1.0 - tail ** (1.0 / size)  # share up to which what no case showed may be there
+    flat = spread <= SAME * most
+    low = np.where(flat, mean - (mean - least) * unseen, np.maximum(mean - reach, least))
+    high = np.where(flat, mean + (most - mean) * unseen, np.minimum(mean + reach, most))
+    return Interval(low, high)

@@ -147,10 +147,10 @@ class Rate:
     """A rate of decisions, an entry of `RATE_TABLE`: k of n cases.
 
     count: name of k among `COUNTS`. counts: (decision, label, whether the expected sources were chosen) to whether a
-    decision adds to k, each of codes of `Status` or bool, broadcast. of: (counts by name, cases by label [3]) to n.
-    better: whether a low or a high one is wanted; what is wanted low is an objective of studies. share_of: which cases
-    n counts, in a word. label: of legends. target: highest value wanted where nothing else is said; None: none.
-    only: the label whose cases alone n counts; where a set has none, the rate is no objective; None: of any label.
+    decision adds to k, each of codes of `Status` or bool, broadcast. of: (counts by name, cases by label [..., 3]) to
+    n. better: whether a low or a high one is wanted; what is wanted low is an error that a certificate may promise.
+    share_of: which cases n counts, in a word. label: of legends. target: highest value wanted where nothing else is
+    said; None: none. only: the label whose cases alone n counts; None: of any label.
     """
 
     count: str

@@ -118,7 +118,7 @@ def rates_table(table: pd.DataFrame) -> ReportTable:
     rows = []
     for name, row in table.iterrows():
         cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
-        cost = ReportCell(f"{row['expected_cost']:.3f}", mark="number")
+        cost = estimate_cell(*(float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high")))
         rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), cost, *cells])
     return ReportTable(
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
@@ -256,14 +256,13 @@ def _setting(value: Any, other: Any) -> str:  # noqa: ANN401 - thresholds and sw
 
 def changes_table(first: str, second: str, incumbent: PolicyData, tuned: PolicyData) -> Block:
     """Thresholds and switches that differ."""
-    one, two = incumbent.manifest, tuned.manifest
+    # A manifest leaves out what was added since the first version and stands at its default.
+    paths = dict.fromkeys((*incumbent.manifest, *tuned.manifest))
+    pairs = {path: (incumbent.value(path), tuned.value(path)) for path in paths}
     rows = [
-        [
-            ReportCell(path),
-            *(ReportCell(_setting(*pair), mark="number") for pair in ((one[path], two[path]), (two[path], one[path]))),
-        ]
-        for path in one
-        if one[path] != two[path]
+        [ReportCell(path), *(ReportCell(_setting(*pair), mark="number") for pair in ((one, two), (two, one)))]
+        for path, (one, two) in pairs.items()
+        if one != two
     ]
     if not rows:
         return Text("Both policies hold the same thresholds and switches.")

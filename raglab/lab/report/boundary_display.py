@@ -16,7 +16,7 @@ from raglab.lab.report.blocks import interval, percent
 from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
-from raglab.policy import policy_thresholds
+from raglab.policy import EXPECTED_COST, policy_thresholds
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -84,7 +84,8 @@ def decision_boundary(trace: TraceData, policy: Policy, arm: str | None = None, 
       depth: at which the confidence is taken; where not given, the one that decided.
 
     Raises:
-      ValueError: no cases, the confidence gate is off, or a depth that the trace does not hold.
+      ValueError: no cases, the policy decides by expected cost, the confidence gate is off, or a depth that the trace
+        does not hold.
 
     Source: confidence heuristics, sections 5 to 7 (rule S2.8).
     """
@@ -138,6 +139,12 @@ def ranking_auroc(seen: Boundary, level: float = 0.95) -> tuple[float, Interval]
 def _check_trace(trace: TraceData, policy: Policy, depth: int | None, depths: int) -> None:
     if not len(trace):
         msg = "trace must hold at least one case, got none; check the split."
+        raise ValueError(msg)
+    if policy.decision.rule == EXPECTED_COST:
+        msg = (
+            "policy must decide by its chain, got decision.rule expected_cost, under which no confidence bounds an "
+            "answer; draw the risk and coverage of its P(right), or give a policy with rule chain."
+        )
         raise ValueError(msg)
     if not policy.confidence.enabled:
         msg = "policy must have its confidence gate on, got confidence.enabled false; without it no tau decides."
@@ -194,7 +201,8 @@ class DecisionBoundaryDisplay:
             taken; where not given, the one that decided. level: of the intervals.
 
         Raises:
-          ValueError: no cases, the confidence gate is off, an unknown arm or depth, or level outside (0, 1).
+          ValueError: no cases, the policy decides by expected cost, the confidence gate is off, an unknown arm or
+            depth, or level outside (0, 1).
 
         Source: confidence heuristics, sections 5 to 7 (rule S2.8).
 

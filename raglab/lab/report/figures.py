@@ -173,6 +173,7 @@ class Panel(NamedTuple):
     unit: str
     steps: pd.DataFrame
     marks: Mapping[str, float]
+    log: bool = False
 
 
 def draw_risk_coverage(
@@ -190,12 +191,12 @@ def draw_risk_coverage(
     on = canvas.axes(ax, 8.2, 4.8)
     for place, (name, curve) in enumerate(curves.items()):
         risk_line(on, curve, ink.literal_text(name), place)
-    for place, (name, (coverage, risk)) in enumerate(points.items()):
-        if not np.isnan(coverage + risk):
-            on.plot([coverage], [risk], label=ink.literal_text(name), **ink.point_style(place))
+    answering = {name: at for name, at in points.items() if not np.isnan(sum(at))}
+    for place, (name, (coverage, risk)) in enumerate(answering.items()):
+        on.plot([coverage], [risk], label=ink.literal_text(name), **ink.point_style(place))
     if target is not None:
         target_line(on, target, f"target {100 * target:g} %")
-    risks = [risk for coverage, risk in points.values() if not np.isnan(coverage + risk)]
+    risks = [risk for _, risk in answering.values()]
     tops = [risk_top(curve, curve.y) for curve in curves.values()]
     risk_axes(on, max([*tops, *risks, target or 0.0, 0.01]))
     canvas.legend_beside(on)
@@ -210,7 +211,7 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
     Args:
       targets: rate -> target, drawn in the ink of the rate.
     """
-    on = canvas.axes(ax, 7.0, 4.2)
+    on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
     low, high = ink.visible_range(steps["low"].to_numpy()[1:], list(panel.marks.values()))
     edges = np.append(steps["low"].to_numpy(), steps["high"].to_numpy()[-1])
@@ -222,10 +223,15 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
         on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(name))
         if not low <= value <= high:
             _beyond(on, f"{ink.literal_text(name)} {value:g}", place, right=value > high)
-    on.set_xlim(low, high)
+    if panel.log:
+        inner = edges[1:-1][edges[1:-1] > 0]
+        on.set_xscale("log")
+        on.set_xlim(min(inner, default=1.0) / 2.0, max(inner, default=1.0) * 2.0)
+    else:
+        on.set_xlim(low, high)
+        canvas.limit_ticks(on)
     on.set_title(panel.title, fontsize=9, loc="left")
-    on.set_xlabel(f"threshold ({panel.unit})", fontsize=8)
-    canvas.limit_ticks(on)
+    on.set_xlabel(f"threshold ({panel.unit}{', logarithmic' if panel.log else ''})", fontsize=8)
     canvas.shares_up(on, "rate (%)")
     if legend:
         canvas.legend_beside(on)
@@ -237,6 +243,8 @@ COLUMNS = 3  # of small multiples
 
 def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> Figure:
     """Small multiples of `threshold`, one legend for all."""
+    if len(panels) == 1:
+        return canvas.whole_figure(threshold(panels[0], targets))
     columns = COLUMNS
     n_rows = max(1, -(-len(panels) // columns))
     drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
@@ -329,6 +337,72 @@ def confidence_by_label(
         lines, labels = grid[0].get_legend_handles_labels()
         canvas.legend_over(drawn, lines, labels, columns=2)
     return drawn
+
+
+DECIDED = {Status.ok: "answers", Status.refuse: "refuses", Status.ambiguous: "asks back"}
+
+
+def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> Figure:
+    """Histogram of P(right) for each label, one above the other, stacked by what was decided.
+
+    Args:
+      counts: cases by label, decision and percent, [3, 3, B]. edges: of the bins, percent.
+    """
+    drawn = canvas.empty_figure(7.4, 5.4)
+    grid = drawn.subplots(len(counts), 1, sharex=True, squeeze=False)[:, 0]
+    for on, label, bars in zip(grid, Status, counts, strict=True):
+        floor = np.zeros(len(edges) - 1)
+        for status, part in zip(Status, bars, strict=True):
+            look: dict[str, Any] = {"color": ink.LABEL_INKS[status], "alpha": 0.75, "label": DECIDED[status]}
+            on.stairs(floor + part, edges, baseline=floor, fill=True, **look)
+            floor = floor + part
+        on.set_title(f"label {label.name} (n = {int(bars.sum())})", fontsize=9, loc="left")
+        on.set_ylabel("cases (count)", fontsize=9)
+        canvas.counts_up(on, int(floor.max(initial=0)))
+        canvas.tidy(on)
+    grid[-1].set_xlim(edges[0], edges[-1])
+    grid[-1].set_xlabel("P(right), probability that an answer would be right (%)", fontsize=9)
+    lines, labels = grid[0].get_legend_handles_labels()
+    canvas.legend_over(drawn, lines, labels, columns=3)
+    return drawn
+
+
+COSTS = {  # of a candidate: column -> what it is, its mark
+    "in_sample": ("in sample: cases it was made of", {"marker": "o", "markerfacecolor": "none", "markersize": 9}),
+    "cross_validated": ("cross-validated: folds it never saw", {"marker": "o", "markersize": 5}),
+    "report": ("judged: cases of this page", {"marker": "D", "markersize": 5}),
+}
+COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
+
+
+def candidate_costs(costs: pd.DataFrame, selected: str, ax: Axes | None = None) -> Axes:
+    """Expected cost of every candidate, the cheapest held out on top: in sample, cross-validated and judged.
+
+    The band reaches from the cross-validated cost of the best to one standard error of the difference to it: a
+    candidate whose cross-validated cost lies on it counts as good as the best.
+
+    Args:
+      costs: a row a candidate, as `TuneResult.costs`. selected: the one that was chosen.
+    """
+    rows = costs.sort_values("cross_validated", kind="stable")
+    on = canvas.axes(ax, 8.2, 1.3 + 0.24 * len(rows))
+    places = np.arange(len(rows))
+    # The best has no error of its difference to itself; targets may have kept a cheaper one from being the best.
+    best = float(rows.loc[rows["std_error"] == 0.0, "cross_validated"].min())
+    band = "one standard error of the difference to the best"
+    on.barh(places, rows["std_error"], left=best, height=1.0, color=ink.SILVER, alpha=0.35, linewidth=0, label=band)
+    on.axvline(best, color=ink.GREY, linewidth=0.9)
+    looks: Any = COSTS
+    for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
+        on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
+    on.set_yticks(places, [str(name).replace("$", r"\$") for name in rows.index])
+    canvas.tidy(on)
+    for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
+        tick.set_fontweight("bold" if name == selected else "normal")
+    on.set_ylim(len(rows) - 0.4, -0.6)
+    on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
+    canvas.legend_above(on, 2)
+    return on
 
 
 def share_words(rate: str) -> str:

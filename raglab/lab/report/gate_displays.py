@@ -144,8 +144,8 @@ class OutcomeTableDisplay:
     """Label × decision in counts, shares of the row with exact intervals, and what it costs.
 
     counts: of `metrics.outcome_table`. wrong: answers at (ok, ok) from the wrong sources, where known. cost: mean over
-    the cases of each cell, [3, 3], NaN where there are none; None without costs. expected_cost: of a case, NaN without.
-    After `plot`: ax_, figure_.
+    the cases of each cell, [3, 3], NaN where there are none; None without costs. expected_cost: of a case, NaN without;
+    cost_interval: its ends. After `plot`: ax_, figure_.
     """
 
     counts: NDArray[np.int64]
@@ -153,6 +153,7 @@ class OutcomeTableDisplay:
     wrong: int | None = None
     cost: NDArray[np.float64] | None = None
     expected_cost: float = float("nan")
+    cost_interval: tuple[float, float] = (float("nan"), float("nan"))
     level: float = 0.95
     name: str | None = None
     ax_: Axes = field(init=False, repr=False)
@@ -192,15 +193,14 @@ class OutcomeTableDisplay:
             msg = "label must hold at least one case, got none; check the split."
             raise ValueError(msg)
         wrong = None if right is None else _wrong(rows, columns, np.asarray(right))
-        paid, expected = (None, float("nan")) if costs is None else _paid(rows, columns, right, costs)
+        priced: dict[str, Any] = {} if costs is None else _paid(rows, columns, right, costs, level)
         return cls(
             counts=counts,
             interval=metrics.outcome_intervals(counts, level),
             wrong=wrong,
-            cost=paid,
-            expected_cost=expected,
             level=level,
             name=name,
+            **priced,
         ).plot(ax, **kwargs)
 
     def plot(self, ax: Axes | None = None, name: str | None = None, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the cells
@@ -214,7 +214,9 @@ class OutcomeTableDisplay:
 
     @property
     def _paid(self) -> str:
-        return "" if self.cost is None else f"expected cost {self.expected_cost:.3f} a case"
+        low, high = self.cost_interval
+        ends = f"({low:.3f} to {high:.3f})"
+        return "" if self.cost is None else f"expected cost {self.expected_cost:.3f} a case {ends}"
 
     def to_frame(self) -> pd.DataFrame:
         """One row a cell: `label`, `decision`, `share` of the label, `k`, `n`, `low`, `high`.
@@ -296,9 +298,9 @@ def _wrong(label: NDArray[np.int64], status: NDArray[np.int64], right: NDArray[A
 
 
 def _paid(
-    label: NDArray[np.int64], status: NDArray[np.int64], right: ArrayLike | None, costs: Costs
-) -> tuple[NDArray[np.float64], float]:
-    """Mean cost of the cases by label and decision, [3, 3], and of all of them."""
+    label: NDArray[np.int64], status: NDArray[np.int64], right: ArrayLike | None, costs: Costs, level: float
+) -> dict[str, Any]:
+    """Mean cost of the cases by label and decision, [3, 3], and of all of them with its interval, as fields."""
     if right is None:
         msg = "costs need `right`, got none; a wrong answer and a right one of the same label differ in cost."
         raise ValueError(msg)
@@ -309,7 +311,9 @@ def _paid(
         part.reshape(len(Status), len(Status), 2).sum(axis=2).T for part in (cells * metrics.cell_costs(matrix), cells)
     )
     mean = np.divide(paid, n, out=np.full(paid.shape, np.nan), where=n > 0)
-    return mean, float(metrics.expected_cost(cells, matrix))
+    low, high = metrics.cost_interval(cells, matrix, level)
+    expected = float(metrics.expected_cost(cells, matrix))
+    return {"cost": mean, "expected_cost": expected, "cost_interval": (float(low), float(high))}
 
 
 Band = Literal["pointwise", "simultaneous"]

@@ -11,15 +11,17 @@ import numpy as np
 from jinja2 import Environment, StrictUndefined
 
 from raglab import metrics, replay, robustness
-from raglab.certify import data_need
-from raglab.lab.certification import COST, SPLITS, Retest, asking_note, check_policy, diagnosis, need_line
+from raglab.certify import MAX_OVER_ASK, data_need
+from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line
+from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import queries_hash
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
+from raglab.lab.report import winner_sections as winner
 from raglab.lab.report.blocks import Block, Mark, Picture, ReportCell, ReportTable, Section, Text, cut_text, percent
 from raglab.lab.report.sections import ReportData
-from raglab.lab.report.verdicts import DELTA, MAX_OVER_ASK, AnswerSignals, answer_signals, best_bound, certifiable
+from raglab.lab.report.verdicts import DELTA, AnswerSignals, answer_signals, best_bound, certifiable
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import write_text
@@ -314,15 +316,27 @@ class Material(NamedTuple):
     trials: pd.DataFrame | None
     plateaus: pd.DataFrame | None
     paired: Mapping[str, Paired] | None
+    candidates: pd.DataFrame | None
+    costs: metrics.Costs | None
     min_coverage: float | None = None
     max_over_ask: float = MAX_OVER_ASK
 
+    @property
+    def later_notes(self) -> tuple[str, ...]:
+        """Notes below the verdict: that of a study begins with what was selected."""
+        return self.notes if self.candidates is None else self.notes[1:]
+
 
 SECTIONS: dict[str, Callable[[Material], list[Block]]] = {  # the page, by title, in its order
-    "What was judged": lambda on: parts.head(on.judged, on.notes),
-    "Verdict": lambda on: parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
+    "Verdict": lambda on: [
+        *winner.winner_blocks(on.judged, on.candidates, on.notes, on.costs),
+        *parts.verdict(on.judged, on.trials, on.min_coverage, on.max_over_ask),
+    ],
+    "What was judged": lambda on: parts.head(on.judged, on.later_notes),
     "What is promised": lambda on: certificate_blocks(on.judged),
     "Policies and their rates": lambda on: parts.rates_section(on.judged, on.paired),
+    "Candidates": lambda on: winner.candidates_section(on.judged, on.candidates),
+    "Decision by expected cost": lambda on: winner.model_section(on.judged),
     "Where it goes wrong": lambda on: weak_spots(on.judged),
     "If the labels or the traffic were others": lambda on: assumptions(on.judged),
     "Does the confidence mean what it says?": lambda on: believed.reliability_section(on.judged),
@@ -368,6 +382,7 @@ def write_report(
       plateaus: how far each threshold may move at no cost, shown as it is.
       trials: of a study, with columns `false_refusal_rate` and `hallucination_rate`.
       paired: what was compared -> test of incumbent (first) and tuned (second); of the contract where not given.
+      candidates: `TuneResult.costs`, of which the first note says which was selected; none where nothing was selected.
       notes: paragraphs for the reader. split: what the cases should all be of; the page warns where they are not.
       costs: label -> outcome -> cost, of the expected cost; see `metrics.cost_matrix`.
       min_coverage: share of the cases that must be answered for a target to be met, half the share of ok labels where
@@ -379,13 +394,14 @@ def write_report(
       ValueError: no cases, the incumbent is not among the policies, trials lack a rate, costs that mean nothing, or a
         share outside [0, 1].
 
-    Source: rules S6.2, S6.4, S6.5, S6.7, S6.9.
+    Source: rules S6.2, S6.4, S6.5, S6.7, S6.8, S6.9.
     """
     judged = _report_data(trace, policies, arm, tuned, incumbent, split, costs)
     _check_trials(trials)
     page = Path(path)
     # A section with nothing to say is left out.
-    material = Material(judged, tuple(notes), trials, plateaus, paired, min_coverage, max_over_ask)
+    given = (tuple(notes), trials, plateaus, paired, candidates, costs, min_coverage, max_over_ask)
+    material = Material(judged, *given)
     sections = [Section(title, blocks(material)) for title, blocks in SECTIONS.items()]
     kept = [section for section in sections if section.blocks]
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.

@@ -11,7 +11,8 @@ import numpy as np
 
 from raglab import calibration, metrics
 from raglab.calibration import Judgement
-from raglab.decision.chain import STAGES
+from raglab.certify import MAX_OVER_ASK
+from raglab.decision.chain import COST_ANSWERS, COST_ASKS, COST_REFUSES, STAGES
 from raglab.decision.decisions import Decisions
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
@@ -22,13 +23,15 @@ from raglab.lab.report.canvas import png
 from raglab.lab.report.gate_displays import ReliabilityDisplay
 from raglab.lab.report.verdicts import (
     FINE_EDGES,
-    MAX_OVER_ASK,
+    P_RIGHT,
+    RATIO,
     AnswerSignals,
     confidence_histograms,
     confusion_counts,
     curves,
     front,
     nearest_reaches,
+    probability_histograms,
     reachable,
     stage_by_label,
     swept,
@@ -37,6 +40,7 @@ from raglab.lab.report.verdicts import (
 from raglab.lab.signal_audit import EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
+from raglab.policy import EXPECTED_COST
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -64,6 +68,17 @@ class ReportData(NamedTuple):
     def subject(self) -> str:
         """The policy that the report is about: the tuned one, else the incumbent."""
         return self.names[-1]
+
+    def by_cost(self, name: str) -> bool:
+        """Whether a policy decides by expected cost (rule S2.17)."""
+        return self.policies[name].decision.rule == EXPECTED_COST
+
+
+STAGE_WORDS = {  # what a decision by expected cost comes to; gates and rules keep their names
+    COST_ANSWERS: "least cost: answers",
+    COST_REFUSES: "least cost: refuses",
+    COST_ASKS: "least cost: asks back",
+}
 
 
 def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
@@ -126,7 +141,9 @@ def rates_section(judged: ReportData, paired: Mapping[str, Paired] | None) -> li
 
 def risk_coverage_section(judged: ReportData) -> list[Block]:
     """Risk–coverage curves of the signals with the policies' operating points."""
-    points = {name: (float(row["coverage"]), float(row["hallucination_rate"])) for name, row in judged.table.iterrows()}
+    rates = judged.table.groupby("policy_id", sort=False).first()
+    names = {policy: " = ".join(map(str, rows)) for policy, rows in judged.table.groupby("policy_id").groups.items()}
+    points = {names[at]: (float(row["coverage"]), float(row["hallucination_rate"])) for at, row in rates.iterrows()}
     silent = [str(name) for name, (_, risk) in points.items() if np.isnan(risk)]
     caption = (
         "Step lines: answer where one signal is at least a threshold, for every threshold; risk is the wrong share of "
@@ -139,6 +156,8 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
         caption += " Best l2 and top-1 cosine order the cases alike (rule S1.1), so their lines lie on each other."
     if "fused gate" in by_signal:
         caption += " The fused gate's line is fair where its model was fitted on other cases."
+    if P_RIGHT in by_signal:
+        caption += f" {P_RIGHT} is what {judged.subject} decides by; its line is fair on cases it was not fitted on."
     drawn = figures.draw_risk_coverage(
         by_signal, {str(name): at for name, at in points.items()}, target=TARGETS["hallucination_rate"]
     )
@@ -154,6 +173,7 @@ def sweeps(judged: ReportData) -> list[Block]:
             wording.threshold_unit(one.path),
             one.steps,
             one.marks,
+            one.path == RATIO,
         )
         for one in shown
     ]
@@ -165,6 +185,11 @@ def sweeps(judged: ReportData) -> list[Block]:
         others, subject = judged.names[0], judged.subject
         caption += (
             f" Panels (others: {others}): {subject} has the threshold off or cannot meet it, so has no line there."
+        )
+    if judged.by_cost(judged.subject):
+        caption += (
+            f" {judged.subject} decides by expected cost, so no threshold of the chain acts; the ratio multiplies the "
+            "cost of every wrong answer, and the costs are those that the policy states."
         )
     caption += f" No effect anywhere in their range: {', '.join(idle)}." if idle else ""
     return [picture("thresholds", caption, figures.threshold_panels(panels, TARGETS))] if panels else [Text(caption)]
@@ -197,7 +222,7 @@ def stages_section(judged: ReportData) -> list[Block]:
             counts = [found.get(stage, np.zeros(3, dtype=np.int64)) for found in by_policy.values()]
             rows.append(
                 [
-                    ReportCell(stage),
+                    ReportCell(STAGE_WORDS.get(stage, stage)),
                     ReportCell(status.name),
                     *(ReportCell(str(int(count)), mark="number") for row in counts for count in row),
                 ]
@@ -214,14 +239,14 @@ def histogram_section(judged: ReportData) -> list[Block]:
     """Confidence by label with the taus."""
     by_value: dict[tuple[str, float], list[str]] = {}
     paths = ("tau_default", "tau_explicit") if judged.seen.explicit else ("tau_default",)
-    on = [name for name in judged.names if judged.policies[name].confidence.enabled]
+    on = [name for name in judged.names if judged.policies[name].confidence.enabled and not judged.by_cost(name)]
     for path, name in ((path, name) for path in paths for name in on):
         by_value.setdefault((path, float(judged.policies[name].value(f"confidence.{path}"))), []).append(name)
     taus = {f"{path} ({', '.join(names)})": value for (path, value), names in by_value.items()}
     blend = judged.policies[judged.subject].confidence.blend
     off = [name for name in judged.names if name not in on]
     caption = f"Confidence of every case by label (blend {blend:g}), bins of 4 points; below tau a case is refused."
-    caption += f" Gate off: {', '.join(off)}." if off else ""
+    caption += f" No tau decides for {', '.join(off)}." if off else ""
     drawn = figures.confidence_by_label(confidence_histograms(judged.seen), FINE_EDGES, taus)
     return [picture("confidence_by_label", caption, drawn)]
 
@@ -229,6 +254,8 @@ def histogram_section(judged: ReportData) -> list[Block]:
 def boundary_section(judged: ReportData) -> list[Block]:
     """Confidence of the subject's cases by label against its two thresholds, where they decide anything."""
     subject = wording.cut_text(judged.subject)
+    if judged.by_cost(judged.subject):
+        return _probability_blocks(judged)
     if not judged.policies[judged.subject].confidence.enabled:
         return [Text(f"{subject} has its confidence gate off, so no confidence bounds what it answers.")]
     shown = DecisionBoundaryDisplay.from_trace(judged.trace, judged.policies[judged.subject], judged.arm, name=subject)
@@ -243,6 +270,19 @@ def boundary_section(judged: ReportData) -> list[Block]:
     caption = "Cases by zone: how many are labelled ok, how many the policy answers, how many it decides rightly."
     head = ["confidence", "labelled ok", "answered", *(f"{name}: decided rightly" for name in GROUPS)]
     return [picture("decision_boundary", told, shown.ax_), ReportTable(caption, head, rows)]
+
+
+def _probability_blocks(judged: ReportData) -> list[Block]:
+    """P(right) of every case by label and decision: what bounds the answers of a decision by expected cost."""
+    subject, said = wording.cut_text(judged.subject), judged.said[judged.subject]
+    drawn = figures.probability_by_label(probability_histograms(judged.seen, said.status), FINE_EDGES)
+    known = judged.seen.score[P_RIGHT][~np.isnan(judged.seen.score[P_RIGHT])]
+    told = (
+        f"{subject} decides by expected cost: a case is answered where that costs least, not at one bound. P(right), "
+        f"the model's probability that an answer would be right, by label and by what {subject} does; "
+        f"{len(known)} cases with a hit, bins of 4 points."
+    )
+    return [picture("probability_by_label", told, drawn)]
 
 
 def search_section(plateaus: pd.DataFrame | None, trials: pd.DataFrame | None) -> list[Block]:
@@ -315,13 +355,15 @@ SEED = 0  # of folds and resamples, so that the page is the same bytes twice
 
 
 def reliability_section(judged: ReportData) -> list[Block]:
-    """Confidence as a probability: reliability, calibration errors, and beside it a cross-fitted calibration."""
-    known = ~np.isnan(judged.seen.score["confidence"])
-    right, score = judged.seen.right[known], judged.seen.score["confidence"][known]
+    """Confidence as a probability, or the P(right) that decides: reliability, errors, a cross-fitted calibration."""
+    name, unit = (P_RIGHT, 1.0) if P_RIGHT in judged.seen.score else ("confidence", 100.0)
+    known = ~np.isnan(judged.seen.score[name])
+    right, score = judged.seen.right[known], judged.seen.score[name][known]
     if not len(score):
         return [Text("No case has a confidence: nothing was retrieved.")]
-    as_it_is = ReliabilityDisplay.from_predictions(right, score / 100, name="confidence / 100")
-    judgements = {"confidence / 100, as it is": calibration.judged(right, score / 100)}
+    shown = name if unit == 1.0 else f"{name} / {unit:g}"
+    as_it_is = ReliabilityDisplay.from_predictions(right, score / unit, name=shown)
+    judgements = {f"{shown}, as it is": calibration.judged(right, score / unit)}
     enough = min(int(right.sum()), int((~right).sum())) >= LEAST
     if enough:
         rng = np.random.default_rng(SEED)
@@ -331,30 +373,32 @@ def reliability_section(judged: ReportData) -> list[Block]:
         judgements["isotonic on the cases it was fitted to (flatters)"] = found.in_sample
     frame = as_it_is.to_frame()
     rows = [
-        [ReportCell(f"{100 * one['score']:.1f}", mark="number"), wording.share_cell(int(one["k"]), int(one["n"]))]
+        [ReportCell(f"{one['score'] * 100:.1f}", mark="number"), wording.share_cell(int(one["k"]), int(one["n"]))]
         for one in frame.to_dict("records")
     ]
+    head = f"mean {name} ({'points' if unit > 1.0 else '%'})"
     return [
-        picture("reliability", _reliability_caption(judged, enough=enough), as_it_is.ax_),
+        picture("reliability", _reliability_caption(judged, name, enough=enough), as_it_is.ax_),
         _judgement_table(judgements),
-        ReportTable("Confidence in numbers.", ["mean confidence (points)", "right if answered"], rows),
+        ReportTable(f"{name.capitalize() if unit > 1.0 else name} in numbers.", [head, "right if answered"], rows),
     ]
 
 
-def _reliability_caption(judged: ReportData, *, enough: bool) -> str:
+def _reliability_caption(judged: ReportData, name: str, *, enough: bool) -> str:
     from raglab.live.trace_building import LATE_INTERACTION
 
     late = judged.trace.meta.get("parameters", {}).get("reranker") == LATE_INTERACTION
+    what = "Confidence" if name == "confidence" else f"{name}, the probability that {judged.subject} decides by,"
     caption = (
-        "Confidence in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
-        "its upper edge: a confidence of 40 lies in (30, 40]. Right: answered correctly if it were answered, that is, "
+        f"{what} in bins of 10 points (0.1 of a probability) against the share of cases that are right; a bin holds "
+        "its upper edge: 40 points lie in (30, 40]. Right: answered correctly if it were answered, that is, "
         "labelled ok and the expected sources are among the hits that the policy without any gate chooses."
     )
-    if late:
+    if late and name == "confidence":
         caption += " The reranker is late interaction: the confidence is rank only until calibrated (rule S1.4)."
     if enough:
         return f"{caption} Beside it its isotonic calibration, each case by the folds it is not in."
-    return caption + f" Calibrating it takes {LEAST} right and {LEAST} wrong cases at least."
+    return f"{caption} Calibrating it takes {LEAST} right and {LEAST} wrong cases at least."
 
 
 def _judgement_table(judgements: Mapping[str, Judgement]) -> ReportTable:

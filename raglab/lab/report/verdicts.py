@@ -12,8 +12,10 @@ from raglab import metrics, replay
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
+from raglab.decision.measurement import measured_tables
 from raglab.lab.search_space import always_answer
 from raglab.metrics import TARGETS
+from raglab.policy import EXPECTED_COST
 from raglab.store.loaders import Policy
 from raglab.text import decimals
 from raglab.values import Curve, Status, TraceData
@@ -30,14 +32,15 @@ DELTA = 0.10  # one-sided error of what can be certified at all
 
 
 FINE_EDGES = tuple(float(edge) for edge in range(0, 101, 4))
+P_RIGHT = "P(right)"  # of a decision by expected cost, beside the signals
 
 
 class AnswerSignals(NamedTuple):
     """What answering every case would give, [Q].
 
-    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate too, where the
-    policy holds one. right: answered correctly if it were answered. label: status codes. explicit: whether the user
-    named documents in any case.
+    score: signal -> its value, higher is surer; NaN where nothing can be answered; of the fused gate and of
+    the model's `P(right)` too, where the policy decides by one. right: answered correctly if it were answered. label:
+    status codes. explicit: whether the user named documents in any case.
     """
 
     score: Mapping[str, NDArray[np.float64]]
@@ -49,7 +52,7 @@ class AnswerSignals(NamedTuple):
 def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> AnswerSignals:
     """Signals of every case, and whether the hits that the policy without any gate chooses hold the expected sources.
 
-    Source: rules S2.2, S2.4, S2.6, S2.8, S6.2.
+    Source: rules S2.2, S2.4, S2.6, S2.8, S2.17, S6.2.
     """
     said = replay.decide(trace, always_answer(policy), arm)
     found = said.tables.evidence
@@ -62,6 +65,8 @@ def answer_signals(trace: TraceData, policy: Policy, arm: str | None = None) -> 
     }
     if policy.fused_model is not None:
         signals["fused gate"] = found.fused[0]
+    if policy.decision.rule == EXPECTED_COST:
+        signals[P_RIGHT] = measured_tables(trace, policy, arm).evidence.probability[0, 0]
     return AnswerSignals(
         {name: np.where(can, value, np.nan) for name, value in signals.items()},
         said.right & can,
@@ -306,6 +311,17 @@ def confidence_histograms(seen: AnswerSignals) -> dict[str, NDArray[np.int64]]:
     }
 
 
+def probability_histograms(seen: AnswerSignals, status: NDArray[np.int8]) -> NDArray[np.int64]:
+    """Cases by label, decision (both in the order of `Status`) and P(right) in percent, counts between `FINE_EDGES`.
+
+    Args:
+      status: decisions, [Q].
+    """
+    score = 100.0 * seen.score[P_RIGHT]
+    cells = [[score[(seen.label == label) & (status == said)] for said in Status] for label in Status]
+    return np.array([[np.histogram(part[~np.isnan(part)], FINE_EDGES)[0] for part in row] for row in cells])
+
+
 def confusion_counts(said: Decisions) -> NDArray[np.int64]:
     """Cases by label (rows) and decision (columns), [3, 3] in the order of `Status`."""
     return metrics.outcome_table(said.tables.evidence.label, said.status)
@@ -364,20 +380,35 @@ def swept(
 ) -> tuple[list[ThresholdCurve], list[str]]:
     """Step functions of every threshold on the first base under which it matters, and the paths that never matter.
 
+    Where the first base decides by expected cost: of its cost ratio alone, since no threshold of the chain acts.
+
     Args:
       bases: names of policies, the one of most interest first; one under which the path never matters has no mark.
     """
+    by_cost = [policies[name].decision.rule == EXPECTED_COST for name in bases]
+    tried = tuple(name for name, cost in zip(bases, by_cost, strict=True) if cost == by_cost[0])
     shown, idle = [], []
-    for path, threshold in replay.SWEPT.items():
-        if threshold.signal and all(policies[base].value(path) is None for base in bases):
-            continue  # a signal that no policy gates has no place in a picture of these policies
-        for place, base in enumerate(bases):
+    for path in (RATIO,) if by_cost[0] else _stated_thresholds(policies, tried):
+        for place, base in enumerate(tried):
             frame = replay.steps(trace, policies[base], path, arm)
             if len(frame) > 1:
-                values = {name: policies[name].value(path) for name in reversed(bases[place:])}
+                values = {name: policies[name].value(path) for name in reversed(tried[place:])}
                 marks = {name: float(value) for name, value in values.items() if value is not None}
                 shown.append(ThresholdCurve(path, frame, marks, base))
                 break
         else:
             idle.append(path)
     return shown, idle
+
+
+RATIO = "decision.ratio"
+
+
+def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> list[str]:
+    """Thresholds of the chain, and those of signals that some policy states."""
+    return [
+        path
+        for path in replay.SWEPT
+        if not path.startswith("decision.")
+        and (not path.startswith("signals.") or any(policies[name].value(path) is not None for name in names))
+    ]

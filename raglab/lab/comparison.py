@@ -1,0 +1,230 @@
+"""The selected policy beside what it must beat (shore): rates, cost, paired tests on the judged cases (S6.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab import metrics
+from raglab.decision.measurement import measured_tables
+from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
+from raglab.metrics import Paired
+from raglab.metrics.intervals import mean_interval
+from raglab.replay import case_cells
+from raglab.store.loaders import Policy
+from raglab.values import TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.lab.study import TuneResult
+
+TUNED, BY_HAND = "tuned", "manual-loop"
+LEVEL = 0.95  # of intervals, and what a difference must pass to be called one
+SHOWN = ("pass_rate", "expected_cost", "coverage", "over_ask_rate", "hallucination_rate", "false_refusal_rate")
+Verdict = Literal["better", "worse", "same", "open"]
+
+
+class Contest(NamedTuple):
+    """The tuned policy against another one, on the same cases.
+
+    other: name of that policy. role: what it stands for. paired: contracts kept, by tuned (first) and by it.
+    gain: its expected cost less that of tuned. p: two-sided, of the gain; exact where every case gains a whole number.
+    verdict: of tuned; `same` where both are one policy, `open` where chance explains the difference.
+    """
+
+    other: str
+    role: str
+    paired: Paired
+    gain: Advantage
+    p: float
+    verdict: Verdict
+
+    @property
+    def says(self) -> str:
+        """Who wins, in words."""
+        return {
+            "better": f"tuned is better than {self.other}",
+            "worse": f"tuned is worse than {self.other}",
+            "same": f"tuned and {self.other} are one policy",
+            "open": "no difference shown",
+        }[self.verdict]
+
+
+def reference_roles(candidates: pd.DataFrame) -> dict[str, str]:
+    """What the tuned policy is held against, by name: the best free policy, the best threshold, the published one.
+
+    Args:
+      candidates: `TuneResult.costs`; the best are those that cost least when held out.
+    """
+    names = list(candidates.index)
+    free = best_of(candidates, [name for name in names if name in FREE])
+    threshold = best_of(candidates, [name for name in names if name not in NOT_THRESHOLDS])
+    roles = {free: "best free policy", threshold: "best single threshold", DEFAULTS: "published policy"}
+    return {name: role for name, role in roles.items() if name}
+
+
+def contests(
+    trace: TraceData,
+    policies: Mapping[str, Policy],
+    roles: Mapping[str, str],
+    arm: str | None = None,
+    costs: metrics.Costs | None = None,
+) -> list[Contest]:
+    """Tuned policy against each of the references that is there, on the same cases.
+
+    Args:
+      policies: by name, `tuned` among them. roles: of `reference_roles`. costs: see `metrics.cost_matrix`.
+
+    Source: rules S6.7, S6.8.
+    """
+    tuned = policies[TUNED]
+    cells = policy_case_cells(trace, tuned, arm)
+    found = []
+    for name, role in roles.items():
+        if name in policies:
+            same = policies[name].policy_id == tuned.policy_id
+            found.append(_contest(name, role, cells, policy_case_cells(trace, policies[name], arm), costs, same=same))
+    return found
+
+
+def _contest(
+    name: str,
+    role: str,
+    tuned: NDArray[np.int8],
+    other: NDArray[np.int8],
+    costs: metrics.Costs | None,
+    *,
+    same: bool,
+) -> Contest:
+    failed, price = metrics.cell_costs(), metrics.cell_costs(costs)
+    paired = metrics.paired(failed[tuned] == 0.0, failed[other] == 0.0)
+    gains = price[other] - price[tuned]
+    gain = paired_advantage(gains, name, f"{len(gains)} cases")
+    # Where a case gains 1, 0 or -1, the paired test is exact; of graded costs Student's t is all there is.
+    whole = bool(np.isin(gains, (-1.0, 0.0, 1.0)).all())
+    tail = min(gain.probability, 1.0 - gain.probability)
+    p = metrics.mcnemar(int((gains > 0).sum()), int((gains < 0).sum())) if whole else float(min(1.0, 2.0 * tail))
+    verdict: Verdict = "open" if p >= 1.0 - LEVEL else "better" if gain.estimate > 0.0 else "worse"
+    return Contest(name, role, paired, gain, p, "same" if same else verdict)
+
+
+def policy_case_cells(trace: TraceData, policy: Policy, arm: str | None = None) -> NDArray[np.int8]:
+    """Cell (decision, label, expected sources found) of every case under a policy, [Q]."""
+    return case_cells(measured_tables(trace, policy, arm).evidence, [policy])[0]
+
+
+def standings(
+    trace: TraceData, policies: Mapping[str, Policy], arm: str | None = None, costs: metrics.Costs | None = None
+) -> pd.DataFrame:
+    """Rates and expected cost of the named policies, the tuned one first, the published one last.
+
+    Policies that are one and the same share a row. The manual loop is left out.
+
+    Returns: `policy`, `policy_id`, each of `metrics.RATES` with `_k`, `_n`, `_low`, `_high`; `expected_cost` with
+      `_low` and `_high`.
+    """
+    import pandas as pd
+
+    left_out = {TUNED, DEFAULTS, BY_HAND}
+    order = [TUNED, *(name for name in policies if name not in left_out), DEFAULTS]
+    names: dict[str, list[str]] = {}
+    for name in order:
+        if name in policies:
+            names.setdefault(policies[name].policy_id, []).append(name)
+    cells = np.stack([policy_case_cells(trace, policies[same[0]], arm) for same in names.values()])
+    counted = count_cells(cells)
+    loss = metrics.cell_costs(costs)[cells]
+    ends = np.array([cost_interval(row) for row in loss])
+    columns = {
+        "policy": [" = ".join(same) for same in names.values()],
+        "policy_id": list(names),
+        **metrics.rate_columns(metrics.rate_counts(counted), metrics.label_counts(counted), LEVEL),
+        "expected_cost": metrics.expected_cost(counted, costs),
+        "expected_cost_low": ends[:, 0],
+        "expected_cost_high": ends[:, 1],
+    }
+    return pd.DataFrame(columns)
+
+
+def cost_interval(loss: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
+    """Confidence interval of the mean cost of cases, [Q]: exact where each costs 0 or 1, else Student's t.
+
+    Example:
+      >>> low, high = cost_interval(np.array([0.0, 1.0, 0.0, 0.0]))
+      >>> round(low, 3), round(high, 3)
+      (0.006, 0.806)
+    """
+    if np.isin(loss, (0.0, 1.0)).all():
+        low, high = metrics.clopper_pearson(int(loss.sum()), len(loss), level)
+        return float(low), float(high)
+    below, above = mean_interval(loss, level)
+    return max(0.0, float(below)), float(above)
+
+
+def standings_text(table: pd.DataFrame) -> pd.DataFrame:
+    """Standings as text: value, interval and counts."""
+    import pandas as pd
+
+    def cell(row: Mapping[Any, Any], name: str) -> str:
+        ends = f"[{row[f'{name}_low']:.2f}, {row[f'{name}_high']:.2f}]"
+        if f"{name}_n" not in row:
+            return f"{row[name]:.3f} {ends}"
+        k, n = int(row[f"{name}_k"]), int(row[f"{name}_n"])
+        return f"{row[name]:.3f} {ends} {k}/{n}" if n else "- (0 of 0)"
+
+    names = (*SHOWN, "missed_ambiguity_rate")
+    rows = table.to_dict("records")
+    return pd.DataFrame(
+        [{"policy": row["policy"], **{name.removesuffix("_rate"): cell(row, name) for name in names}} for row in rows]
+    )
+
+
+def contest_sentence(contest: Contest) -> str:
+    """One contest in a line: who wins, by how many cases and by how much cost."""
+    lead = f"tuned against {contest.other} ({contest.role}): {contest.says}"
+    if contest.verdict == "same":
+        return lead
+    gain, paired = contest.gain, contest.paired
+    return (
+        f"{lead}; {paired.only_first} cases only tuned has right, {paired.only_second} only the other; it saves "
+        f"{gain.estimate:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] a case, p = {contest.p:.3g}"
+    )
+
+
+def worse_sentence(found: Sequence[Contest], n_cases: int) -> str:
+    """What tuned is worse than, said plainly; '' where there is nothing."""
+    worse = [one.other for one in found if one.verdict == "worse"]
+    if not worse:
+        return ""
+    return f"On the {n_cases} judged cases tuned is worse than {' and than '.join(worse)}: do not use it."
+
+
+def contest_record(contest: Contest) -> dict[str, Any]:
+    """One contest as JSON has it."""
+    gain, paired = contest.gain, contest.paired
+    return {
+        "other": contest.other,
+        "role": contest.role,
+        "only_tuned_right": paired.only_first,
+        "only_other_right": paired.only_second,
+        "saved_cost": gain.estimate,
+        "saved_cost_low": gain.low,
+        "saved_cost_high": gain.high,
+        "p": contest.p,
+        "verdict": contest.verdict,
+    }
+
+
+def result_standings(result: TuneResult) -> pd.DataFrame:
+    """Standings of a study, on its judged cases."""
+    return standings(result.judged_on, result.policies, result.settings["arm"], result.goal.costs)
+
+
+def result_contests(result: TuneResult) -> list[Contest]:
+    """Contests of a study, on its judged cases."""
+    roles = reference_roles(result.costs)
+    return contests(result.judged_on, result.policies, roles, result.settings["arm"], result.goal.costs)

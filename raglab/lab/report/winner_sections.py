@@ -1,0 +1,161 @@
+"""Sections of the report on what was selected (shore): beside what it must beat, its candidates, its model (S6.8)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from raglab import metrics
+from raglab.expected_cost import CLASSES
+from raglab.lab.comparison import SHOWN, TUNED, Contest, Verdict, contests, reference_roles, standings, worse_sentence
+from raglab.lab.report import blocks as wording
+from raglab.lab.report import figures
+from raglab.lab.report.blocks import Block, Mark, ReportCell, ReportTable, Text
+from raglab.lab.report.sections import ReportData, picture
+from raglab.metrics import LABELS, OUTCOMES
+from raglab.signals import signal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+VERDICT_MARKS: Mapping[Verdict, Mark] = {"better": "good", "worse": "bad", "same": "", "open": ""}
+CLASS_WORDS = dict(zip(CLASSES, ("right", "ok, but would miss", "to be refused", "to be asked"), strict=True))
+
+
+def winner_blocks(
+    judged: ReportData, candidates: pd.DataFrame | None, notes: Sequence[str], costs: metrics.Costs | None
+) -> list[Block]:
+    """What was selected, beside the policies that cost no tuning, and who wins case by case.
+
+    Args:
+      candidates: `TuneResult.costs`; nothing is said where there are none. notes: the first says what was selected.
+    """
+    if candidates is None or TUNED not in judged.policies:
+        return []
+    found = contests(judged.trace, judged.policies, reference_roles(candidates), judged.arm, costs)
+    worse = worse_sentence(found, len(judged.trace))
+    blocks: list[Block] = [Text(note, warning=note.startswith("Nothing")) for note in notes[:1]]
+    if worse:
+        blocks.append(Text(wording.cut_text(worse), warning=True))
+    return [*blocks, _standings_table(judged, costs), _contest_table(found)]
+
+
+def _standings_table(judged: ReportData, costs: metrics.Costs | None) -> ReportTable:
+    rows = []
+    for one in standings(judged.trace, judged.policies, judged.arm, costs).to_dict("records"):
+        cells = [_standing(one, name) for name in SHOWN]
+        rows.append([ReportCell(wording.cut_text(str(one["policy"]))), *cells])
+    stated = "1 - pass rate, since a failed contract costs 1" if costs is None else "mean by the stated costs"
+    caption = (
+        f"Tuned beside the policies that it must beat, on the {len(judged.trace)} cases of this page, 95 % intervals. "
+        f"Expected cost: {stated}. Always-answer and always-refuse need no tuning; policies that are one and the same "
+        "share a row."
+    )
+    return ReportTable(caption, ["policy", *(name.removesuffix("_rate").replace("_", " ") for name in SHOWN)], rows)
+
+
+def _standing(row: Mapping[Any, Any], name: str) -> ReportCell:
+    if f"{name}_n" in row:
+        return wording.share_cell(int(row[f"{name}_k"]), int(row[f"{name}_n"]))
+    return wording.estimate_cell(row[name], row[f"{name}_low"], row[f"{name}_high"])
+
+
+def _contest_table(found: Sequence[Contest]) -> ReportTable:
+    rows = [
+        [
+            ReportCell(wording.cut_text(one.other), one.role),
+            ReportCell(one.says, mark=VERDICT_MARKS[one.verdict]),
+            ReportCell(str(one.paired.only_first), mark="number"),
+            ReportCell(str(one.paired.only_second), mark="number"),
+            wording.estimate_cell(one.gain.estimate, one.gain.low, one.gain.high, sign="+"),
+            ReportCell(f"{one.p:.3g}", mark="number"),
+        ]
+        for one in found
+    ]
+    caption = (
+        "Tuned against each of them on the same cases. Saved: expected cost of the other less that of tuned, a case "
+        "(Student's t, paired); p is exact (McNemar) where every case gains a whole cost. Below 0.05 one of them wins."
+    )
+    head = ["against", "says", "only tuned right", "only the other right", "saved", "p"]
+    return ReportTable(caption, head, rows)
+
+
+def candidates_section(judged: ReportData, candidates: pd.DataFrame | None) -> list[Block]:
+    """Every candidate that cross-validation chose among: costs side by side, and how often each would win."""
+    if candidates is None:
+        return []
+    chosen = selected_candidate(judged, candidates)
+    ordered = candidates.sort_values("cross_validated", kind="stable")
+    rows = [_candidate_row(str(name), one, chosen) for name, one in ordered.iterrows()]
+    caption = (
+        "Candidates are recipes, each carried out from the start inside every fold. Expected cost on the cases it was "
+        "made of, on folds it never saw, and on the cases of this page. Error: standard error of the difference to the "
+        "best; of those within one of it the simplest is chosen. Over-ask and coverage: held out. Won: share of 1,000 "
+        "resamples of the cases in which it costs least."
+    )
+    head = ["candidate", "in sample", "cross-validated", "error", "judged", "over-ask", "coverage", "complexity", "won"]
+    drawn = figures.candidate_costs(candidates, chosen)
+    told = (
+        f"Expected cost of every candidate; {chosen} was chosen. In sample flatters; cross-validated is what is chosen "
+        "by; judged is what this page measures. On the band a candidate is within one standard error of the best."
+    )
+    return [picture("candidates", told, drawn), ReportTable(caption, head, rows)]
+
+
+def selected_candidate(judged: ReportData, candidates: pd.DataFrame) -> str:
+    """Name of the candidate that the subject is; '' where it is none."""
+    own = candidates.index[candidates["policy_id"] == judged.policies[judged.subject].policy_id]
+    return str(own[0]) if len(own) else ""
+
+
+def _candidate_row(name: str, one: Any, chosen: str) -> list[ReportCell]:  # noqa: ANN401 - row of a frame
+    numbers = [f"{one[column]:.3f}" for column in ("in_sample", "cross_validated", "std_error", "report")]
+    shares = [wording.percent(one[column]) for column in ("over_ask", "coverage")]
+    cells = [*numbers, *shares, str(int(one["complexity"])), wording.percent(one["won"])]
+    first = ReportCell(wording.cut_text(name), "selected", "good") if name == chosen else ReportCell(name)
+    return [first, *(ReportCell(text, mark="number") for text in cells)]
+
+
+def model_section(judged: ReportData) -> list[Block]:
+    """Model and costs of a subject that decides by expected cost, the signals of most weight first."""
+    section = judged.policies[judged.subject].decision
+    if not judged.by_cost(judged.subject) or section.model is None:
+        return []
+    model, subject = section.model, wording.cut_text(judged.subject)
+    parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
+    kept = [(name, part) for name, part in parts if any(part.weights)]
+    rows = [
+        [
+            ReportCell(name, signal(name).meaning),
+            *(_weight(weight) for weight in part.weights),
+            *(ReportCell(wording.number_text(value), mark="number") for value in (part.center, part.scale)),
+            ReportCell(signal(name).unit.name),
+        ]
+        for name, part in kept
+    ]
+    bias = [_weight(value) for value in model.bias]
+    rows.append([ReportCell("bias", "where every signal is at its centre"), *bias, *[ReportCell(wording.DASH)] * 3])
+    caption = (
+        f"What {subject} makes of its signals: what one scale above the centre adds to the logit of each class, the "
+        f"{len(kept)} signals with weight, those that part the classes most first. The probabilities of the classes "
+        "times the costs below give what answering, refusing and asking back cost; the least decides. Options of a "
+        f"case to be asked hold what it expects with probability {model.asked_right:.2f}."
+    )
+    head = ["signal", *(CLASS_WORDS[name] for name in CLASSES), "centre", "scale", "unit"]
+    return [ReportTable(caption, head, rows), _cost_table(section.costs.model_dump(), float(section.ratio))]
+
+
+def _weight(value: float) -> ReportCell:
+    """Part of a logit to two decimals, without the sign of a zero; a dash where there is none."""
+    return ReportCell(f"{round(value, 2) + 0.0:+.2f}" if value else wording.DASH, mark="number")
+
+
+def _cost_table(costs: Mapping[str, Any], ratio: float) -> ReportTable:
+    """Costs that the policy states, by label and outcome."""
+    rows = [
+        [ReportCell(f"label {label}"), *(ReportCell(f"{costs[label][one]:g}", mark="number") for one in OUTCOMES)]
+        for label in LABELS
+    ]
+    told = "" if ratio == 1.0 else f" Wrong answers cost {ratio:g} times what is stated."
+    caption = f"Cost of a case by label and outcome, as the policy states it.{told}"
+    return ReportTable(caption, ["", *(name.replace("_", " ") for name in OUTCOMES)], rows)

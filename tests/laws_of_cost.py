@@ -1,0 +1,102 @@
+"""What must hold of the decision by expected cost for any trace, policy and case, checked by trying."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from raglab.decision.expected_cost import CLASSES, class_logits
+
+from raglab.decision import chain
+from raglab.decision.decisions import GATE_OF, Decisions
+from raglab.decision.measurement import measured_tables
+from raglab.metrics import N_CELLS
+from raglab.policy import PolicyData, policy_thresholds
+from raglab.replay import _CELLS_OF_CODES as CELLS_OF_CODES
+from raglab.replay import SWEPT, decide, flips, step_cells, steps, sweep, vectorised_codes
+from raglab.values import Status, TraceData
+
+PATHS_OF_COST = tuple(path for path in SWEPT if path.startswith("decision."))
+ACTION = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}
+OWN = {Status.ok: "right", Status.refuse: "refuse", Status.ambiguous: "ambiguous"}
+SHARE = re.compile(r"(?:the rest|\w+) [+-][0-9.e-]+(?=,|$)")
+
+
+def check_case(said: Decisions, row: int) -> None:
+    """The explanation of one case tells its decision: the check of S2.17, the reason, and parts that add up."""
+    told = said.explain(said.trace.cases[row].id)
+    status, stage = Status(int(said.status[row])), said.stage(row)
+    failed = [check.gate for check in told if not check.passes]
+    assert (failed == []) == (status == Status.ok)
+    by_cost = [check for check in told if check.rule == "S2.17"]
+    if stage not in {chain.COST_ANSWERS, chain.COST_ASKS, chain.COST_REFUSES, *chain.ON_ANSWER}:
+        assert failed[-1] == GATE_OF[stage]
+        assert not by_cost
+        return
+    (check,) = by_cost
+    chose = Status.ok if stage in chain.ON_ANSWER else status
+    assert check.passes == (chose == Status.ok)
+    assert check.passes == (check.margin >= 0.0)
+    assert check.text.startswith(f"{ACTION[chose]} costs ")
+    reason = said.reason(row)
+    assert reason == check.text if stage not in chain.ON_ANSWER else reason
+    check_parts(said, row, check.text, OWN[chose])
+
+
+def check_parts(said: Decisions, row: int, text: str, own: str) -> None:
+    """The parts that are told, and the rest, add up to the difference of the logits of the two classes."""
+    found, model = said.tables.evidence, said.policy.structure.decision
+    assert model is not None
+    logits = class_logits(found.signals[:, 0, [row]], model)[:, :, 0].sum(axis=0) + np.array(model.bias)
+    first, other, listed = re.findall(r"; (\w+) against (\w+) in logits: (.*)$", text)[0]
+    assert first == own
+    rivals = [logit for name, logit in zip(CLASSES, logits, strict=True) if name != own]
+    difference = float(logits[CLASSES.index(first)] - logits[CLASSES.index(other)])
+    assert logits[CLASSES.index(other)] == max(rivals)
+    shares = [float(part.rsplit(" ", 1)[1]) for part in SHARE.findall(listed)]
+    assert sum(shares) == pytest.approx(difference, abs=0.005 * (len(shares) + 1))
+
+
+def check_steps(trace: TraceData, policy: PolicyData, path: str) -> None:
+    """Every step counts what deciding at its ends and just beside them counts."""
+    found = measured_tables(trace, policy).evidence
+    curve = step_cells(found, policy, path)
+    swept, limits = SWEPT[path], policy_thresholds([policy])
+    assert curve.low[0] == swept.low
+    assert curve.high[-1] == swept.high
+    assert (curve.low[1:] == curve.high[:-1]).all()
+    assert (curve.cells[1:] != curve.cells[:-1]).any(axis=1).all(), "each step begins where something changes"
+    edges = np.concatenate([curve.low, curve.high])
+    tried = np.unique(np.concatenate([edges, np.nextafter(edges, -np.inf), np.nextafter(edges, np.inf)]))
+    tried = tried[(tried >= swept.low) & (tried <= swept.high)]
+    seen = vectorised_codes(found, limits.with_value(path, tried[:, None]), len(tried)) @ CELLS_OF_CODES
+    here = np.searchsorted(curve.high, tried, side="left")
+    np.testing.assert_array_equal(curve.cells[here], seen)
+    assert seen.shape == (len(tried), N_CELLS)
+    # And as a user sees it: one value, as a policy of its own.
+    value = float(tried[len(tried) // 2])
+    table, row = steps(trace, policy, path), sweep(trace, [policy.replace(path, value)], engine="numpy").iloc[0]
+    at = table[table["high"] >= value].iloc[0]
+    assert at["expected_cost"] == row["expected_cost"]
+    assert at["coverage_k"] == row["coverage_k"]
+
+
+def check_flip(trace: TraceData, policy: PolicyData, case_id: str) -> int:
+    """Each flip of a case flips it, and nothing nearer does; says how many flips there were."""
+    said = decide(trace, policy)
+    row = said.row_of(case_id)
+    found = flips(trace, policy, case_id)
+    by_path = {str(one["path"]): one for _, one in found.iterrows()}
+    for path in PATHS_OF_COST:
+        value = policy.value(path)
+        if path not in by_path:
+            ends = (SWEPT[path].low, SWEPT[path].high)
+            assert all(decide(trace, policy.replace(path, end)).status[row] == said.status[row] for end in ends)
+            continue
+        at = float(by_path[path]["flips_at"])
+        turned = decide(trace, policy.replace(path, at)).status[row]
+        assert Status(int(turned)).name == by_path[path]["becomes"] != by_path[path]["status"]
+        for nearer in {float(np.nextafter(at, value)), (at + value) / 2.0} - {at}:
+            assert decide(trace, policy.replace(path, nearer)).status[row] == said.status[row]
+    return len(by_path)

@@ -1,0 +1,84 @@
+"""Options that commands share: costs, targets, and the goal they make; what means nothing is one clear line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from labelled import labelled
+from raglab.cli import app
+from raglab.cli.common import parse_costs, parse_goal, parse_target, parse_targets
+from raglab.lab.search_space import Goal
+from raglab.metrics import TARGETS
+from raglab.replay import sweep
+from raglab.store.loaders import Policy
+
+
+def test_costs_by_label_and_outcome() -> None:
+    """Repeated options make one mapping; none make none, which is the default."""
+    given = ["ok.refused=1", "refuse.answered_wrong=10", "ok.asked = 0.5"]
+    assert parse_costs(given) == {"ok": {"refused": 1.0, "asked": 0.5}, "refuse": {"answered_wrong": 10.0}}
+    assert parse_costs(None) is parse_costs([]) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("refused=1", "--cost must be label.outcome=cost, such as refuse.answered_wrong=10, got 'refused=1'"),
+        ("ok.refused", "--cost must be label.outcome=cost"),
+        ("ok.refused=cheap", "--cost must be label.outcome=cost"),
+        ("=1", "--cost must be label.outcome=cost"),
+        ("ok.answered=1", "an outcome of costs must be one of"),
+        ("fine.refused=1", "a label of costs must be one of ok, refuse, ambiguous, got 'fine'"),
+        ("ok.refused=-1", "a cost must be a finite number of at least 0, got ok.refused=-1.0"),
+        ("ok.refused=nan", "a cost must be a finite number"),
+    ],
+)
+def test_costs_that_mean_nothing_are_refused(text: str, message: str) -> None:
+    """Form, names and range, each with what came."""
+    with pytest.raises(ValueError, match=message):
+        parse_costs([text])
+
+
+def test_what_is_said_twice_is_refused() -> None:
+    """Neither of two costs of an outcome, nor of two limits of a rate, is chosen in silence."""
+    with pytest.raises(ValueError, match=r"--cost must state an outcome once, got ok.refused twice"):
+        parse_costs(["ok.refused=1", "ok.refused=2"])
+    with pytest.raises(ValueError, match=r"--target must name a rate once, got coverage twice"):
+        parse_targets(["coverage=0.1", "over_ask_rate=0.2", "coverage=0.3"])
+
+
+def test_a_goal_of_options() -> None:
+    """Costs and targets as `Goal` takes them; the published targets where none is given; unknown rates are refused."""
+    assert parse_goal(["ok.refused=2"], ["over_ask_rate=0.1"]) == Goal({"ok": {"refused": 2.0}}, {"over_ask_rate": 0.1})
+    assert parse_goal(None, None) == Goal()
+    assert parse_targets(None) == dict(TARGETS)
+    assert parse_target(" coverage =0.5") == ("coverage", 0.5)
+    with pytest.raises(ValueError, match=r"a target must be one of .* got 'cost'"):
+        parse_goal(None, ["cost=0.1"])
+    with pytest.raises(ValueError, match=r"the target of coverage must be in"):
+        parse_goal(None, ["coverage=10"])
+    with pytest.raises(ValueError, match=r"--target must be rate=highest.* got 'nothing' after 'coverage'"):
+        parse_goal(None, ["coverage"])
+
+
+def test_the_doors_take_them(tmp_path: Path) -> None:
+    """`sweep` prints the cost by the matrix given; `tune` refuses a wrong one before it reads anything."""
+    trace, file = labelled(0, {"tune": 20, "report": 20}), tmp_path / "p.yaml"
+    trace.save(tmp_path / "t.parquet")
+    Policy.load().save(file)
+    call = ["sweep", str(tmp_path / "t.parquet"), str(file), "--cost", "ok.refused=4", "--cost", "refuse.asked=2"]
+    done = CliRunner().invoke(app, [*call, "--json"])
+    assert done.exit_code == 0, done.output
+    costs = {"ok": {"refused": 4.0}, "refuse": {"asked": 2.0}}
+    assert json.loads(done.stdout)[0]["expected_cost"] == sweep(trace, [Policy.load()], costs=costs)["expected_cost"][0]
+    assert "expected_cost" in CliRunner().invoke(app, call).stdout
+    for option in (["--cost", "ok=1"], ["--target", "over_ask=0.1"]):
+        refused = CliRunner().invoke(app, ["tune", str(tmp_path / "none.parquet"), *option])
+        assert refused.exit_code == 1
+        assert refused.stderr.startswith("raglab: ")
+        assert refused.stderr.count("\n") == 1
+        assert option[0] in refused.stderr or "target" in refused.stderr
