@@ -625,6 +625,23 @@ def test_certify_writes_a_policy_and_remembers(world: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_cost_is_certified_and_checked_on_the_command_line(world: Path) -> None:
+    """Costs by option, limit in units of cost; the check reads them from the policy and says coverage and over-ask."""
+    costs = ("--cost", "refuse.answered_wrong=4", "--cost", "ok.refused=0.5")
+    call = ("certify", world / "t.parquet", "-p", world / "p.yaml", *costs)
+    done = _run(*call, "-t", "expected_cost=0.9", "-o", world / "cost.yaml")
+    assert done.exit_code == 0, done.output
+    assert "expected_cost ≤ 0.9: 250 cases cost" in done.stdout
+    labelled(34, {"": 800}).save(world / "new.parquet")
+    told = json.loads(_run("check", world / "cost.yaml", "-c", world / "new.parquet", "--json").stdout)
+    assert (told["verdict"], told["over_ask_rate"]) == ("upheld", 0.0)
+    assert 0.0 < told["coverage"] < 1.0
+    assert "(coverage 0." in _run("check", world / "cost.yaml", "-c", world / "new.parquet").stdout
+    wrong = _run(*call, "-t", "hallucination_rate=0.2", "--looks", world / "other.jsonl")
+    assert (wrong.exit_code, "costs must be those of a target expected_cost" in wrong.stderr) == (1, True)
+
+
+@pytest.mark.slow
 def test_check_speaks_in_exit_codes(world: Path, certified: Policy) -> None:
     """0 upheld, 3 broken, 4 open, 1 the same cases or no certificate."""
     certified.save(world / "c.yaml")

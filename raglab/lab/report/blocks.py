@@ -118,7 +118,8 @@ def rates_table(table: pd.DataFrame) -> ReportTable:
     rows = []
     for name, row in table.iterrows():
         cells = [share_cell(int(row[f"{rate}_k"]), int(row[f"{rate}_n"])) for rate in metrics.RATES]
-        cost = estimate_cell(*(float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high")))
+        paid, low, high = (float(row[f"expected_cost{end}"]) for end in ("", "_low", "_high"))
+        cost = estimate_cell(paid, low, high)
         rows.append([ReportCell(cut_text(str(name)), str(row["policy_id"])), cost, *cells])
     return ReportTable(
         "Expected cost of a case (by default the share of failed contracts) and rates of every policy: value, count of "
