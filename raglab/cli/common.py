@@ -182,8 +182,9 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     from raglab.lab.comparison import (
         contest_record,
         contest_sentence,
-        result_contests,
-        result_standings,
+        contests,
+        reference_roles,
+        standings,
         standings_text,
         worse_sentence,
     )
@@ -193,7 +194,9 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     result.policy.save(out / "tuned.yaml")
     page = result.report(out / "report.html")
     run = None if mlruns is None else track(result, mlruns, report=page)
-    found = result_contests(result)
+    judged = (result.judged_on, result.policies)
+    by = (result.settings["arm"], result.goal.costs)
+    found = contests(*judged, reference_roles(result.costs), *by)
     if as_json:
         parts = {
             "selected": result.selected,
@@ -208,12 +211,12 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
         }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
         return
-    typer.echo(f"\n{result.notes[0]}")
+    typer.echo(result.notes[0])
     if worse := worse_sentence(found, len(result.judged_on)):
         typer.echo(f"WARNING: {worse}")
     seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
     typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
-    typer.echo(standings_text(result_standings(result)).to_string(index=False) + "\n")
+    typer.echo(standings_text(standings(*judged, *by)).to_string(index=False) + "\n")
     for one in found:
         typer.echo(contest_sentence(one))
     for note in result.notes[1:]:

@@ -12,15 +12,12 @@ from raglab import metrics
 from raglab.decision.measurement import measured_tables
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
-from raglab.metrics.intervals import mean_interval
 from raglab.replay import case_cells
 from raglab.store.loaders import Policy
 from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from raglab.lab.study import TuneResult
 
 TUNED, BY_HAND = "tuned", "manual-loop"
 LEVEL = 0.95  # of intervals, and what a difference must pass to be called one
@@ -137,32 +134,16 @@ def standings(
             names.setdefault(policies[name].policy_id, []).append(name)
     cells = np.stack([policy_case_cells(trace, policies[same[0]], arm) for same in names.values()])
     counted = count_cells(cells)
-    loss = metrics.cell_costs(costs)[cells]
-    ends = np.array([cost_interval(row) for row in loss])
+    low, high = metrics.cost_interval(counted, costs, LEVEL)
     columns = {
         "policy": [" = ".join(same) for same in names.values()],
         "policy_id": list(names),
         **metrics.rate_columns(metrics.rate_counts(counted), metrics.label_counts(counted), LEVEL),
         "expected_cost": metrics.expected_cost(counted, costs),
-        "expected_cost_low": ends[:, 0],
-        "expected_cost_high": ends[:, 1],
+        "expected_cost_low": low,
+        "expected_cost_high": high,
     }
     return pd.DataFrame(columns)
-
-
-def cost_interval(loss: NDArray[np.float64], level: float = LEVEL) -> tuple[float, float]:
-    """Confidence interval of the mean cost of cases, [Q]: exact where each costs 0 or 1, else Student's t.
-
-    Example:
-      >>> low, high = cost_interval(np.array([0.0, 1.0, 0.0, 0.0]))
-      >>> round(low, 3), round(high, 3)
-      (0.006, 0.806)
-    """
-    if np.isin(loss, (0.0, 1.0)).all():
-        low, high = metrics.clopper_pearson(int(loss.sum()), len(loss), level)
-        return float(low), float(high)
-    below, above = mean_interval(loss, level)
-    return max(0.0, float(below)), float(above)
 
 
 def standings_text(table: pd.DataFrame) -> pd.DataFrame:
@@ -190,8 +171,8 @@ def contest_sentence(contest: Contest) -> str:
         return lead
     gain, paired = contest.gain, contest.paired
     return (
-        f"{lead}; {paired.only_first} cases only tuned has right, {paired.only_second} only the other; it saves "
-        f"{gain.estimate:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] a case, p = {contest.p:.3g}"
+        f"{lead}; {paired.only_first} cases only tuned has right, {paired.only_second} only the other; it "
+        f"saves {gain.estimate:+.3f} [{gain.low:+.3f}, {gain.high:+.3f}] of expected cost a case, p = {contest.p:.3g}"
     )
 
 
@@ -217,14 +198,3 @@ def contest_record(contest: Contest) -> dict[str, Any]:
         "p": contest.p,
         "verdict": contest.verdict,
     }
-
-
-def result_standings(result: TuneResult) -> pd.DataFrame:
-    """Standings of a study, on its judged cases."""
-    return standings(result.judged_on, result.policies, result.settings["arm"], result.goal.costs)
-
-
-def result_contests(result: TuneResult) -> list[Contest]:
-    """Contests of a study, on its judged cases."""
-    roles = reference_roles(result.costs)
-    return contests(result.judged_on, result.policies, roles, result.settings["arm"], result.goal.costs)

@@ -160,7 +160,7 @@ def fit_model(
     strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
     temperature = _temperature(held, cases.classes)
     weights, bias = _fit_weights(x, cases.classes, directions, strength)
-    present = np.isin(np.arange(len(CLASSES)), cases.classes)
+    present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
     return FittedModel(
         names=kept,
         center=center,
@@ -200,6 +200,7 @@ def _choose_strength(
             weights, bias = _fit_weights(x[rest], classes[rest], directions, strength, starts[one])
             starts[one] = np.concatenate([weights.ravel(), bias])
             logits[~rest] = x[~rest] @ weights.T + bias
+            logits[np.ix_(~rest, ~np.isin(np.arange(len(CLASSES)), classes[rest]))] = ABSENT
         loss = -float(log_softmax(logits)[every, classes].mean())
         if best is None or loss < best[0]:
             best = loss, strength, logits
@@ -221,8 +222,11 @@ def _temperature(logits: NDArray[np.float64], classes: NDArray[np.int64]) -> flo
 
     every = np.arange(len(classes))
 
+    learned = np.isin(np.arange(len(CLASSES)), classes)
+
     def loss(log_factor: float) -> float:
-        return -float(log_softmax(np.exp(log_factor) * logits)[every, classes].mean())
+        scaled = np.where(learned, np.exp(log_factor) * logits, ABSENT)
+        return -float(log_softmax(scaled)[every, classes].mean())
 
     end = float(np.log(STEEPEST))
     return float(np.exp(minimize_scalar(loss, bounds=(-end, end), method="bounded").x))

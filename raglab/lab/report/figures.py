@@ -203,13 +203,21 @@ def draw_risk_coverage(
     return on
 
 
-def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None, *, legend: bool = True) -> Axes:
+def threshold(
+    panel: Panel,
+    targets: Mapping[str, float],
+    ax: Axes | None = None,
+    *,
+    legend: bool = True,
+    names: Sequence[str] = (),
+) -> Axes:
     """Rates as exact step functions of one threshold, the policies' values as vertical lines, targets dashed.
 
     A value far beyond every change is named at the edge.
 
     Args:
-      targets: rate -> target, drawn in the ink of the rate.
+      targets: rate -> target, drawn in the ink of the rate. names: of all policies, so that each keeps its line where
+        several panels share a legend; those of the panel where not given.
     """
     on = canvas.axes(ax, 7.6, 4.2)
     steps = panel.steps
@@ -219,7 +227,9 @@ def threshold(panel: Panel, targets: Mapping[str, float], ax: Axes | None = None
         on.stairs(steps[name].to_numpy(), edges, baseline=None, color=colour, linewidth=1.5, label=ink.rate_label(name))
         if name in targets:
             on.axhline(targets[name], **ink.TARGET | {"color": colour})
-    for place, (name, value) in enumerate(panel.marks.items()):
+    order = list(dict.fromkeys((*names, *panel.marks)))
+    for name, value in panel.marks.items():
+        place = order.index(name)
         on.axvline(value, **ink.VALUES[place % len(ink.VALUES)], label=ink.literal_text(name))
         if not low <= value <= high:
             _beyond(on, f"{ink.literal_text(name)} {value:g}", place, right=value > high)
@@ -250,11 +260,12 @@ def threshold_panels(panels: Sequence[Panel], targets: Mapping[str, float]) -> F
     drawn = canvas.empty_figure(3.7 * columns, 2.5 * n_rows + 0.7)
     grid = drawn.subplots(n_rows, columns, squeeze=False)
     known: dict[str, Any] = {}
+    names = [name for panel in panels for name in panel.marks]
     for place, on in enumerate(grid.flat):
         if place >= len(panels):
             on.set_axis_off()
             continue
-        threshold(panels[place], targets, on, legend=False)
+        threshold(panels[place], targets, on, legend=False, names=names)
         if place % columns:
             on.set_ylabel("")
         known = {label: line for line, label in zip(*on.get_legend_handles_labels(), strict=True)} | known
