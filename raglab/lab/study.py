@@ -610,7 +610,7 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
             "error better. There is nothing to tune here; signals that tell right from wrong are what is missing."
         )
     return (
-        f"Selected: {chosen.selected}. Expected cost held out {cost[chosen.selected]:.3f} a case ({free} "
+        f"Selected: {chosen.selected}. Held out, a case costs {cost[chosen.selected]:.3f} ({free} "
         f"{cost[free]:.3f}); advantage over {free} on {advantage.judged} {advantage.estimate:+.3f} "
         f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {advantage.probability:.2f}."
     )

@@ -150,7 +150,7 @@ class Rate:
     decision adds to k, each of codes of `Status` or bool, broadcast. of: (counts by name, cases by label [..., 3]) to
     n. better: whether a low or a high one is wanted; what is wanted low is an error that a certificate may promise.
     share_of: which cases n counts, in a word. label: of legends. target: highest value wanted where nothing else is
-    said; None: none. only: the label whose cases alone n counts; None: of any label.
+    said; None: none.
     """
 
     count: str
@@ -160,7 +160,6 @@ class Rate:
     share_of: str
     label: str
     target: float | None = None
-    only: Status | None = None
 
 
 RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of columns
@@ -172,7 +171,6 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
         share_of="answerable",
         label="false refusal",
         target=0.10,
-        only=Status.ok,
     ),
     "hallucination_rate": Rate(
         "wrong",
@@ -190,7 +188,6 @@ RATE_TABLE: dict[str, Rate] = {  # rules S6.2, S6.3; by name, in the order of co
         better="low",
         share_of="ambiguous",
         label="missed ambiguity",
-        only=Status.ambiguous,
     ),
     "over_ask_rate": Rate(
         "over_ask",
