@@ -153,7 +153,7 @@ def test_sweep_takes_policies_or_one_threshold(world: Path) -> None:
 
 @pytest.mark.slow
 def test_tune_and_report_write_what_they_name(world: Path) -> None:
-    """Policy, report and batches; the policy loads and is reported again."""
+    """Policy, report and what was selected; the policy loads and is reported again; people read the winner first."""
     trace, out = str(world / "t.parquet"), world / "tuned"
     done = CliRunner().invoke(
         app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out), "--json"]
@@ -162,6 +162,15 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     told = json.loads(done.stdout, parse_constant=pytest.fail)
     assert {row["policy"] for row in told["comparison"]} >= {"defaults", "tuned", "always-answer", "always-refuse"}
     assert Path(told["report"]).is_file()
+    assert told["selected"] in {row["candidate"] for row in told["costs"]}
+    assert set(told["advantage"]) >= {"estimate", "low", "high", "probability"}
+    assert {row["role"] for row in told["against"]} >= {"best free policy", "published policy"}
+    assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
+    done = CliRunner().invoke(app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.splitlines()[0] == told["notes"][0]
+    assert "expected_cost" in done.stdout
+    assert "tuned against" in done.stdout
     page = world / "again.html"
     done = CliRunner().invoke(app, ["report", trace, "-p", told["policy"], "--split", "report", "-o", str(page)])
     assert done.exit_code == 0, done.output

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decided import by_cost
 from raglab import metrics, replay
 from raglab.decision import chain
 from raglab.lab.report import boundary_display as measured
@@ -310,6 +311,8 @@ def test_doors_state_the_rule() -> None:
     trace = trace_of(*ROWS)
     with pytest.raises(ValueError, match="policy must have its confidence gate on"):
         decision_boundary(trace, policy())
+    with pytest.raises(ValueError, match=r"must decide by its chain, got decision.rule expected_cost.*P\(right\)"):
+        DecisionBoundaryDisplay.from_trace(trace, by_cost(gated()))
     with pytest.raises(ValueError, match="depth must be one that the trace holds, 0 to 0, got 1"):
         decision_boundary(trace, gated(), depth=1)
     with pytest.raises(ValueError, match="arm must be one of hybrid, got 'graph'"):

@@ -35,6 +35,17 @@ pytestmark = pytest.mark.slow
 
 PANEL = figures.Panel("similarity.min_similarity", "cosine", STEPS, {"defaults": 0.7, "tuned": 0.25})
 TAUS = {f"{name} ({policy})": 40.0 for name in ("tau_default", "tau_explicit") for policy in ("defaults", "tuned")}
+RATIO = figures.Panel("decision.ratio", "ratio", STEPS.assign(low=[0.0, 0.3, 6.0], high=[0.3, 6.0, 1e3]), {}, log=True)
+CANDIDATES = pd.DataFrame(
+    {
+        "in_sample": [0.5, 0.1, 0.7],
+        "cross_validated": [0.5, 0.3, 0.7],
+        "report": [0.4, 0.35, 0.7],
+        "std_error": [0.05, 0.0, 0.1],
+    },
+    index=["always-answer", "a $x_ candidate of a name that is longer than any label may be", "always-refuse"],
+)
+DECIDED = np.array([[[1, 2], [0, 1], [0, 0]], [[0, 0], [3, 0], [1, 0]], [[0, 0], [0, 0], [2, 0]]])
 COUNTS = np.array([[3, 43, 1], [0, 0, 0], [2, 1, 4]])
 
 
@@ -50,6 +61,9 @@ def drawn_figures() -> dict[str, Figure]:
         "label_by_decision": figures.confusion_matrix(COUNTS, title="defaults"),
         "labels_by_decision": figures.confusion_matrices({"one": COUNTS, "two": COUNTS}),
         "confidence_by_label": figures.confidence_by_label(bars, (0, 50, 100), TAUS),
+        "ratio": figures.threshold_panels([RATIO], TARGETS),
+        "candidates": figures.candidate_costs(CANDIDATES, "always-answer"),
+        "probability_by_label": figures.probability_by_label(DECIDED, (0, 50, 100)),
         "pareto": figures.pareto(*points, np.array([True, True]), TARGETS),
     }
     return {name: one if isinstance(one, Figure) else one.get_figure(root=True) for name, one in made.items()}  # type: ignore[misc]
@@ -129,6 +143,50 @@ def test_threshold_draws_its_steps() -> None:
     for name, value in PANEL.marks.items():
         assert curve(on, name).get_xdata()[0] == value
         assert low < value < high
+
+
+def test_a_ratio_stands_on_a_logarithmic_axis() -> None:
+    """One panel fills the figure, from half the first change to twice the last."""
+    (on,) = figures.threshold_panels([RATIO], TARGETS).axes
+    assert on.get_xscale() == "log"
+    assert on.get_xlim() == pytest.approx((0.15, 12.0))
+    assert on.get_xlabel() == "threshold (ratio, logarithmic)"
+
+
+def test_a_policy_keeps_its_line_in_every_panel() -> None:
+    """Where a panel marks the second policy alone, it looks as where it marks both."""
+    alone = PANEL._replace(marks={"tuned": 0.25})
+    first, second = figures.threshold_panels([PANEL, alone], TARGETS).axes[:2]
+    assert curve(first, "tuned").get_color() == curve(second, "tuned").get_color()
+    assert curve(first, "tuned").get_color() != curve(first, "defaults").get_color()
+
+
+def test_candidates_stand_by_their_held_out_cost() -> None:
+    """The cheapest held out on top, three marks a row, the band as wide as the error, what was selected in bold."""
+    (on,) = figures.candidate_costs(CANDIDATES, "always-answer").axes
+    names = [label.get_text() for label in on.get_yticklabels()]
+    assert names == [r"a \$x_ candidate of a name that is longer th…", "always-answer", "always-refuse"]
+    assert [label.get_fontweight() for label in on.get_yticklabels()] == ["normal", "bold", "normal"]
+    assert curve(on, "cross-validated: folds it never saw").get_xdata().tolist() == [0.3, 0.5, 0.7]
+    assert curve(on, "judged: cases of this page").get_xdata().tolist() == [0.35, 0.4, 0.7]
+    (bars,) = on.containers
+    assert [bar.get_x() for bar in bars] == [0.3] * 3
+    assert [bar.get_width() for bar in bars] == pytest.approx([0.0, 0.05, 0.1])
+    assert on.get_ylim()[0] > on.get_ylim()[1]
+
+
+def test_probabilities_are_stacked_by_decision() -> None:
+    """A row a label; the bars of what was decided stand on each other."""
+    ok, refuse, ambiguous = figures.probability_by_label(DECIDED, (0, 50, 100)).axes
+    assert [on.get_title(loc="left") for on in (ok, refuse, ambiguous)] == [
+        "label ok (n = 4)",
+        "label refuse (n = 4)",
+        "label ambiguous (n = 2)",
+    ]
+    tops, _, floor = curve(refuse, "asks back").get_data()
+    assert (list(tops), list(floor)) == ([4, 0], [3, 0])
+    tops, _, floor = curve(ok, "refuses").get_data()
+    assert (list(tops), list(floor)) == ([1, 3], [1, 2])
 
 
 def test_a_value_far_off_is_named_at_the_edge() -> None:

@@ -14,12 +14,14 @@ import pytest
 
 from raglab import metrics, replay, robustness
 from raglab.lab.certification import certify_policy, check_policy
+from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import fuse
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import page as report_page
 from raglab.lab.report import sections as believed
 from raglab.lab.report import sections as parts
+from raglab.lab.report import winner_sections as winner
 from raglab.lab.report.boundary_display import DecisionBoundaryDisplay
 from raglab.lab.report.page import write_report
 from raglab.lab.report.verdicts import (
@@ -313,7 +315,7 @@ def test_a_threshold_that_is_off_is_swept_on_the_incumbent() -> None:
     assert panels["confidence.tau_default"].base == "tuned"
     assert panels["confidence.tau_default"].marks == {"defaults": 40.0, "tuned": 10.0}
     assert not set(panels) & set(idle)
-    assert set(panels) | set(idle) == {path for path, one in replay.SWEPT.items() if not one.signal}
+    assert set(panels) | set(idle) == {path for path in replay.SWEPT if not path.startswith(("signals.", "decision."))}
     these["defaults"] = these["defaults"].replace("signals.top1_cosine.min", 0.1)
     shown, idle = swept(some_trace(ROWS), these, ("tuned", "defaults"))
     assert "signals.top1_cosine.min" in {one.path for one in shown} | set(idle)
@@ -388,7 +390,7 @@ def test_sections_stand_in_order(page: str) -> None:
     """Seventeen headings, numbered."""
     heads = re.findall(r"<h2>(\d+)\. ([^<]+)</h2>", page)
     assert [int(number) for number, _ in heads] == list(range(1, 18))
-    assert heads[0][1] == "What was judged"
+    assert [title for _, title in heads[:2]] == ["Verdict", "What was judged"]
     assert heads[-1][1] == "Ranking of the expected sources"
 
 
@@ -457,6 +459,130 @@ def test_a_case_without_hits(tmp_path: Path) -> None:
     page = written(tmp_path, empty)
     assert "no threshold" in page
     Tags(page)
+
+
+CANDIDATES = pd.DataFrame(
+    {
+        "in_sample": [0.5, 0.1, 0.4],
+        "cross_validated": [0.5, 0.3, 0.45],
+        "report": [0.45, 0.35, 0.4],
+        "std_error": [0.05, 0.0, 0.04],
+        "over_ask": [0.0, 0.02, 0.0],
+        "coverage": [1.0, 0.6, 0.7],
+        "complexity": [0, 12, 1],
+        "won": [0.0, 0.9, 0.1],
+        "policy_id": ["", "", ""],
+    },
+    index=["always-answer", "expected cost", "confidence at least"],
+)
+
+
+@pytest.fixture(scope="module")
+def decided_by_cost() -> tuple[TraceData, dict[str, Policy], pd.DataFrame]:
+    """Cases of split report, policies of which tuned decides by expected cost, and its candidates."""
+    tuned = fit_decision(wide_trace(200, "tune", seed=6), Policy.load(), signals=["confidence", "top1_cosine"])
+    these = {"defaults": Policy.load(), "tuned": tuned, "always-answer": always_answer(tuned), "expected cost": tuned}
+    candidates = CANDIDATES.assign(policy_id=["", tuned.policy_id, ""])
+    return wide_trace(120, "report", seed=7), these, candidates
+
+
+Decided = tuple[TraceData, dict[str, Policy], pd.DataFrame]
+
+
+def test_the_page_begins_with_what_was_selected(decided_by_cost: Decided, tmp_path: Path) -> None:
+    """First note first and nowhere else; then tuned beside the free policies, and who wins."""
+    trace, these, candidates = decided_by_cost
+    notes = ["Selected: expected cost.", "Another note."]
+    shown = written(tmp_path, trace, these, notes=notes, candidates=candidates)
+    first, _, rest = shown.partition('<section id="s2">')
+    assert first.partition("1. Verdict</h2>")[2].lstrip().startswith("<p>Selected: expected cost.</p>")
+    assert "Selected: expected cost." not in rest
+    assert "Another note." in rest
+    assert "<td>tuned = expected cost" in first
+    assert "tuned is better than always-answer" in first
+    assert "Tuned against each of them" in first
+    Tags(shown)
+    assert {path.stem for path in (tmp_path / "page_figures").iterdir()} >= {"candidates", "probability_by_label"}
+
+
+def test_a_tuned_policy_that_is_worse_is_warned_of(decided_by_cost: Decided) -> None:
+    """Where refusing all was selected and answering all is better, a warning says so; where nothing wins, the note."""
+    trace, these, candidates = decided_by_cost
+    swapped = these | {"tuned": always_refuse(Policy.load())}
+    here = report_page._report_data(trace, swapped, None, "tuned", "defaults", "report")
+    note, warning, table, against = winner.winner_blocks(here, candidates, ["Nothing beats x."], None)
+    assert isinstance(note, wording.Text)
+    assert isinstance(warning, wording.Text)
+    assert isinstance(table, wording.ReportTable)
+    assert isinstance(against, wording.ReportTable)
+    assert (note.text, note.warning, warning.warning) == ("Nothing beats x.", True, True)
+    assert "tuned is worse than always-answer" in warning.text
+    assert [row[0].text for row in table.rows] == ["tuned", "always-answer", "expected cost", "defaults"]
+    assert against.rows[0][1] == wording.ReportCell("tuned is worse than always-answer", mark="bad")
+    assert winner.winner_blocks(here, None, ["x"], None) == []
+
+
+def test_candidates_stand_side_by_side(decided_by_cost: Decided) -> None:
+    """The cheapest held out first, the selected one marked, in-sample, cross-validated and judged cost beside it."""
+    trace, these, candidates = decided_by_cost
+    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    picture, table = winner.candidates_section(here, candidates)
+    assert isinstance(picture, wording.Picture)
+    assert isinstance(table, wording.ReportTable)
+    assert [row[0].text for row in table.rows] == ["expected cost", "confidence at least", "always-answer"]
+    assert [row[0].small for row in table.rows] == ["selected", "", ""]
+    assert [cell.text for cell in table.rows[0][1:5]] == ["0.100", "0.300", "0.000", "0.350"]
+    assert winner.candidates_section(here, None) == []
+
+
+def test_a_decision_by_expected_cost_is_shown_by_its_probability(decided_by_cost: Decided) -> None:
+    """P(right) beside the signals and in the reliability diagram, its ratio swept, decisions in plain words."""
+    trace, these, _ = decided_by_cost
+    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    expected = replay.decide(trace, these["tuned"]).tables.evidence.probability[0, 0]
+    np.testing.assert_array_equal(here.seen.score["P(right)"], expected)
+    shown, idle = swept(trace, these, ("tuned", "defaults"))
+    assert [(one.path, one.marks) for one in shown] == [("decision.ratio", {"tuned": 1.0})]
+    assert not idle
+    (reliability, errors, _), (boundary,) = believed.reliability_section(here), parts.boundary_section(here)
+    assert isinstance(reliability, wording.Picture)
+    assert isinstance(errors, wording.ReportTable)
+    assert isinstance(boundary, wording.Picture)
+    assert reliability.caption.startswith("P(right), the probability that tuned decides by, in bins")
+    assert errors.rows[0][0].text == "P(right), as it is"
+    assert boundary.name == "probability_by_label"
+    (stages,) = parts.stages_section(here)
+    assert isinstance(stages, wording.ReportTable)
+    assert {"least cost: answers", "least cost: refuses"} <= {row[0].text for row in stages.rows}
+    (histogram,) = parts.histogram_section(here)
+    assert isinstance(histogram, wording.Picture)
+    assert histogram.caption.endswith("No tau decides for tuned.")
+
+
+def test_the_model_is_a_table(decided_by_cost: Decided) -> None:
+    """A row a signal with weights, centre and scale; then the bias; then the costs. A chain has no such section."""
+    trace, these, _ = decided_by_cost
+    here = report_page._report_data(trace, these, None, "tuned", "defaults", "report")
+    table, costs = winner.model_section(here)
+    assert isinstance(table, wording.ReportTable)
+    assert isinstance(costs, wording.ReportTable)
+    model = these["tuned"].decision.model
+    assert model is not None
+    kept = {name for name, part in model.parts.items() if any(part.weights)}
+    assert {row[0].text for row in table.rows} == kept | {"bias"}
+    by_name = {row[0].text: row for row in table.rows}
+    center = wording.number_text(model.parts["confidence"].center)
+    assert by_name["confidence"][5].text == center
+    assert [cell.text for cell in costs.rows[1]] == ["label refuse", "1", "1", "0", "1", "1"]
+    assert winner.model_section(whole(trace, Policy.load())) == []
+
+
+def test_what_changes_names_the_rule(decided_by_cost: Decided) -> None:
+    """A section that a manifest leaves out at its default still counts as a change."""
+    _, these, _ = decided_by_cost
+    table = changes.changes_table("a", "b", these["defaults"], these["tuned"])
+    assert isinstance(table, wording.ReportTable)
+    assert ["decision.rule", "chain", "expected_cost"] in [[cell.text for cell in row] for row in table.rows]
 
 
 def judged(trace: TraceData) -> parts.ReportData:

@@ -98,9 +98,9 @@ def point_style(place: int) -> Style:
     }
 
 
-def literal_text(text: str) -> str:
+def literal_text(text: str, longest: int = LONGEST_NAME) -> str:
     """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
-    short = text if len(text) <= LONGEST_NAME else f"{text[: LONGEST_NAME - 1]}…"
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     shown = short.replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
 

@@ -383,10 +383,11 @@ COSTS = {  # of a candidate: column -> what it is, its mark
     "cross_validated": ("cross-validated: folds it never saw", {"marker": "o", "markersize": 5}),
     "report": ("judged: cases of this page", {"marker": "D", "markersize": 5}),
 }
+LONGEST_CANDIDATE = 44
 COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
 
 
-def candidate_costs(costs: pd.DataFrame, selected: str, ax: Axes | None = None) -> Axes:
+def candidate_costs(costs: pd.DataFrame, selected: str) -> Figure:
     """Expected cost of every candidate, the cheapest held out on top: in sample, cross-validated and judged.
 
     The band reaches from the cross-validated cost of the best to one standard error of the difference to it: a
@@ -396,7 +397,8 @@ def candidate_costs(costs: pd.DataFrame, selected: str, ax: Axes | None = None) 
       costs: a row a candidate, as `TuneResult.costs`. selected: the one that was chosen.
     """
     rows = costs.sort_values("cross_validated", kind="stable")
-    on = canvas.axes(ax, 8.2, 1.3 + 0.24 * len(rows))
+    drawn = canvas.empty_figure(8.2, max(3.4, 1.5 + 0.24 * len(rows)))
+    on = drawn.subplots()
     places = np.arange(len(rows))
     # The best has no error of its difference to itself; targets may have kept a cheaper one from being the best.
     best = float(rows.loc[rows["std_error"] == 0.0, "cross_validated"].min())
@@ -406,14 +408,16 @@ def candidate_costs(costs: pd.DataFrame, selected: str, ax: Axes | None = None) 
     looks: Any = COSTS
     for (column, (label, look)), colour in zip(looks.items(), COST_INKS, strict=True):
         on.plot(rows[column], places, linestyle="none", color=colour, label=label, **look)
-    on.set_yticks(places, [str(name).replace("$", r"\$") for name in rows.index])
+    on.set_yticks(places, [ink.literal_text(str(name), LONGEST_CANDIDATE) for name in rows.index])
     canvas.tidy(on)
     for tick, name in zip(on.get_yticklabels(), rows.index, strict=True):
         tick.set_fontweight("bold" if name == selected else "normal")
     on.set_ylim(len(rows) - 0.4, -0.6)
     on.set_xlabel("expected cost (a case; 1 is a failed contract)", fontsize=9)
-    canvas.legend_above(on, 2)
-    return on
+    on.set_ylabel("candidate (cheapest held out on top)", fontsize=9)
+    lines, labels = on.get_legend_handles_labels()
+    canvas.legend_over(drawn, lines, labels, columns=2)
+    return drawn
 
 
 def share_words(rate: str) -> str:
