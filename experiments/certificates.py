@@ -1,11 +1,12 @@
-r"""Which promises labelled sets can certify, and whether a fused gate beats the best single one; Markdown tables.
+r"""What labelled sets certify, how much each way to decide then answers, whether fusing helps; Markdown tables.
 
     python experiments/certificates.py \
         broker=out/broker/trace.parquet:datasets/broker/policy.yaml squad=out/squad.parquet
 
 Each set is given as name=trace or name=trace:policy, its cases with splits tune, certify and report. On tune the fused
-gate is fitted and the candidates are ordered; certify is looked at twice, first for the published targets, then for the
-lowest hallucination rate that tune lets one hope for; report judges.
+gate and the decision by expected cost are fitted and the candidates are ordered; certify is looked at twice, first for
+the published targets, then for the lowest hallucination rate that tune lets one hope for; report judges. The table of
+ways to decide looks at certify once more for each way and target.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import NamedTuple
 
 from raglab.lab.certification import Certification, certify_policy, check_policy, grid
 from raglab.lab.certified_losses import count_rates, nearest_target
+from raglab.lab.decision_fitting import fit_decision
 from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import TARGETS, upper_bound
@@ -27,6 +29,7 @@ from raglab.store.traces import Trace
 
 DELTA = 0.1
 ALONE = ("hallucination_rate",)
+LEVELS = (0.4, 0.3, 0.2, 0.1)  # hallucination rates that each way to decide is certified for
 
 
 class Given(NamedTuple):
@@ -92,11 +95,52 @@ def certificates(sets: list[Given], fused: Mapping[str, Policy]) -> None:
                     one.trace, fused[one.name], targets=targets, delta=DELTA, looks=looks, again=True
                 )
                 second = f"{outcome(found, one.trace)} (look {found.certificate.looks})"
-        hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f})" + (
-            ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
-        )
+        beside = ", false refusals ≤ 0.1" if len(targets) > 1 else " alone"
+        hoped = f"hallucinations ≤ {near:g} (probability {chance:.2f}){beside}" if near == near else "none is likely"  # noqa: PLR0124
         cells = (f"{one.name}, {first.certificate.cases}", defaults, outcome(first, one.trace), hoped, second)
         print("| " + " | ".join(cells) + " |")
+
+
+def families(one: Given, fused: Policy) -> dict[str, list[Policy]]:
+    """Candidates of each way to decide: one family of policies each, declared before split certify is looked at."""
+    tune, bare = one.trace.split("tune"), always_answer(one.policy)
+    gate = always_answer(fused).replace("fused.enabled", True)
+    confidence = bare.replace("signals", {"confidence": {"min": 0.0}})
+    return {
+        "chain": grid(tune, one.policy),
+        "confidence alone": grid(tune, confidence),
+        "fused gate alone": grid(tune, gate, paths=["fused.min_fused"]),
+        "expected cost": grid(tune, fit_decision(one.trace, one.policy)),
+    }
+
+
+def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> str:
+    """What one family certifies at one target: coverage, over-ask, errors; and what the report split says."""
+    targets = {ALONE[0]: alpha}
+    found = certify_policy(trace, candidates[0], candidates=candidates, targets=targets, delta=DELTA, looks=looks,
+                           again=True)  # fmt: skip
+    made, first = found.certificate, found.certificate.promises[0]
+    if found.policy is None:
+        return f"no ({first.k:g}/{first.n})"
+    again = check_policy(found.policy, trace.split("report"))
+    k, n = (int(again.table[column].iloc[0]) for column in ("k", "n"))
+    asks = f", asks {made.over_ask:.3f}" if made.over_ask else ""
+    return f"**{made.coverage:.3f}**{asks}, {first.k:g}/{first.n}; {again.verdict} {again.coverage:.3f}, {k}/{n}"
+
+
+def coverages(sets: list[Given], fused: Mapping[str, Policy]) -> None:
+    """Print the coverage that each way to decide certifies at each hallucination rate."""
+    heads = " | ".join(f"≤ {100 * alpha:.0f} %" for alpha in LEVELS)
+    print(f"\n| set, cases; always answering errs | decides | {heads} |")
+    print("|---|---" + "|---" * len(LEVELS) + "|")
+    for one in sets:
+        sizes = ", ".join(str(len(one.trace.split(name))) for name in ("tune", "certify", "report"))
+        free = count_rates(one.trace.split("certify"), [always_answer(one.policy)], ALONE)
+        said = f"{one.name}, {sizes}; {free.k[0, 0]:g}/{free.n[0, 0]}"
+        with tempfile.TemporaryDirectory() as folder:
+            for place, (name, candidates) in enumerate(families(one, fused[one.name]).items()):
+                cells = [level(candidates, one.trace, alpha, Path(folder) / "looks.jsonl") for alpha in LEVELS]
+                print(f"| {'' if place else said} | {name} | {' | '.join(cells)} |", flush=True)
 
 
 def gates(one: Given, policy: Policy, method: str) -> None:
@@ -132,6 +176,7 @@ def main() -> None:
         gates(one, fused[one.name], "logistic")
         gates(one, fuse(one.trace, one.policy, method="boosting").policy, "boosting")
     certificates(sets, fused)
+    coverages(sets, fused)
 
 
 if __name__ == "__main__":

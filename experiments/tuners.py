@@ -374,7 +374,7 @@ def study(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
     if name in found.policies:
         chain = judge_policy(half, found.policies[name], name, cross_validated=expected[name])
     selected = str(found.selected)
-    tuned = judge_policy(half, found.policy, selected, cross_validated=expected.get(selected, float("nan")))
+    tuned = judge_policy(half, found.policy, selected, cross_validated=found.expected)
     return {"chain": chain, "tune": tuned}
 
 

@@ -71,5 +71,8 @@ def random_costs(rng: np.random.Generator, policy: P) -> P:
     if rng.random() < 0.25:
         return policy
     changes: dict[str, Any] = {f"decision.costs.{path}": float(rng.choice(PRICES)) for path in PATHS.values()}
+    if rng.random() < 0.3:  # what the user gates besides comes first
+        fires = str(rng.choice(["refuse", "ask", "warn"]))
+        changes["signals"] = {str(rng.choice(["groups", "options"])): {"max": 1.0 + rng.integers(3), "on_fire": fires}}
     changes |= {"decision.ratio": float(rng.choice(PRICES)), "domain.enabled": bool(rng.random() < 0.75)}
     return policy.replace(*(part for pair in changes.items() for part in pair))

@@ -7,12 +7,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from decided import by_cost
+from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
+from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measurement import measured_tables
-from raglab.lab.search_space import SearchRange, full_space, set_values
+from raglab.expected_cost import PATHS
+from raglab.lab.search_space import Goal, SearchRange, full_space, set_values
+from raglab.lab.study import tune
 from raglab.live.trace_building import build_trace
 from raglab.policy import policy_thresholds
 from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
+from raglab.signals import NAMES
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.values import Status, map_fields
@@ -154,3 +160,99 @@ def test_last_digits_change_no_decision_away_from_a_threshold(
             assert not (turned & ~near_a_threshold(trace, policy)).any()
             n_turned += int(turned.sum())
     assert n_turned > 0, "policies on a measurement are turned by its last digits"
+
+
+@pytest.fixture(scope="module")
+def cost_policies(trace: Trace, start: Policy) -> list[Policy]:
+    """200 policies that decide by expected cost: random models over measured signals, random costs and ratios."""
+    rng = np.random.default_rng(2)
+    signals = measured_tables(trace, start).evidence.signals[:, 0]
+    there = [name for name, row in zip(NAMES, signals, strict=True) if not np.isnan(row).all() and np.nanstd(row) > 0]
+
+    def drawn() -> Policy:
+        parts = {}
+        for name in rng.choice(there, size=int(rng.integers(1, 7)), replace=False):
+            row = signals[NAMES.index(name)]
+            numbers = {"center": float(np.nanmean(row)), "scale": float(np.nanstd(row)), "missing": float(row[0])}
+            numbers["missing"] = numbers["center"] if np.isnan(row[0]) else numbers["missing"]
+            parts[str(name)] = numbers | {"weights": tuple(float(w) for w in rng.normal(0.0, 1.0, 4))}
+        bias = tuple(float(b) for b in rng.normal(0.0, 0.5, 4))
+        chosen = by_cost(start, bias, parts, asked_right=float(rng.random()), arm=trace.arms[0])
+        if rng.random() < 0.3:
+            return chosen
+        paths = [*(f"decision.costs.{path}" for path in PATHS.values()), "decision.ratio"]
+        return chosen.replace(*(part for path in paths for part in (path, round(float(rng.gamma(1.0)), 3))))
+
+    return [drawn() for _ in range(200)]
+
+
+def test_the_default_cost_is_what_does_not_pass(
+    trace: Trace, policies: list[Policy], cost_policies: list[Policy]
+) -> None:
+    """Rule S6.7: under 400 policies of both rules the expected cost is 1 - pass_rate, to the bit."""
+    table = sweep(trace, [*policies, *cost_policies])
+    np.testing.assert_array_equal(table["expected_cost"], 1.0 - table["pass_rate"])
+
+
+def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_policies: list[Policy]) -> None:
+    """Sweep, engines, decisions and explanations of 200 policies agree on every bundled case."""
+    swept, counted = sweep(trace, cost_policies, engine="numpy"), tally(trace, cost_policies, engine="numpy")
+    for one, other in zip(counted, tally(trace, cost_policies), strict=True):
+        np.testing.assert_array_equal(one, other)
+    for number, policy in enumerate(cost_policies):
+        said = decide(trace, policy)
+        assert swept["pass_rate_k"][number] == said.right.sum()
+        assert swept["coverage_k"][number] == (said.status == Status.ok).sum()
+        assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        for row in range(len(trace)):
+            check_case(said, row)
+
+
+def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace: Trace, cost_policies: list[Policy]) -> None:
+    """Cell by cell."""
+    kernel = pytest.importorskip("raglab.decision.kernel", reason="numba is not installed")
+    for policy in cost_policies:
+        found, limits = measured_tables(trace, policy).evidence, policy_thresholds([policy])
+        stage, _ = kernel.stages(found, limits, 1)
+        np.testing.assert_array_equal(stage, decide_cases(found, limits, (1, len(trace))).stage)
+
+
+def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> None:
+    """At every breakpoint and just beside it, over a cost each of 200 policies and the ratio of every fifth."""
+    for number, policy in enumerate(cost_policies):
+        check_steps(trace, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
+        if number % 5 == 0:
+            check_steps(trace, policy, "decision.ratio")
+
+
+def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
+    """Every fourth bundled case, each under another of 200 policies: what flips it does, and nothing nearer."""
+    rows = range(0, len(trace), 4)
+    found = sum(check_flip(trace, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
+    assert found > len(rows)
+
+
+MIXES = 6
+
+
+@pytest.mark.parametrize("seed", range(MIXES))
+def test_no_policy_that_asks_too_much_is_selected(trace: Trace, start: Policy, seed: int) -> None:
+    """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked; of none, none.
+
+    The law is of sets whose ambiguous cases are fewer than a quarter, or that are told apart: where nothing tells three
+    labels of equal share apart, to ask everybody is as good as anything.
+    """
+    rng = np.random.default_rng(seed)
+    label = np.array([Status[case.expect_status] for case in trace.cases])
+    share = rng.dirichlet([1.0, 1.0, 1.0]) * (1.0, 1.0, float(seed % 3 > 0))
+    wanted = np.round(rng.integers(50, 121) * share / share.sum()).astype(int)
+    picked = [
+        rng.choice(rows, min(len(rows), count), replace=False)
+        for rows, count in zip((np.flatnonzero(label == status) for status in Status), wanted, strict=True)
+    ]
+    mixed = trace.subset(np.sort(np.concatenate(picked)))
+    mixed = replace(mixed, cases=tuple(case._replace(split=None) for case in mixed.cases))
+    result = tune(mixed, policy=start, trials=60, seed=seed, goal=Goal(targets={}))
+    ambiguous = np.mean([case.expect_status == "ambiguous" for case in mixed.cases])
+    asked = (decide(mixed, result.policy).status == Status.ambiguous).mean()
+    assert asked <= 2.0 * ambiguous, result.selected

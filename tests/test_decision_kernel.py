@@ -34,6 +34,7 @@ PATTERNS = {
 ALONE = 24  # chunks from here on are of one file, untagged and far apart: a group that does not agree
 N_CASES = 40
 N_POLICIES = 60
+OF_COST = ("least_cost_refuse", "least_cost_ask", "least_cost_answer")  # of the other rule: test_expected_cost_laws
 
 
 def random_trace(rng: np.random.Generator, width: int, grid: tuple[float, ...]) -> TraceData:
@@ -228,13 +229,13 @@ def test_engines_count_the_same(order: str, width: int, grid: tuple[float, ...])
 
 
 def test_the_random_worlds_reach_every_stage() -> None:
-    """No stage is left out of the comparison but those of answers, which the compiled twin does not know."""
+    """No stage of the chain is left out of the comparison but those of answers, which the twin does not know."""
     seen = np.zeros(len(STAGES), dtype=np.int64)
     for order, width, grid in WORLDS:
         rng = np.random.default_rng([width, len(grid), order == "l2"])
         trace, policies = random_trace(rng, width, grid), gated_policies(rng, grid, order)
         seen += tally(trace, policies, engine="numba").stages.sum(axis=0)
-    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == set(ON_ANSWER)
+    assert {name for (name, _), n in zip(STAGES, seen, strict=True) if n == 0} == {*ON_ANSWER, *OF_COST}
 
 
 @pytest.mark.parametrize("block", [7, 64, 1_000])

@@ -8,23 +8,27 @@ import pandas as pd
 import pytest
 
 from raglab.lab.search_space import (
+    INFEASIBLE,
     Goal,
+    SearchRange,
     always_answer,
     always_refuse,
     full_space,
     own_trial,
     polish,
     published_policy,
+    search_ranges,
     step_thresholds,
 )
-from raglab.lab.study import compare_policies, manual_loop, tune
+from raglab.lab.study import OBJECTIVES, compare_policies, manual_loop, tune
 from raglab.metrics import RATES
-from raglab.replay import sweep, tally
+from raglab.replay import SWEPT, sweep, tally
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
+from raglab.values import Status
 from worlds import Hit, ask, trace_of
 
-LABELS = np.array([10, 5, 5])
+NAN = float("nan")
 
 
 def _world(size: int = 60, seed: int = 0) -> Trace:
@@ -59,25 +63,74 @@ def _same(one: Any, other: Any) -> None:
     assert one.policy.policy_id == other.policy.policy_id
     pd.testing.assert_frame_equal(one.trials, other.trials)
     pd.testing.assert_frame_equal(one.comparison, other.comparison)
+    pd.testing.assert_frame_equal(one.costs, other.costs)
+    assert one.advantage == other.advantage
 
 
-def test_the_score_adds_rates_and_what_exceeds_the_targets() -> None:
-    """1 of 10 falsely refused, 2 of 8 answered wrong: 0.1 + 0.25 + 0 + 0 and 0.24 above the target of 1 %."""
-    counts = np.array([[1, 2, 0, 0, 8, 10]])
-    assert Goal().score(counts, LABELS)[0] == pytest.approx(0.1 + 0.25 + 0.24)
-    assert Goal(penalty=0.0).score(counts, LABELS)[0] == pytest.approx(0.35)
+def _cells(**counted: int) -> Any:
+    """Cases by cell, [18], of words `decision_label` and, of right answers and questions, `decision_label_right`."""
+    cells = np.zeros((3, 3, 2), dtype=np.int64)
+    for name, count in counted.items():
+        decision, label, *right = name.split("_")
+        cells[Status[decision], Status[label], len(right)] += count
+    return cells.reshape(-1)
+
+
+def test_the_score_is_the_cost_and_a_target_that_is_missed_outweighs_it() -> None:
+    """Of 20 cases 1 is falsely refused and 2 are answered wrong: 3 / 20, and 2 of 9 answers are above 1 %."""
+    cells = _cells(ok_ok_right=7, ok_ok=1, refuse_ok=2, ok_refuse=1, refuse_refuse=4, ambiguous_ambiguous_right=5)
+    free = Goal(targets={})
+    assert free.cost(cells) == free.score(cells) == pytest.approx(4 / 20)
+    assert Goal(targets={"hallucination_rate": 0.01}).score(cells) == INFEASIBLE + free.cost(cells)
+    assert Goal(targets={"hallucination_rate": 0.23}).score(cells) == free.cost(cells)
+    assert Goal(targets={"coverage": 0.4}).score(cells) == free.cost(cells), "wanted high: 9 of 20"
+    assert Goal(targets={"coverage": 0.5}).score(cells) > INFEASIBLE
 
 
 def test_answering_nothing_meets_no_target() -> None:
-    """Rule S6.2: 0 of 0 hallucinations count as 1, or refusing everything would win."""
-    nothing = np.array([[10, 0, 5, 0, 0, 5]])
-    assert Goal().rates(nothing, LABELS)[0].tolist() == [1.0, 1.0, 1.0, 0.0]
-    assert Goal().excess(nothing, LABELS)[0].tolist() == pytest.approx([0.9, 0.99])
+    """Rule S6.2: 0 of 0 hallucinations miss their target, or refusing everything would win."""
+    nothing = _cells(refuse_ok=10, refuse_refuse=5, refuse_ambiguous=5)
+    goal = Goal(targets={"false_refusal_rate": 0.1, "hallucination_rate": 0.01})
+    assert goal.excess(nothing).tolist() == pytest.approx([0.9, 1.0, 0.25, -0.1]), "half of the answerable, 10 % asked"
+    assert not goal.meets(nothing)
+    assert Goal().cost(nothing) == pytest.approx(15 / 20)
 
 
 def test_a_label_that_does_not_occur_costs_nothing() -> None:
     """Without ambiguous cases nothing can be missed."""
-    assert Goal().rates(np.array([[0, 0, 0, 0, 10, 10]]), np.array([10, 0, 0]))[0].tolist() == [0.0, 0.0, 0.0, 0.0]
+    assert Goal().cost(_cells(ok_ok_right=10)) == 0.0
+    assert Goal(costs={"ambiguous": {"answered_wrong": 100}}).cost(_cells(ok_ok_right=10)) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("stated", "words"),
+    [
+        ({"targets": {"false_refusals": 0.1}}, "a target must be one of false_refusal_rate"),
+        ({"targets": {"over_ask_rate": 10}}, "it is a share, not a percentage"),
+        ({"targets": {"over_ask_rate": True}}, "must be in"),
+        ({"targets": {"ok.refused": 2.0}}, "costs go into `costs`"),
+        ({"targets": [0.1]}, "targets must map rate -> highest value"),
+        ({"costs": {"over_ask_rate": 0.1}}, "a label of costs must be one of"),
+        ({"costs": {"ok": {"refused": -1.0}}}, "at least 0"),
+    ],
+)
+def test_a_goal_that_is_none_is_refused(stated: dict[str, Any], words: str) -> None:
+    """Unknown names, weights in the wrong place and numbers out of range, in plain words."""
+    with pytest.raises(ValueError, match=words):
+        Goal(**stated)
+
+
+def test_a_space_takes_pairs_and_says_what_it_does_not_know() -> None:
+    """`(low, high)` is a range; a switch has none, and an empty one is none."""
+    found = search_ranges({"l2.max_l2": (0.5, 1), "density.min_keep": (1, 3), "resolver.anchor": SearchRange(NAN, NAN)})
+    assert found["l2.max_l2"] == SearchRange(0.5, 1, whole=False, log=SWEPT["l2.max_l2"].log)
+    assert found["density.min_keep"].whole
+    assert found["resolver.anchor"].is_switch
+    for path, extent in (("l2.max_l2", (1.0, 0.5)), ("resolver.anchor", (0.0, 1.0)), ("l2.max_l2", (0.1,))):
+        with pytest.raises(ValueError, match="low < high"):
+            search_ranges({path: extent})  # type: ignore[dict-item]
+    with pytest.raises(ValueError, match=r"got 'l2.maximum'.*full_space"):
+        search_ranges({"l2.maximum": (0.0, 1.0)})
 
 
 def test_reference_policies() -> None:
@@ -137,7 +190,7 @@ def test_polish_finds_what_trying_every_value_finds() -> None:
     best, plateaus = polish(trace, [base], ["confidence.tau_default"], goal.score, base)
     grid = [base.replace("confidence.tau_default", tau / 4) for tau in range(401)]
     seen = tally(trace, [best, *grid])
-    scores = goal.score(seen.counts, seen.labels)
+    scores = goal.score(seen.cells)
     assert scores[0] == pytest.approx(scores.min())
     row = plateaus.iloc[0]
     assert row["low"] <= best.value("confidence.tau_default") <= row["high"]
@@ -155,13 +208,15 @@ def test_a_threshold_that_gains_nothing_stays_as_published() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe", "random"])
 def test_every_sampler_gives_the_same_twice(sampler: Any) -> None:
-    """Same trace, same seed, same result; the tuned policy beats the published one on what it was tuned on."""
+    """Same trace, same seed, same result; every candidate is there, and the selected one is what is tuned."""
     trace = _world()
     first, second = (tune(trace, trials=24, batch_size=8, sampler=sampler) for _ in range(2))
     _same(first, second)
-    seen = tally(first.tuned_on, [first.incumbent, first.policy])
-    scores = Goal().score(seen.counts, seen.labels)
-    assert scores[1] <= scores[0]
+    assert {"always-answer", "always-refuse", "defaults", "chain", "chain with resolver"} <= set(first.costs.index)
+    assert first.policies["tuned"] is first.policy
+    assert first.costs.loc[first.selected, "policy_id"] == first.policy.policy_id
+    assert first.costs["won"].sum() == pytest.approx(1.0)
+    assert first.advantage.low <= first.advantage.estimate <= first.advantage.high
 
 
 class _Killed(Exception):  # noqa: N818 - what happens to it
@@ -200,23 +255,62 @@ def test_another_study_does_not_read_the_batches(tmp_path: Path) -> None:
     _same(other, tune(trace, trials=16, batch_size=8, seed=1))
 
 
+@pytest.mark.slow
 def test_without_splits_the_notes_say_that_it_flatters() -> None:
     """Rule S6.5."""
     trace = _world()
     bare = Trace(
         tuple(c._replace(split=None) for c in trace.cases), trace.chunks, trace.arms, trace.hits, None, trace.meta
     )
-    assert any("flatter" in note for note in tune(bare, trials=8, batch_size=8).notes)
+    result = tune(bare, trials=8, batch_size=8)
+    assert any("flatter" in note for note in result.notes)
+    assert result.advantage.judged == "held-out folds"
+    assert result.costs["report"].to_numpy() == pytest.approx(result.costs["in_sample"].to_numpy())
+
+
+@pytest.mark.slow
+def test_few_cases_of_a_label_are_warned_about() -> None:
+    """Rule S6.8: under 30 of a label, by how many there are; none where there are enough."""
+    result = tune(_world(), trials=8, batch_size=8)
+    (note,) = (note for note in result.notes if "under 30 of a label" in note)
+    assert "labelled refuse" in note
+    assert not any("under 30" in note for note in tune(_world(250), trials=8, batch_size=8).notes)
+
+
+@pytest.mark.slow
+def test_candidates_that_keep_the_targets_are_preferred() -> None:
+    """Held out: whatever is selected keeps a target that any candidate keeps, and the notes say so."""
+    trace = _world(160)
+    free = tune(trace, trials=16, batch_size=8, goal=Goal(targets={}))
+    assert free.costs["meets_targets"].all()
+    strict = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.2}))
+    if strict.costs["meets_targets"].any():
+        assert strict.costs.loc[strict.selected, "meets_targets"]
+    none = tune(trace, trials=16, batch_size=8, goal=Goal(targets={"hallucination_rate": 0.0, "coverage": 1.0}))
+    assert any("No candidate keeps the targets" in note for note in none.notes)
+
+
+@pytest.mark.slow
+def test_own_costs_change_what_is_minimised() -> None:
+    """A wrong answer that costs a hundred times as much is answered no more, and every page counts by that cost."""
+    trace = _world(160)
+    dear = Goal(costs={label: {"answered_wrong": 100} for label in ("ok", "refuse", "ambiguous")}, targets={})
+    result, plain = tune(trace, trials=16, batch_size=8, goal=dear), tune(trace, trials=16, batch_size=8)
+    assert result.comparison.set_index("policy").loc["always-answer", "expected_cost"] > 10
+    assert result.comparison["coverage"][1] <= plain.comparison["coverage"][1]
+    assert result.costs.loc[result.selected, "cross_validated"] <= result.costs.loc["always-refuse", "cross_validated"]
+    on_report = result.comparison.set_index("policy").loc["tuned", "expected_cost"]
+    assert result.costs.loc[result.selected, "report"] == pytest.approx(on_report)
 
 
 @pytest.mark.slow
 def test_the_front_is_not_beaten_by_any_trial() -> None:
     """No trial is as good in all objectives and better in one."""
     result = tune(_world(), trials=40, batch_size=20)
-    columns = list(result.settings["objectives"])
     pool = result.trials[result.trials["feasible"]] if result.trials["feasible"].any() else result.trials
-    every = pool[columns].fillna(1.0).to_numpy()
-    for row in result.pareto[columns].fillna(1.0).to_numpy():
+    sign = [1.0 if way == "minimize" else -1.0 for way in OBJECTIVES.values()]
+    every = pool[list(OBJECTIVES)].to_numpy() * sign
+    for row in result.pareto[list(OBJECTIVES)].to_numpy() * sign:
         assert not ((every <= row).all(axis=1) & (every < row).any(axis=1)).any()
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -16,6 +16,7 @@ from raglab import certify as tests
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, cases_needed
 from raglab.decision.measurement import measured_tables
+from raglab.gates import GATES
 from raglab.lab.certified_losses import (
     COST,
     EVEN,
@@ -34,8 +35,9 @@ from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
-from raglab.policy import policy_thresholds
+from raglab.policy import EXPECTED_COST, policy_thresholds
 from raglab.replay import SWEPT, breakpoints
+from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
@@ -46,32 +48,33 @@ if TYPE_CHECKING:
 
 PATHS = tuple(path for path, swept in SWEPT.items() if swept.candidate)
 MOST = 2_000  # candidates on the grid of a policy
+UNSTATED = object()
+DECISION = "decision."  # paths of what an expected cost is compared by
 
 
 def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequence[str] | None = None) -> list[Policy]:
-    """Policies with the thresholds of several gates on a grid of observed values; the gates are switched on.
+    """Policies with thresholds on a grid of observed values: one declared family, at which no label is looked.
 
-    The lowest value of each passes everything, so that a gate may be out of use; no label is looked at.
+    Their gates are switched on; the lowest value of each passes everything, so that a gate may be out of use. Of one
+    threshold alone as many values are tried as `MOST` allows, evenly by rank.
 
     Args:
-      paths: `PATHS` where not given, without the fused gate where the policy has none.
+      paths: `declared_family` of the policy where not given.
 
     Raises:
-      ValueError: a path that cannot be swept.
+      ValueError: a path that cannot be swept, or one that does not act under the policy's rule.
+
+    Source: rules S6.4, S6.9.
     """
-    used = list(PATHS if paths is None else dict.fromkeys(paths))
-    unknown = [path for path in used if path not in SWEPT]
-    if unknown:
-        msg = f"paths must be among {', '.join(SWEPT)}, got {unknown[0]!r}."
-        raise ValueError(msg)
-    if paths is None and policy.fused_model is None:
-        used.remove("fused.min_fused")
+    used = list(dict.fromkeys(declared_family(policy) if paths is None else paths))
+    _check_paths(used, policy)
     evidence, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
     levels = [_candidate_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
-    sections = dict.fromkeys(SWEPT[path].section for path in used)
-    switched = [item for name in sections if name != "resolver" for item in (f"{name}.enabled", True)]
+    # Rules of the resolver and costs have no switch.
+    sections = dict.fromkeys(SWEPT[path].section for path in used if not path.startswith(("resolver.", DECISION)))
+    switched = [item for name in sections for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
     # The two taus move together: their spread is what naming documents is worth, not what is searched for.
     spread = policy.confidence.tau_default - policy.confidence.tau_explicit
@@ -85,6 +88,45 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
             changes += ["confidence.tau_explicit", float(np.clip(tau - spread, 0.0, 100.0))]
         out.append(base.replace(*changes))
     return out
+
+
+def declared_family(policy: Policy) -> tuple[str, ...]:
+    """Thresholds that the candidates of a certificate vary unless others are named.
+
+    Where the least expected cost decides that is the ratio of costs alone, since the chain's thresholds do not act
+    there. Where only bounds on signals decide it is those that are stated. Else it is `PATHS`, without the fused gate
+    where the policy has none.
+
+    Source: rule S6.9.
+    """
+    if policy.decision.rule == EXPECTED_COST:
+        return (f"{DECISION}ratio",)
+    bounds = tuple(
+        f"{signal_path(name)}.{end}"
+        for name, gate in sorted(policy.signals.items())
+        for end in ("min", "max")
+        if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
+    )
+    others = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
+    if bounds and not any(policy.value(f"{name}.enabled") for name in others):
+        return bounds
+    return tuple(path for path in PATHS if policy.fused_model is not None or path != "fused.min_fused")
+
+
+def _check_paths(paths: Sequence[str], policy: Policy) -> None:
+    unknown = [path for path in paths if path not in SWEPT]
+    if unknown:
+        msg = f"paths must be among {', '.join(SWEPT)}, got {unknown[0]!r}."
+        raise ValueError(msg)
+    by_cost = policy.decision.rule == EXPECTED_COST
+    acting = (
+        (DECISION, f"{SIGNALS}.") if by_cost else tuple({f"{path.partition('.')[0]}." for path in SWEPT} - {DECISION})
+    )
+    idle = [path for path in paths if not path.startswith(acting)]
+    if idle:
+        instead = f"vary {DECISION}ratio" if by_cost else "fit a decision by expected cost first (raglab.fit_decision)"
+        msg = f"paths must be thresholds that act under rule {policy.decision.rule}, got {idle[0]!r}; {instead}."
+        raise ValueError(msg)
 
 
 def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
@@ -154,12 +196,11 @@ def certify_policy(
       policy: whose thresholds are varied; the published ones where not given.
       candidates: policies to choose from; a grid over `paths` of the policy where not given.
       targets: rate -> highest value; `expected_cost` too, in units of cost. costs: label -> outcome -> cost, of that
-        target, see `metrics.cost_matrix`. paths: thresholds of the grid; those of similarity, confidence and fused gate
-        where not given.
+        target, see `metrics.cost_matrix`. paths: thresholds of the grid; `declared_family` where not given.
       again: these cases were certified on before, and that is known. looks: file that remembers it.
 
     Raises:
-      ValueError: a fused gate that was fitted on the cases to certify on, an unknown rate,
+      ValueError: a fused gate or a model of the decision that was fitted on the cases to certify on, an unknown rate,
         target outside (0, 1), of the cost outside (0, the highest cost), costs without that target, no cases, or
         another certification on the same cases.
 
@@ -171,7 +212,8 @@ def certify_policy(
     pilot, held_out = _certify_splits(trace)
     cases_hash, arm_name = queries_hash(held_out.cases), arm or held_out.arms[0]
     offered = _distinct_candidates(
-        candidates if candidates is not None else grid(pilot or held_out, start, arm, paths), cases_hash
+        candidates if candidates is not None else grid(pilot or held_out, start, arm, paths),
+        {cases_hash, queries_hash(trace.cases)},
     )
     # Which candidates are tested, and in which order, is settled before the cases to certify on are looked at.
     order = _order(pilot, held_out, offered, targets, costs, delta, arm)
@@ -242,17 +284,27 @@ def _nearest(
     return nearest_target(order.pilot, targets, delta, size=size, free_rate=rate), rate
 
 
-def _distinct_candidates(candidates: Iterable[Policy], cases_hash: str) -> list[Policy]:
-    """Candidates, each policy once; none of which may have learned from the cases to certify on."""
+def _distinct_candidates(candidates: Iterable[Policy], hashes: Container[str]) -> list[Policy]:
+    """Candidates, each policy once; none of which may have learned from the cases to certify on.
+
+    Args:
+      hashes: of the cases to certify on, and of sets that hold them.
+    """
     offered = list({one.policy_id: one for one in candidates}.values())
     if not offered:
         msg = "candidates must hold at least one policy, got none; leave them out for a grid."
         raise ValueError(msg)
-    if any(one.fused.enabled and one.fused.fitted_on == cases_hash for one in offered):
-        msg = (
-            "cases must not be those that the fused gate was fitted on, got the same; split them into tune and certify."
-        )
-        raise ValueError(msg)
+    for one in offered:
+        by_cost = one.decision.rule == EXPECTED_COST and one.decision.model is not None
+        learned = {
+            "fused gate": one.fused.fitted_on if one.fused.enabled else None,
+            "model of the decision": one.decision.model.fitted_on if by_cost and one.decision.model else None,
+        }
+        for what, cases in learned.items():
+            if cases is not None and cases in hashes:
+                rule = f"cases must not be those that the {what} was fitted on"
+                msg = f"{rule}, got the same; split them into tune and certify."
+                raise ValueError(msg)
     return offered
 
 
@@ -413,7 +465,7 @@ def _certificate_notes(
         out.append(f"{told}, and more if an earlier look chose the targets or the candidates.")
     if not made.pilot:
         out.append("No split tune to learn an order on: every candidate was tested at once (Holm), which costs power.")
-        out.append("It holds only if no threshold and no fused gate of the policy was tuned or fitted on these cases.")
+        out.append("It holds only if no threshold, gate or model of the policy was tuned or fitted on these cases.")
     wanted = targets.get(RISK, np.nan)
     beside = " beside the other targets" if len(targets) > 1 else ""
     if made.chosen is None and near.alpha > wanted:
@@ -445,7 +497,13 @@ def _candidate_table(
     own, pilot = start.manifest, order.pilot_tried
     rows = []
     for place, policy in enumerate(tried):
-        changed = {path: value for path, value in policy.manifest.items() if value != own[path]}
+        # A manifest leaves out what was added since the first version and stands at its default.
+        now = policy.manifest
+        changed = {
+            path: policy.value(path)
+            for path in dict.fromkeys((*now, *own))
+            if now.get(path, UNSTATED) != own.get(path, UNSTATED)
+        }
         row: dict[str, Any] = {
             "policy_id": policy.policy_id,
             "tested": place < tested.n_tested,
@@ -608,9 +666,11 @@ def certificate_lines(found: Certification) -> list[str]:
     )
     if found.policy is not None:
         seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {_limit(one)})" for one in made.promises)
+        varied = dict(zip(found.table["policy_id"], found.table["changed"], strict=True))[made.chosen]
+        at = ", ".join(f"{path} {value:g}" for path, value in varied.items() if path in SWEPT and value is not None)
         told.append(
-            f"The chosen policy answers {percent(made.coverage)} of them and asks back {percent(made.over_ask)} of the "
-            f"unambiguous: {seen}."
+            f"The chosen policy{f' ({at})' if at else ''} answers {percent(made.coverage)} of them and asks back "
+            f"{percent(made.over_ask)} of the unambiguous: {seen}."
         )
     told += [_cost_line(one, made.delta) for one in made.promises if one.name == COST]
     told += [need_line(name, need) for name, need in found.needs.items()]

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
-from raglab.canonical import digest
 from raglab.decision.chain import ASKED_SLOT, answer_slots
 from raglab.decision.measurement import Evidence, measured_tables, structure_hash
 from raglab.expected_cost import CLASSES, LIMIT
+from raglab.lab.looks import queries_hash
 from raglab.policy import EXPECTED_COST
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN, NAMES, Direction, signal
@@ -26,6 +26,7 @@ FOLDS = 5  # of the choice of the penalty and of the calibration
 LEAST = 10  # cases that would be answered right, and others, that a fit must see
 ABSENT = -30.0  # logit of a class of which there is no case
 DIGITS = 6  # of the numbers of a model: more than any fit tells apart
+LEAST_RANGE = 1e-4  # of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
 STEEPEST = 4.0  # by which calibration may stretch or shrink the logits
 BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 
@@ -103,8 +104,14 @@ def scaled_signals(
     return found
 
 
+def tells_apart(values: NDArray[np.float64]) -> bool:
+    """Whether any two values of a signal differ by more than last digits."""
+    there = values[~np.isnan(values)]
+    return bool(len(there) and there.max() - there.min() > LEAST_RANGE * np.abs(there).max())
+
+
 def usable_signals(signals: NDArray[np.float64], names: Sequence[str] | None = None) -> tuple[str, ...]:
-    """Names of the signals that tell any two cases apart, of those named or of all.
+    """Names of the signals that tell any two cases apart by more than last digits, of those named or of all.
 
     Raises:
       ValueError: a name that is no signal, or none is left.
@@ -112,12 +119,7 @@ def usable_signals(signals: NDArray[np.float64], names: Sequence[str] | None = N
     for name in names or ():
         signal(name)
     wanted = tuple(one.name for one in BUILT_IN if one.alone) if names is None else tuple(names)
-    kept = []
-    for name in dict.fromkeys(wanted):
-        row = signals[NAMES.index(name)]
-        there = row[~np.isnan(row)]
-        if len(there) and there.max() > there.min():
-            kept.append(name)
+    kept = [name for name in dict.fromkeys(wanted) if tells_apart(signals[NAMES.index(name)])]
     if not kept:
         msg = f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; build the trace again."
         raise ValueError(msg)
@@ -378,5 +380,5 @@ def fit_decision(
     plain = base.replace("decision.rule", "chain")
     cases = decision_cases(measured_tables(fitted, plain, arm).evidence)
     model = fit_model(cases, names=signals, seed=seed)
-    questions = digest("\n".join(sorted(case.id for case in fitted.cases)), 12)
+    questions = queries_hash(fitted.cases)  # no certificate on these cases (rule S6.4)
     return decide_by_model(plain, model, fitted.arms[0] if arm is None else arm, costs, questions)

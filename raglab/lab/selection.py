@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from raglab import metrics
 from raglab.decision.measurement import Evidence, measured_tables
-from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model
+from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, tells_apart
+from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import (
     LEAST_GAIN,
     Goal,
@@ -42,6 +44,7 @@ FOLDS, REPEATS = 10, 5
 POOL = 400  # configurations of the chain that a fold chooses among before its line search
 ROUNDS = 3  # of the line search in a fold
 RESAMPLES = 1_000  # of the cases, for how often each recipe wins
+CORRECTIONS = 500  # resamples, for what the selection gains by being the best of many
 ANSWER, REFUSE, DEFAULTS = "always-answer", "always-refuse", "defaults"
 CHAIN, CHAIN_ASKS, COST = "chain", "chain with resolver", "expected cost"
 FREE = (ANSWER, REFUSE)
@@ -122,8 +125,7 @@ def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa:
     """
     for row, one in enumerate(BUILT_IN):
         values = found.signals[row, 0]
-        there = values[~np.isnan(values)]
-        if one.direction == "either" or not one.alone or not len(there) or there.min() == there.max():
+        if one.direction == "either" or not one.alone or not tells_apart(values):
             continue
         yield Bound(one.name, "min" if one.direction == "surer" else "max", "refuse")
         if one.direction == "ask" and goal_asks:
@@ -147,11 +149,11 @@ def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
         cells = everywhere + (_one_hot(answered[order]) - _one_hot(fired[order])).cumsum(axis=0)
         ordered = surer[order]
         below = np.append(ordered[1:], ordered[-1] - _margin(ordered))
-        # A threshold lies between two values that differ.
-        scores = np.where(ordered > below, cases.goal.score(cells), np.inf)
+        # A threshold lies between two values that differ, and by more than their last digit.
+        middle = (ordered + below) / 2.0
+        scores = np.where(middle > below, cases.goal.score(cells), np.inf)
         width = np.where(scores <= scores.min() + LEAST_GAIN, ordered - below, -np.inf)
-        place = int(np.argmax(width))
-        return float((ordered[place] + below[place]) / 2.0)
+        return float(middle[int(np.argmax(width))])
 
     def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
         return np.where(surer[held] >= best(rows), answered[held], fired[held])
@@ -252,9 +254,9 @@ def cost_recipe(cases: Cases) -> Recipe:
     costs = cases.goal.costs
     plain = cases.start.replace("decision.rule", "chain")
 
-    def fitted(rows: NDArray[np.int64]) -> Policy:
+    def fitted(rows: NDArray[np.int64], fitted_on: str | None = None) -> Policy:
         model = fit_model(cases.decided.rows(rows), seed=cases.seed)
-        return decide_by_model(plain, model, cases.arm_name, {} if costs is None else costs)
+        return decide_by_model(plain, model, cases.arm_name, {} if costs is None else costs, fitted_on)
 
     def carry_out(rows: NDArray[np.int64], held: NDArray[np.int64]) -> NDArray[np.int8]:
         policy = fitted(rows)
@@ -265,7 +267,10 @@ def cost_recipe(cases: Cases) -> Recipe:
         model = policy.decision.model
         return 0 if model is None else sum(any(part.weights) for part in model.parts.values())
 
-    return Recipe(COST, carry_out, lambda: fitted(np.arange(len(cases.found.label))), signals_used)
+    def refit() -> Policy:  # remembers its cases, on which it may not be certified (rule S6.4)
+        return fitted(np.arange(len(cases.found.label)), queries_hash(cases.trace.cases))
+
+    return Recipe(COST, carry_out, refit, signals_used)
 
 
 def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
@@ -295,7 +300,8 @@ class Selection:
     """Which recipe was chosen, and what each came to.
 
     selected: name of the chosen candidate. policies: of every candidate, made of all cases. costs: a row a candidate.
-    loss: cost of every case, held out, mean over repeats, [candidates, Q].
+    loss: cost of every case, held out, mean over repeats, [candidates, Q]. expected: cost of what is selected on cases
+    that it was neither made of nor chosen on.
     """
 
     selected: str
@@ -303,31 +309,33 @@ class Selection:
     costs: pd.DataFrame
     loss: NDArray[np.float64]
     names: tuple[str, ...]
+    expected: float
 
 
 def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = False) -> Selection:
     """Choose the simplest recipe within one standard error of the best, by cross-validation.
 
-    Where some candidate meets all targets of the goal when held out, only such are chosen among.
+    Where some candidate meets all targets of the goal when held out, only such are chosen among; one that costs more
+    than a candidate no less simple is never chosen.
 
     Source: rule S6.8; Breiman et al. 1984 (one-standard-error rule).
     """
     import pandas as pd
 
     fold = fold_numbers(cases.found.label, cases.seed)
-    cells = held_out_cells(recipes, fold, progress=progress)
+    with threadpool_limits(1):  # thousands of small products, over which threads would only wait for each other
+        cells = held_out_cells(recipes, fold, progress=progress)
     loss = metrics.cell_costs(cases.goal.matrix)[cells].mean(axis=1)
     policies = {recipe.name: recipe.refit() for recipe in recipes}
     pooled = count_cells(cells).sum(axis=1)
     feasible = cases.goal.meets(pooled)
     allowed = feasible if feasible.any() else np.ones(len(recipes), dtype=bool)
-    mean = loss.mean(axis=1)
-    best = int(np.argmin(np.where(allowed, mean, np.inf)))
-    behind = loss - loss[best]
-    error = behind.std(axis=1, ddof=1) / np.sqrt(loss.shape[1])
-    complexity = [recipe.complexity(policies[recipe.name]) for recipe in recipes]
-    near = [place for place in range(len(recipes)) if allowed[place] and behind[place].mean() <= error[place]]
-    chosen = min(near, key=lambda place: (complexity[place], mean[place], policies[recipes[place].name].policy_id))
+    complexity = np.array([recipe.complexity(policies[recipe.name]) for recipe in recipes])
+    # The order in which the last ties are settled: by policy_id.
+    ranks = np.argsort(np.argsort([policies[recipe.name].policy_id for recipe in recipes]))
+    every = np.ones(loss.shape[1])
+    mean, error = loss.mean(axis=1), differences(loss, every, allowed)[1]
+    chosen = simplest_near_best(loss, every, allowed, complexity, ranks)
     rates = metrics.rates(metrics.rate_counts(pooled), metrics.label_counts(pooled))
     in_sample = [float(cases.goal.cost(count_cells(cases.cells(policies[one.name])[None])[0])) for one in recipes]
     names = tuple(recipe.name for recipe in recipes)
@@ -345,7 +353,69 @@ def select_recipe(recipes: Sequence[Recipe], cases: Cases, *, progress: bool = F
         },
         index=pd.Index(names, name="candidate"),
     )
-    return Selection(names[chosen], policies, table, loss, names)
+    expected = corrected_cost(loss, allowed, complexity, ranks, cases.seed)
+    return Selection(names[chosen], policies, table, loss, names, expected)
+
+
+def differences(
+    loss: NDArray[np.float64], weights: NDArray[np.float64], allowed: NDArray[np.bool_]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Mean difference of each candidate to the best that is allowed, and its standard error, [candidates] each.
+
+    Args:
+      loss: [candidates, Q]. weights: how often each case counts, [Q].
+    """
+    n = weights.sum()
+    best = int(np.argmin(np.where(allowed, loss @ weights, np.inf)))
+    behind = loss - loss[best]
+    mean = behind @ weights / n
+    spread = ((behind - mean[:, None]) ** 2) @ weights / max(n - 1.0, 1.0)
+    return mean, np.sqrt(spread / n)
+
+
+def simplest_near_best(
+    loss: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    allowed: NDArray[np.bool_],
+    complexity: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+) -> int:
+    """Place of the simplest candidate within one standard error of the best; then the cheaper, then by rank.
+
+    Args:
+      loss: [candidates, Q]. weights: how often each case counts, [Q]. ranks: order in which ties are settled.
+    """
+    behind, error = differences(loss, weights, allowed)
+    cost = np.round(loss @ weights, 9)
+    # Where one dear failure decides, a candidate may be within its error of the best and yet behind a simpler one.
+    no_less_simple = complexity[None, :] <= complexity[:, None]
+    beaten = (no_less_simple & allowed[None, :] & (cost[None, :] < cost[:, None])).any(axis=1)
+    near = np.flatnonzero(allowed & ~beaten & (behind <= error))
+    return int(near[np.lexsort((ranks[near], cost[near], complexity[near]))[0]])
+
+
+def corrected_cost(
+    loss: NDArray[np.float64],
+    allowed: NDArray[np.bool_],
+    complexity: NDArray[np.int64],
+    ranks: NDArray[np.int64],
+    seed: int,
+) -> float:
+    """Held-out cost of the selection itself, without what it gains by being the best of many on these very cases.
+
+    In each resample the selection is made anew on the cases that are drawn and judged on those that are not.
+
+    Source: bootstrap bias-corrected cross-validation (Tsamardinos, Greasidou and Borboudakis 2018).
+    """
+    size = loss.shape[1]
+    rng = np.random.default_rng([seed, size, 1])
+    costs = []
+    for weights in rng.multinomial(size, np.full(size, 1.0 / size), size=CORRECTIONS):
+        left = weights == 0
+        if left.any():
+            chosen = simplest_near_best(loss, weights.astype(np.float64), allowed, complexity, ranks)
+            costs.append(float(loss[chosen, left].mean()))
+    return float(np.mean(costs)) if costs else float(loss[0].mean())
 
 
 def _wins(loss: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
@@ -359,10 +429,16 @@ def _wins(loss: NDArray[np.float64], seed: int) -> NDArray[np.float64]:
 
 
 def can_fit(cases: Cases) -> bool:
-    """Whether there are cases enough of both kinds for a decision by expected cost, in every fold."""
-    right = int((cases.decided.classes == 0).sum())
-    least = int(np.ceil(LEAST / (1.0 - 1.0 / FOLDS))) + 1
-    return min(right, len(cases.decided.classes) - right) >= least
+    """Whether there are cases enough of both kinds for a decision by expected cost, outside of every fold."""
+    right = cases.decided.classes == 0
+    kinds = np.stack([right, ~right])
+    left_out = [
+        np.bincount(fold[kind], minlength=FOLDS).max()
+        for fold in fold_numbers(cases.found.label, cases.seed)
+        for kind in kinds
+    ]
+    worst = np.tile(kinds.sum(axis=1), REPEATS) - left_out
+    return bool(worst.min() >= LEAST)
 
 
 def recipes_of(cases: Cases, refit_chain: Callable[[str], Policy], pool: Sequence[Policy]) -> list[Recipe]:

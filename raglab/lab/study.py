@@ -401,7 +401,9 @@ class TuneResult:
     `always-refuse`, `manual-loop`, and the best of one threshold, chain and expected cost by their own names.
     costs: a row a candidate: expected cost `in_sample`, `cross_validated` and on the judged cases (`report`);
     `std_error` of the difference to the best; `over_ask` and `coverage` when held out; `complexity`; `won`, the share
-    of resamples in which it costs least; `meets_targets`; `policy_id`. advantage: over the best free policy.
+    of resamples in which it costs least; `meets_targets`; `policy_id`. expected: cost of what is selected on cases that
+    it was neither made of nor chosen on, while its own `cross_validated` is that of the best of many. advantage: over
+    the best free policy.
     trials: a row a trial (values tried, rates, expected cost, policy_id). pareto: the trials no other beats in cost and
     coverage. plateaus: how far each threshold of `policy` may move at no cost. comparison: policies × rates on the
     cases that the study did not see. paired: tuned against incumbent. notes: what a reader must know.
@@ -414,6 +416,7 @@ class TuneResult:
     selected: str
     policies: Mapping[str, Policy]
     costs: pd.DataFrame
+    expected: float
     advantage: Advantage
     trials: pd.DataFrame
     pareto: pd.DataFrame
@@ -538,6 +541,7 @@ def tune(
         selected=chosen.selected,
         policies=policies,
         costs=costs,
+        expected=chosen.expected,
         advantage=advantage,
         trials=table,
         pareto=pareto_front(table),
@@ -610,7 +614,7 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
             "error better. There is nothing to tune here; signals that tell right from wrong are what is missing."
         )
     return (
-        f"Selected: {chosen.selected}. Held out, a case costs {cost[chosen.selected]:.3f} ({free} "
+        f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.expected:.3f} a case ({free} "
         f"{cost[free]:.3f}); advantage over {free} on {advantage.judged} {advantage.estimate:+.3f} "
         f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {advantage.probability:.2f}."
     )

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from raglab.decision.expected_cost import LIMIT, class_probabilities
 
 from decided import by_cost, random_costs, random_model, with_columns
 from generators import Drawn, Weighed
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.measurement import measured_tables
+from raglab.expected_cost import LIMIT, class_probabilities
 from raglab.live.response import record_answers
 from raglab.metrics import LABELS, OUTCOMES
 from raglab.policy import PolicyData, policy_thresholds
@@ -81,7 +81,7 @@ def _plain_status(costs: tuple[float, float, float], *, can_ask: bool) -> Status
 
 
 def test_plain_rules_decide_alike() -> None:
-    """A case at a time in plain Python: hard gates, then the cheapest action, where no two cost the same but for bits."""
+    """A case at a time in plain Python: the cheapest action, where no two cost the same but for last bits."""
     seen = dict.fromkeys(Status, 0)
     for seed in range(40):
         trace = _trace(seed, n_cases=8)
@@ -92,7 +92,7 @@ def test_plain_rules_decide_alike() -> None:
                 if found.words[row] < 1 or found.n_hits[0, row] < 1:
                     assert said.status[row] == Status.refuse
                     continue
-                if said.stage(row) in {"deny", "allow"}:
+                if said.stage(row) in {"deny", "allow", "signals", "signals_ask"}:
                     continue
                 costs = _plain_costs(chosen, found.signals[:, 0, row])
                 expected = _plain_status(costs, can_ask=bool(found.n_options_all[0, row] >= 2))
@@ -133,8 +133,12 @@ def test_engines_count_and_decide_the_same() -> None:
     for seed in SEEDS:
         trace, policies = _trace(seed, n_cases=12), _of_one_structure(seed, 12)
         mixed = [*policies, *_policies(seed, 6)]
-        plain, compiled = (tally(trace, mixed, engine=engine) for engine in ("numpy", "numba"))
-        for one, other in zip(plain, compiled, strict=True):
+        plain, fastest = (tally(trace, mixed, engine=engine) for engine in ("numpy", "auto"))
+        for one, other in zip(plain, fastest, strict=True):
+            np.testing.assert_array_equal(one, other)
+        # Of gates before a cost the compiled code knows none.
+        policies = [one.replace("signals", {}) for one in policies]
+        for one, other in zip(*(tally(trace, policies, engine=e) for e in ("numpy", "numba")), strict=True):
             np.testing.assert_array_equal(one, other)
         found, limits = measured_tables(trace, policies[0]).evidence, policy_thresholds(policies)
         said = decide_cases(found, limits, (12, 12))
@@ -145,7 +149,7 @@ def test_engines_count_and_decide_the_same() -> None:
         seen += plain.stages.sum(axis=0)
     reached = {name for (name, _), n in zip(STAGES, seen, strict=True) if n}
     of_cost = {"least_cost_refuse", "least_cost_ask", "least_cost_answer"}
-    assert reached == of_cost | {"empty_query", "deny", "allow", "no_hits"}
+    assert reached == of_cost | {"empty_query", "deny", "allow", "no_hits", "signals", "signals_ask"}
 
 
 @pytest.mark.slow
@@ -167,7 +171,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:  # noq
                 check_steps(used, chosen, str(path))
             for case in used.cases[seed % 8 : seed % 8 + 1]:
                 n_flips += check_flip(used, chosen, case.id)
-    assert n_flips > 200
+    assert n_flips > 150
 
 
 @pytest.mark.slow

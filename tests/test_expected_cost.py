@@ -94,7 +94,11 @@ def test_expected_costs_under_own_costs() -> None:
     ],
 )
 def test_ties_go_to_refuse_then_to_asking(
-    answer: float, refused: float, asked: float, can_ask: bool, status: str
+    answer: float,
+    refused: float,
+    asked: float,
+    can_ask: bool,  # noqa: FBT001 - a row
+    status: str,
 ) -> None:
     """The cheapest action decides; without two options asking is none of them."""
     assert Status(int(least_cost(answer, refused, asked, can_ask))).name == status
@@ -181,7 +185,7 @@ def test_an_unfit_answer_is_asked_back_where_answering_costs_more_than_asking() 
 def test_a_model_of_other_hits_is_refused(path: str, value: Any) -> None:
     """Rule S2.17: nothing is rescored in silence."""
     chosen = by_cost(policy(), SURE)
-    with pytest.raises(ValueError, match="used on the hits it was fitted on.*fit it again with raglab.fit_decision"):
+    with pytest.raises(ValueError, match=r"used on the hits it was fitted on.*fit it again with raglab.fit_decision"):
         decide(trace_of((ask(), [TWO])), chosen.replace(path, value))
 
 
@@ -190,7 +194,7 @@ def test_a_model_of_another_arm_is_refused() -> None:
     trace = random_trace(0, arms=2)
     chosen = by_cost(policy(), SURE)
     decide(trace, chosen, "hybrid")
-    with pytest.raises(ValueError, match="got .* with arm 'iterative'"):
+    with pytest.raises(ValueError, match=r"got .* with arm 'iterative'"):
         decide(trace, chosen, "iterative")
     with pytest.raises(ValueError, match="fit it again"):
         sweep(trace, [chosen], "iterative")
@@ -198,7 +202,7 @@ def test_a_model_of_another_arm_is_refused() -> None:
 
 def test_the_rule_needs_a_model() -> None:
     """The message says where one comes from."""
-    with pytest.raises(ValueError, match="rule expected_cost needs a model; fit one with raglab.fit_decision"):
+    with pytest.raises(ValueError, match=r"rule expected_cost needs a model; fit one with raglab.fit_decision"):
         policy().replace("decision.rule", "expected_cost")
 
 

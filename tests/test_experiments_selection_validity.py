@@ -1,0 +1,65 @@
+"""Worlds, families and promises of `experiments/selection_validity.py`."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import raglab
+from raglab.values import Status
+
+FOLDER = Path(raglab.__file__).parents[1] / "experiments"
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Any]:
+    """The script as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have modules of other scripts' names
+        module = importlib.import_module("selection_validity")
+    yield module
+    del sys.modules[module.__name__]
+
+
+def test_the_true_risk_is_that_of_many_cases(script: Any) -> None:
+    """Exact over the rows of a world: what 100,000 drawn cases come near to."""
+    setting = next(iter(script.settings().values()))
+    family = script.threshold("confidence", script.drawn(setting.of, 100, np.random.default_rng(0)))
+    value = np.array([60.0])
+    status = family.decide(setting.of.signals, setting.of.can_ask, value)[0]
+    risk, coverage = script.true_risk(setting.of, status)
+    many = script.drawn(setting.of, 100_000, np.random.default_rng(1))
+    answered = family.decide(many.signals, many.can_ask, value)[0] == Status.ok
+    assert answered.mean() == pytest.approx(coverage, abs=0.006)
+    assert (many.classes[answered] != 0).mean() == pytest.approx(risk, abs=0.01)
+
+
+def test_each_case_is_answered_up_to_its_ratio(script: Any) -> None:
+    """The family holds the breakpoints of its cases: one case more, or some that are alike, at each lower ratio."""
+    setting = next(iter(script.settings().values()))
+    cases = script.drawn(setting.of, 150, np.random.default_rng(2))
+    family = script.by_expected_cost(cases)
+    answered = (family.decide(cases.signals, cases.can_ask, family.values) == Status.ok).sum(axis=1)
+    assert answered[0] == 150
+    assert (np.diff(answered[family.values != 1.0]) < 0).all()
+    above = family.decide(cases.signals, cases.can_ask, family.values * (1.0 + 1e-6))
+    assert ((above == Status.ok).sum(axis=1) <= answered).all()
+    assert not (above[-1] == Status.ok).any()
+
+
+@pytest.mark.slow
+def test_promises_hold_with_fit_and_choice_inside_each_repeat(script: Any) -> None:
+    """In 30 repeats no more are broken than delta and three standard errors; something is certified in most."""
+    found = script.simulated(next(iter(script.settings().values())), 30, 7)
+    most = script.DELTA + 3.0 * sqrt(script.DELTA * (1.0 - script.DELTA) / 30)
+    assert (found.broken[2:] <= most).all()
+    assert (found.given[2:] > 0.5).all()
+    assert found.broken[0] > most  # what is read off the cases that it was fitted on does not hold
+    assert sum(found.won.values()) == 30

@@ -1,0 +1,247 @@
+"""Fitting the decision by expected cost: the loss, the bounds, the calibration, and what it reads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.optimize import check_grad
+
+import raglab
+from labelled import free_policy, labelled
+from raglab.decision.measurement import measured_tables
+from raglab.lab import decision_fitting
+from raglab.lab.decision_fitting import (
+    ABSENT,
+    CLASSES,
+    DecisionCases,
+    decide_by_model,
+    decision_cases,
+    fit_decision,
+    fit_model,
+    log_softmax,
+    scaled_signals,
+    usable_signals,
+)
+from raglab.replay import decide
+from raglab.signals import NAMES, signal
+from raglab.values import Status
+
+SPLITS = {"tune": 120, "certify": 60, "report": 60}
+EITHER = ("words", "complexity", "intent_graph", "intent_table")  # no direction is declared
+SURER, ASKS = ("confidence", "top1_cosine", "gap"), ("groups", "options", "gaps")
+
+
+def _cases(
+    seed: int, n: int = 300, names: tuple[str, ...] = EITHER, classes: int = 4, steep: float = 1.5
+) -> DecisionCases:
+    """Cases drawn from a multinomial logistic on standard normal signals; the rest is missing everywhere."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(n, len(names)))
+    weights = rng.normal(size=(classes, len(names))) * steep
+    chance = np.exp(log_softmax(x @ weights.T))
+    drawn = np.array([rng.choice(classes, p=row) for row in chance])
+    signals = np.full((len(NAMES), n), np.nan)
+    signals[[NAMES.index(name) for name in names]] = x.T
+    return DecisionCases(signals, drawn.astype(np.int64), rng.random(n) < 0.8, rng.random(n) < 0.7)
+
+
+def _log_loss(probability: NDArray[np.float64], classes: NDArray[np.int64]) -> float:
+    return -float(np.log(probability[classes, np.arange(len(classes))]).mean())
+
+
+@pytest.mark.parametrize("classes", [4, 3])
+def test_the_gradient_of_the_loss_is_its_slope(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By finite differences, at random weights, with all classes and with one that has no cases."""
+    from scipy import optimize
+
+    seen: list[Any] = []
+
+    def caught(loss: Any, begin: Any, **more: Any) -> Any:
+        seen.append(loss)
+        return optimize.OptimizeResult(x=begin, fun=0.0, more=more)
+
+    cases = _cases(1, n=60, classes=classes)
+    x = cases.signals[[NAMES.index(name) for name in EITHER]].T
+    monkeypatch.setattr(optimize, "minimize", caught)
+    decision_fitting._fit_weights(x, cases.classes, ("either",) * 4, 0.3)
+    (loss,) = seen
+    for seed in range(3):
+        theta = np.random.default_rng(seed).normal(size=4 * len(EITHER) + 4)
+        theta[len(EITHER) * classes : len(EITHER) * 4] = 0.0  # of a class without cases they stay where they are
+        theta[4 * len(EITHER) + classes :] = 0.0
+        slope = check_grad(lambda at: loss(at)[0], lambda at: loss(at)[1], theta)
+        assert slope < 1e-4 * np.abs(loss(theta)[1]).max()
+
+
+@pytest.mark.parametrize("strength", [0.03, 0.3, 1.0])
+def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> None:
+    """Against scikit-learn with the same penalty, calibration aside: probabilities to a thousandth."""
+    from sklearn.linear_model import LogisticRegression
+
+    cases = _cases(2, steep=1.0)
+    model = fit_model(cases, strengths=(strength,))
+    x = scaled_signals(cases.signals, model.names, model.center, model.scale)
+    peer = LogisticRegression(C=strength, tol=1e-10, max_iter=5_000).fit(x, cases.classes)
+    logits = x @ (model.weights / model.temperature).T + model.bias / model.temperature
+    np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x), atol=3e-3)
+    centred = model.weights / model.temperature
+    np.testing.assert_allclose(centred - centred.mean(axis=0), peer.coef_ - peer.coef_.mean(axis=0), atol=1e-2)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_weights_obey_the_declared_direction(seed: int) -> None:
+    """More of what is surer never speaks against an answer, of what asks never against asking."""
+    cases = _cases(seed, names=SURER + ASKS)
+    model = fit_model(cases)
+    for place, name in enumerate(model.names):
+        own = CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
+        assert model.weights[own, place] == 0.0
+        assert (model.weights[:, place] <= 0.0).all()
+    before = model.probabilities(cases.signals)
+    for name in model.names:
+        more = cases.signals.copy()
+        more[NAMES.index(name)] += 0.5
+        own = CLASSES.index("right" if signal(name).direction == "surer" else "ambiguous")
+        assert (model.probabilities(more)[own] >= before[own] - 1e-12).all()
+
+
+@pytest.mark.parametrize("absent", ["refuse", "ambiguous"])
+def test_a_label_that_is_absent_never_gets_its_action(absent: str) -> None:
+    """Of a class without cases the chance is none, and its weights are 0."""
+    cases = _cases(3, names=EITHER)
+    keep = cases.classes != CLASSES.index(absent)
+    model = fit_model(cases.rows(keep))
+    assert model.bias[CLASSES.index(absent)] == ABSENT
+    assert (model.weights[CLASSES.index(absent)] == 0.0).all()
+    assert model.probabilities(cases.signals)[CLASSES.index(absent)].max() < 1e-6
+    if absent == "ambiguous":
+        assert model.asked_right == 0.0
+
+
+def test_no_ambiguous_case_no_question() -> None:
+    """Of a trace without ambiguous labels no case is asked back under the default costs."""
+    trace = labelled(0, {"tune": 150})
+    chosen = fit_decision(trace, free_policy())
+    assert not (decide(trace, chosen).status == Status.ambiguous).any()
+
+
+def test_the_same_bytes_twice() -> None:
+    """Same cases and seed, same policy; the order of the signals named does not matter to its probabilities."""
+    trace = labelled(1, SPLITS)
+    first, second = (fit_decision(trace, free_policy(), seed=3) for _ in range(2))
+    assert first.policy_id == second.policy_id
+    cases = _cases(4)
+    one, other = (fit_model(cases, names=names) for names in (EITHER, EITHER[::-1]))
+    np.testing.assert_allclose(one.probabilities(cases.signals), other.probabilities(cases.signals), atol=1e-3)
+
+
+def test_too_few_cases_are_refused() -> None:
+    """Ten that would be answered right and ten others: the message counts what there is."""
+    cases = _cases(5, n=60)
+    few = np.flatnonzero(cases.classes == 0)[:9]
+    rest = np.flatnonzero(cases.classes != 0)
+    with pytest.raises(ValueError, match=rf"at least 10 cases .* got 9 and {len(rest)}; label more cases"):
+        fit_model(cases.rows(np.concatenate([few, rest])))
+    with pytest.raises(ValueError, match=r"got .* and 0"):
+        fit_model(cases._replace(classes=np.zeros_like(cases.classes)))
+
+
+def test_constant_and_missing_signals_are_dropped() -> None:
+    """They tell no two cases apart; where all do not, the message says so, and a name that is none is named."""
+    cases = _cases(6)
+    signals = cases.signals.copy()
+    signals[NAMES.index("words")] = 3.0
+    signals[NAMES.index("nqc")] = 1.0 / 3.0 + np.arange(60 * 5) % 2 * 1e-16  # constant but for its last digit
+    assert usable_signals(signals) == tuple(name for name in NAMES if name in EITHER and name != "words")
+    assert "words" not in fit_model(cases._replace(signals=signals)).names
+    with pytest.raises(ValueError, match="needs a signal that differs between cases, got words, gap"):
+        fit_model(cases._replace(signals=signals), names=("words", "gap"))
+    with pytest.raises((ValueError, KeyError), match="got 'judge'"):
+        fit_model(cases, names=("judge",))
+
+
+def test_a_missing_value_counts_as_the_mean() -> None:
+    """In the fit and in the policy: a case without a signal is decided as one at its centre."""
+    cases = _cases(7)
+    model = fit_model(cases)
+    row = NAMES.index("words")
+    missing, central = cases.signals.copy(), cases.signals.copy()
+    missing[row] = np.nan
+    central[row] = model.center[model.names.index("words")]
+    np.testing.assert_allclose(model.probabilities(missing), model.probabilities(central), atol=1e-12)
+
+
+def test_calibration_brings_an_overconfident_fit_nearer() -> None:
+    """Many signals of noise and few cases, hardly penalised: held out, the temperature lowers the log-loss."""
+    noise = (*EITHER, *SURER, *ASKS, "documents", "entities", "nqc", "score_scale", "score_spread", "hybrid")
+    gains = []
+    for seed in range(6):
+        cases = _cases(seed, n=1_500, names=noise, steep=0.3)
+        few, rest = np.arange(100), np.arange(100, 1_500)
+        model = fit_model(cases.rows(few), strengths=(3.0,))
+        plain = replace(model, weights=model.weights / model.temperature, bias=model.bias / model.temperature)
+        held = cases.rows(rest)
+        gains.append(_log_loss(plain.probabilities(held.signals), held.classes))
+        gains[-1] -= _log_loss(model.probabilities(held.signals), held.classes)
+        assert model.temperature < 1.0
+    assert min(gains) > 0.0
+
+
+def test_the_policy_says_what_the_fit_says() -> None:
+    """Rounded to six digits: probabilities of the trace are those of the fitted model to 1e-4."""
+    trace = labelled(2, {"tune": 200}, missing=0.1)
+    base = free_policy()
+    cases = decision_cases(measured_tables(trace, base).evidence)
+    model = fit_model(cases)
+    chosen = decide_by_model(base, model, "hybrid")
+    np.testing.assert_allclose(
+        measured_tables(trace, chosen).evidence.probability[:, 0], model.probabilities(cases.signals), atol=1e-4
+    )
+
+
+def test_classes_say_what_would_have_been_right() -> None:
+    """Right where the first hits hold what is expected, a miss where not, and the label else."""
+    trace = labelled(3, {"tune": 100}, missing=0.1)
+    cases = decision_cases(measured_tables(trace, free_policy()).evidence)
+    answered = decide(trace, raglab.Policy.from_mapping({"chosen": {"final_k": 2, "order": "l2"}}))
+    assert len(answered) == len(cases.classes)
+    for row, case in enumerate(trace.cases):
+        hit = trace.hits.chunk[row, 0, 0, 0] >= 0
+        expected = "refuse" if case.expect_status == "refuse" else "miss"
+        if case.expect_status == "ok" and hit and case.expect_sources == ("guide.md",):
+            expected = "right"
+        assert CLASSES[cases.classes[row]] == expected
+
+
+def test_only_split_tune_is_read() -> None:
+    """Other labels in certify and report give the same policy, byte for byte; other labels in tune do not."""
+    trace = labelled(4, SPLITS)
+    turned = {"ok": "refuse", "refuse": "ok"}
+
+    def relabelled(*splits: str) -> Any:
+        cases = (
+            c._replace(expect_status=turned[c.expect_status], expect_sources=()) if c.split in splits else c
+            for c in trace.cases
+        )
+        return replace(trace, cases=tuple(cases))
+
+    policy_id = fit_decision(trace, free_policy()).policy_id
+    assert fit_decision(relabelled("certify", "report"), free_policy()).policy_id == policy_id
+    assert fit_decision(relabelled("tune"), free_policy()).policy_id != policy_id
+    assert fit_decision(trace.split("tune"), free_policy()).policy_id == policy_id
+
+
+def test_costs_go_into_the_policy_and_change_no_model() -> None:
+    """Own costs are stated beside the same numbers; a cost that is none stops before anything is fitted."""
+    trace = labelled(5, {"tune": 120})
+    plain, dear = (fit_decision(trace, free_policy(), costs=c) for c in (None, {"refuse": {"answered_wrong": 10}}))
+    assert dear.decision.model == plain.decision.model
+    assert dear.value("decision.costs.refuse.answered_wrong") == 10.0
+    counts = [(decide(trace, one).status == Status.ok).sum() for one in (plain, dear)]
+    assert counts[1] < counts[0]
+    with pytest.raises(ValueError, match="an outcome of costs must be one of"):
+        fit_decision(trace, free_policy(), costs={"refuse": {"wrong": 10}})
