@@ -239,8 +239,8 @@ MIXES = 6
 def test_no_policy_that_asks_too_much_is_selected(trace: Trace, start: Policy, seed: int) -> None:
     """By cost alone, of random label mixes: at most twice the share of ambiguous cases is asked; of none, none.
 
-    The law is of sets whose ambiguous cases are fewer than a quarter, or that are told apart: where nothing tells three
-    labels of equal share apart, to ask everybody is as good as anything.
+    The signals of this set tell its labels apart. Where nothing does, and ambiguous is the largest label, asking
+    everybody is the cheapest policy there is: see `test_where_asking_everybody_is_cheapest_it_is_selected`.
     """
     rng = np.random.default_rng(seed)
     label = np.array([Status[case.expect_status] for case in trace.cases])
