@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from itertools import product
 from math import sqrt
-from time import perf_counter, process_time
+from time import process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -295,26 +295,26 @@ def simulated(setting: Setting, repeats: int, seed: int) -> Simulated:
 
 
 def main() -> None:
-    """Simulate and print."""
+    """Simulate and print, setting by setting."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--repeats", type=int, default=1_000)
-    repeats = options.parse_args().repeats
-    start, worked = perf_counter(), process_time()
-    cases = settings()
-    found = [simulated(each, repeats, seed) for seed, each in enumerate(cases.values())]
-    most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / repeats)
-    titles = {"broken": f"broken promises of {repeats:,}; ✗: above {most:.3f}", "given": "promises given",
-              "coverage": "mean true coverage"}  # fmt: skip
-    for field, title in titles.items():
-        print(f"\n| {title} | {' | '.join(cases)} |\n{'|---' * (len(cases) + 1)}|")
+    options.add_argument("--setting", type=int, action="append", help="number from 0; repeat; all where not given")
+    given = options.parse_args()
+    most = DELTA + 3.0 * sqrt(DELTA * (1.0 - DELTA) / given.repeats)
+    print(f"| {given.repeats:,} repeats | promise | given | broken; ✗: above {most:.3f} | mean true coverage |")
+    print("|---|---|---|---|---|")
+    for seed, (title, setting) in enumerate(settings().items()):
+        if given.setting and seed not in given.setting:
+            continue
+        start = process_time()
+        found = simulated(setting, given.repeats, seed)
         for way, name in enumerate(WAYS):
-            row = [float(getattr(one, field)[way]) for one in found]
-            print(f"| {name} |" + "".join(f" {x:.3f}{' ✗' * (field == 'broken' and x > most)} |" for x in row))
-    print(f"\n| chosen | {' | '.join(cases)} |\n{'|---' * (len(cases) + 1)}|")
-    for name in RECIPES:
-        print(f"| {name} | {' | '.join(str(one.won[name]) for one in found)} |")
-    took, worked = perf_counter() - start, process_time() - worked
-    print(f"\n{took:.0f} s, of the processor {worked:.0f}: {worked / repeats / len(cases):.2f} s a repeat")
+            broken = f"{found.broken[way]:.3f}{' ✗' * int(found.broken[way] > most)}"
+            row = (title * (way == 0), name, f"{found.given[way]:.3f}", broken, f"{found.coverage[way]:.3f}")
+            print("| " + " | ".join(row) + " |")
+        won = ", ".join(f"{name} {times}" for name, times in found.won.items() if times)
+        took = (process_time() - start) / given.repeats
+        print(f"| | chosen: {won}; {took:.2f} s a repeat | | | |", flush=True)
 
 
 if __name__ == "__main__":

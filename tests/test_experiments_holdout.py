@@ -140,7 +140,9 @@ def test_a_study_gets_both_halves_as_splits_and_a_fit_the_training_half(
     def tune(given: Trace, **settings: Any) -> Any:
         seen.update(settings, trace=given)
         free = always_answer(settings["policy"])
-        return SimpleNamespace(costs=pd.DataFrame(rows), selected="always-answer", policy=free, policies={})
+        return SimpleNamespace(
+            costs=pd.DataFrame(rows), selected="always-answer", policy=free, policies={}, expected=0.25
+        )
 
     def fit_decision(given: Trace, start: Policy, **settings: Any) -> Policy:
         seen.update(settings, fitted_on=given)
@@ -151,7 +153,7 @@ def test_a_study_gets_both_halves_as_splits_and_a_fit_the_training_half(
     found = scripts.tuners.study(half, WRONG)
     assert (seen["seed"], seen["trials"], seen["goal"].matrix[0, 1]) == (4, 10, 10.0)
     assert {case.split for case in seen["trace"].cases} == {"tune", "report"}
-    assert found["tune"].figures == {"cross_validated": 0.5}
+    assert found["tune"].figures == {"cross_validated": 0.25}
     assert found["tune"].held_out.tolist() == tally(half.test, [always_answer(policy())]).cells[0].tolist()
     assert found["chain"].chosen == "chain without resolver"
     assert found["chain"].figures["held_out"] == 0.35
