@@ -27,7 +27,7 @@ from raglab import metrics
 from raglab.certify import fixed_sequence
 from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_cost
 from raglab.lab.certified_losses import RISK, RateCounts, counted_losses, pilot_order
-from raglab.lab.decision_fitting import DecisionCases, class_folds, fit_model
+from raglab.lab.decision_fitting import DecisionCases, fit_model, stratified_folds
 from raglab.metrics.costs import DISTINCT_CELL
 from raglab.signals import NAMES, signal
 from raglab.values import Status
@@ -210,7 +210,7 @@ RECIPES: Mapping[str, Recipe] = {
 
 def chosen_recipe(cases: DecisionCases, rng: np.random.Generator) -> str:
     """The simplest within one standard error of the paired difference to the best, cross-validated (rule S6.8)."""
-    fold = class_folds(cases.classes, FOLDS, rng)
+    fold = stratified_folds(cases.classes, FOLDS, rng)
     loss = np.empty((len(RECIPES), len(fold)))
     complexity = np.zeros((len(RECIPES), FOLDS))
     for one in range(FOLDS):

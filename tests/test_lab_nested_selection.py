@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.nested_selection import (
     _centre_on_estimate,
     code_counts,
-    dealt,
     fold_winners,
     gains_table,
     honest,
@@ -147,7 +147,7 @@ def test_no_case_judges_a_policy_that_it_helped_to_choose(seed: int, folds: int)
     """Whatever happens in a fold, its winner is chosen without it; and every case is judged once."""
     rng = np.random.default_rng(seed)
     codes = _alike(rng, 6, 24)
-    fold, once = dealt(outcome_labels(codes[0]), folds, rng)[None], np.ones((1, 24), dtype=np.int64)
+    fold, once = stratified_folds(outcome_labels(codes[0]), folds, rng)[None], np.ones((1, 24), dtype=np.int64)
     seen = fold_winners(codes, fold, once, Goal())
     other = codes.copy()
     hidden = fold[0] == 0
@@ -169,7 +169,7 @@ def test_a_case_drawn_twice_counts_as_two(seed: int) -> None:
     rng = np.random.default_rng(seed)
     codes = _alike(rng, 8, 20)
     label = outcome_labels(codes[0])
-    fold = dealt(label, 4, rng)[None]
+    fold = stratified_folds(label, 4, rng)[None]
     (weights,) = stratified_resamples(label, 3, 10, rng)
     assert (weights @ np.eye(3, dtype=int)[label] == np.bincount(label)).all()
     seen = fold_winners(codes, fold, weights, Goal())

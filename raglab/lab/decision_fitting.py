@@ -191,7 +191,7 @@ def _choose_strength(
     seed: int,
 ) -> tuple[float, NDArray[np.float64]]:
     """Strength of least cross-validated log-loss, the stronger penalty of equals, and the held-out logits, [Q, 4]."""
-    fold = class_folds(classes, FOLDS, np.random.default_rng(seed))
+    fold = stratified_folds(classes, FOLDS, np.random.default_rng(seed))
     every = np.arange(len(classes))
     best: tuple[float, float, NDArray[np.float64]] | None = None
     starts: list[NDArray[np.float64] | None] = [None] * FOLDS
@@ -210,11 +210,15 @@ def _choose_strength(
     return best[1], best[2]
 
 
-def class_folds(classes: NDArray[np.int64], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Fold of every case: each class shuffled and dealt out in turn, the next going on where the last ended."""
-    turn = np.concatenate([rng.permutation(np.flatnonzero(classes == one)) for one in range(len(CLASSES))])
-    fold = np.empty(len(classes), dtype=np.int64)
-    fold[turn] = np.arange(len(classes)) % folds
+def stratified_folds(kinds: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """Fold of every case: each kind shuffled and dealt out in turn, the next kind going on where the last ended.
+
+    Args:
+      kinds: number of the kind of each case, such as its label, [Q].
+    """
+    turn = np.concatenate([rng.permutation(np.flatnonzero(kinds == one)) for one in range(int(kinds.max()) + 1)])
+    fold = np.empty(len(kinds), dtype=np.int64)
+    fold[turn] = np.arange(len(kinds)) % folds
     return fold
 
 

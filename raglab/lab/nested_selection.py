@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from raglab import metrics
 from raglab.decision.chain import STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
+from raglab.lab.decision_fitting import stratified_folds
 from raglab.lab.search_space import Goal
 from raglab.metrics import CELLS, COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
 from raglab.metrics.costs import LABEL_OF_CELL
@@ -63,14 +64,6 @@ class IncumbentDifference(NamedTuple):
 def outcome_labels(codes: NDArray[np.int8]) -> NDArray[np.int8]:
     """Labels that outcome codes hold."""
     return codes // 2 % 3
-
-
-def dealt(label: NDArray[np.int8], folds: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Fold of every case: each label shuffled and dealt out in turn, the next label going on where the last ended."""
-    turn = np.concatenate([rng.permutation(np.flatnonzero(label == status)) for status in Status])
-    fold = np.empty(len(label), dtype=np.int64)
-    fold[turn] = np.arange(len(label)) % folds
-    return fold
 
 
 def stratified_resamples(
@@ -325,7 +318,7 @@ def honest_codes(
     wanted = goal or Goal()
     first = np.sort(np.unique(codes, axis=0, return_index=True)[1])  # policies that decide alike are one
     codes = codes[first]
-    fold_of = np.stack([dealt(label, folds, rng) for _ in range(repeats)])
+    fold_of = np.stack([stratified_folds(label, folds, rng) for _ in range(repeats)])
     every = np.ones((1, len(ids)), dtype=np.int64)
     winners = fold_winners(codes, fold_of, every, wanted).winners[0]
     held = codes[np.take_along_axis(winners, fold_of, axis=1), np.arange(len(ids))]

@@ -18,7 +18,7 @@ from tqdm import tqdm
 
 from raglab import metrics
 from raglab.decision.measurement import Evidence, measured_tables
-from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, tells_apart
+from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, fit_model, stratified_folds, tells_apart
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import (
     LEAST_GAIN,
@@ -274,14 +274,9 @@ def cost_recipe(cases: Cases) -> Recipe:
 
 
 def fold_numbers(label: NDArray[np.int8], seed: int) -> NDArray[np.int64]:
-    """Fold of every case in every repeat, [repeats, Q]: each label shuffled and dealt out in turn."""
+    """Fold of every case in every repeat, [repeats, Q], stratified by label."""
     rng = np.random.default_rng(seed)
-    folds = min(FOLDS, len(label))
-    numbers = np.empty((REPEATS, len(label)), dtype=np.int64)
-    for repeat in range(REPEATS):
-        turn = np.concatenate([rng.permutation(np.flatnonzero(label == status)) for status in Status])
-        numbers[repeat, turn] = np.arange(len(label)) % folds
-    return numbers
+    return np.stack([stratified_folds(label, min(FOLDS, len(label)), rng) for _ in range(REPEATS)])
 
 
 def held_out_cells(recipes: Sequence[Recipe], fold: NDArray[np.int64], *, progress: bool = False) -> NDArray[np.int8]:

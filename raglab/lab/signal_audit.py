@@ -20,9 +20,9 @@ from raglab.lab.decision_fitting import (
     STRENGTHS,
     DecisionCases,
     FittedModel,
-    class_folds,
     decision_cases,
     fit_model,
+    stratified_folds,
 )
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
@@ -234,7 +234,7 @@ def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats
     """Stratified folds, all repeats one after the other; the penalty is chosen once a fold, by the model of all."""
     found = []
     for repeat in range(repeats):
-        number = class_folds(seen.cases.classes, folds, np.random.default_rng([seed, repeat]))
+        number = stratified_folds(seen.cases.classes, folds, np.random.default_rng([seed, repeat]))
         for fold in range(folds):
             rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
             cases = seen.cases.rows(rest)
