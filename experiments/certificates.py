@@ -131,7 +131,7 @@ def level(candidates: list[Policy], trace: Trace, alpha: float, looks: Path) -> 
 def coverages(sets: list[Given], fused: Mapping[str, Policy]) -> None:
     """Print the coverage that each way to decide certifies at each hallucination rate."""
     heads = " | ".join(f"≤ {100 * alpha:.0f} %" for alpha in LEVELS)
-    print(f"\n| set, cases; always answering errs | decides | {heads} |")
+    print(f"\n| set, cases (tune, certify, report); always answering errs | decides | {heads} |")
     print("|---|---" + "|---" * len(LEVELS) + "|")
     for one in sets:
         sizes = ", ".join(str(len(one.trace.split(name))) for name in ("tune", "certify", "report"))

@@ -29,6 +29,7 @@ from raglab.lab.certified_losses import (
     lower_bound,
     nearest_target,
     pilot_order,
+    unseen_counts,
 )
 from raglab.lab.looks import note_look, queries_hash, record_look, recorded_looks
 from raglab.lab.report.blocks import percent
@@ -224,7 +225,8 @@ def certify_policy(
     before = recorded_looks(Path(looks), cases_hash) if looks is not None else {}
     look = record_look(start.certificate, before, cases_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
-    near, free_rate = _nearest(pilot, held_out, order, start, targets, delta, arm)
+    seen = unseen_counts(pilot, offered, order.pilot, list(targets), costs, arm)
+    near, free_rate = _nearest(pilot, held_out, seen, start, targets, delta, arm)
     certificate = Certificate(
         chosen=tried[tested.chosen].policy_id if tested.certified else None,
         certified=tuple(one.policy_id for one, ok in zip(tried, tested.passed, strict=True) if ok),
@@ -269,19 +271,19 @@ def certify_policy(
 def _nearest(
     pilot: Trace | None,
     held_out: Trace,
-    order: Order,
+    seen: RateCounts | None,
     start: Policy,
     targets: Mapping[str, float],
     delta: float,
     arm: str | None,
 ) -> tuple[Nearest, float]:
-    """Target to hint at, and the hallucination rate of always-answer on the pilot."""
-    if pilot is None or order.pilot is None:
+    """Target to hint at, and the hallucination rate of always-answer on the pilot; seen: candidates there, [N]."""
+    if pilot is None or seen is None:
         return Nearest(float("nan"), float("nan")), float("nan")
     free = count_rates(pilot, [always_answer(start)], [RISK], arm)
     rate = float(free.k[0, 0] / free.n[0, 0]) if free.n[0, 0] else 1.0
     size = len(held_out) / len(pilot)
-    return nearest_target(order.pilot, targets, delta, size=size, free_rate=rate), rate
+    return nearest_target(seen, targets, delta, size=size, free_rate=rate), rate
 
 
 def _distinct_candidates(candidates: Iterable[Policy], hashes: Container[str]) -> list[Policy]:

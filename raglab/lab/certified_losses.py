@@ -10,11 +10,15 @@ from numpy.typing import NDArray
 
 from raglab import certify, metrics
 from raglab.certify import MAX_OVER_ASK
+from raglab.lab.decision_fitting import held_out_cells
+from raglab.lab.looks import queries_hash
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
-from raglab.policy import PolicyData
+from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.replay import tally
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
 
 COST, RISK = "expected_cost", "hallucination_rate"
@@ -107,6 +111,32 @@ def counted_losses(cells: NDArray[np.int64], names: Sequence[str], costs: metric
         scale=np.where(is_cost, most, 1.0),
         graded=is_cost & bool(((matrix > 0.0) & (matrix < most)).any()),
     )
+
+
+def unseen_counts(
+    pilot: Trace | None,
+    offered: Sequence[Policy],
+    seen: RateCounts | None,
+    names: Sequence[str],
+    costs: metrics.Costs | None = None,
+    arm: str | None = None,
+) -> RateCounts | None:
+    """What candidates did on the pilot, by models that never saw the case where theirs was fitted there.
+
+    Args:
+      seen: what they did there themselves, taken where that is honest, or where the cases are too few to leave any out.
+
+    Source: rule S6.9: a hint from cases that a model was fitted on would flatter.
+    """
+    model = offered[0].decision.model
+    by_one = all(one.decision.rule == EXPECTED_COST and one.decision.model == model for one in offered)
+    if pilot is None or model is None or not by_one or model.fitted_on != queries_hash(pilot.cases):
+        return seen
+    try:
+        cells = held_out_cells(pilot, offered, arm)
+    except ValueError:
+        return seen
+    return counted_losses(cells, names, costs)
 
 
 def lower_bound(counts: RateCounts, place: int, delta: float) -> float:

@@ -15,6 +15,7 @@ from raglab.decision.measurement import Evidence, measured_tables, structure_has
 from raglab.expected_cost import CLASSES, LIMIT
 from raglab.lab.looks import queries_hash
 from raglab.policy import EXPECTED_COST
+from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN, NAMES, Direction, signal
 from raglab.store.loaders import Policy
@@ -347,6 +348,37 @@ def decide_by_model(
             for item in (f"decision.costs.{label}.{outcome}", cost)
         ]
     return policy.replace(*changes)
+
+
+def held_out_cells(
+    trace: TraceData, policies: Sequence[Policy], arm: str | None = None, *, seed: int = 0
+) -> NDArray[np.int64]:
+    """Cases by cell, [P, 18], of policies with one model, decided by models of the same signals that never saw them.
+
+    Args:
+      trace: cases that the model was fitted on. policies: alike but for costs, ratio and gates.
+
+    Raises:
+      ValueError: policies with different models, or without one; too few cases for a fit without a fold.
+
+    Source: rules S2.17, S6.9.
+    """
+    first = policies[0].decision.model
+    if first is None or any(one.decision.model != first for one in policies):
+        came = f"{sum(one.decision.model != first for one in policies) + 1} different ones or none"
+        msg = f"policies must decide by one model, got {came}; take those of `raglab.lab.certification.grid`."
+        raise ValueError(msg)
+    evidence = measured_tables(trace, policies[0], arm).evidence
+    cases = decision_cases(evidence)
+    fold = class_folds(cases.classes, FOLDS, np.random.default_rng(seed))
+    cells = np.empty((len(policies), len(fold)), dtype=np.int64)
+    for held in range(FOLDS):
+        model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
+        refitted = model_section(model, first.structure)
+        part = case_rows(evidence, fold == held)
+        without = policies[0].replace("decision.model", refitted)
+        cells[:, fold == held] = case_cells(evidence_with_model(part, without), policies)
+    return np.stack([np.bincount(row, minlength=metrics.N_CELLS) for row in cells])
 
 
 def fit_decision(

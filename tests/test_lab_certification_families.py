@@ -1,0 +1,238 @@
+"""Declared families of a certificate: one cost ratio, bounds on signals; what a model was fitted on is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from labelled import free_policy, labelled
+from raglab.cli import app
+from raglab.decision.measurement import measured_tables, structure_hash
+from raglab.lab.certification import (
+    PATHS,
+    certificate_lines,
+    certify_policy,
+    check_policy,
+    declared_family,
+    grid,
+)
+from raglab.lab.certified_losses import RISK, count_rates, unseen_counts
+from raglab.lab.decision_fitting import fit_decision, held_out_cells
+from raglab.lab.looks import queries_hash
+from raglab.lab.search_space import always_answer
+from raglab.policy import policy_thresholds
+from raglab.replay import breakpoints, decide
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+from raglab.values import Status
+
+POLICY = free_policy()
+ONE = ["similarity.min_similarity"]
+TARGET = {RISK: 0.15}
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    """Three splits of one traffic."""
+    return labelled(0, {"tune": 150, "certify": 250, "report": 60})
+
+
+def _parts(trace: Trace) -> tuple[Any, ...]:
+    return trace.chunks, trace.arms, trace.hits, trace.pattern_hits, trace.meta
+
+
+def _run(*call: object) -> Any:
+    return CliRunner().invoke(app, [str(part) for part in call])
+
+
+def _by_cost(**changes: Any) -> Policy:
+    """Policy whose model reads the top-1 cosine alone: the surer, the likelier right."""
+    weights = {"center": 0.5, "scale": 0.1, "missing": 0.5, "weights": [1.0, 0.0, 0.0, 0.0]}
+    structure = structure_hash(POLICY.structure, "hybrid")
+    model = {"parts": {"top1_cosine": weights}, "bias": [0.0, 0.0, 0.0, -30.0], "asked_right": 0.0}
+    decision = {"rule": "expected_cost", "model": model | {"structure": structure} | changes}
+    return Policy.from_mapping(POLICY.model_dump(exclude={"decision"}) | {"decision": decision})
+
+
+BY_COST = _by_cost()
+
+
+def test_a_ratio_over_one_signal_is_a_threshold_on_it(trace: Trace) -> None:
+    """Counts, order, choice and coverage of the certificate are those of cosine and labels, counted by hand."""
+    found = certify_policy(trace, BY_COST, targets=TARGET)
+    parts = {name: trace.split(name) for name in ("tune", "certify")}
+    cosine = {name: part.hits.cosine[:, 0, 0, 0] for name, part in parts.items()}
+    right = {name: np.array([c.expect_sources == ("guide.md",) for c in part.cases]) for name, part in parts.items()}
+    levels = np.unique(cosine["tune"])[::-1]
+    n = np.array([(cosine["certify"] >= at).sum() for at in levels])
+    k = np.array([((cosine["certify"] >= at) & ~right["certify"]).sum() for at in levels])
+    counted = {(int(one), int(size)) for one, size in zip(k, n, strict=True)}
+    tested = found.table[["hallucination_rate_k", "hallucination_rate_n"]].to_numpy()
+    assert {(int(one), int(size)) for one, size in tested} <= counted
+    passed = found.table[found.table["certified"]]
+    stop = found.table.iloc[len(passed)]
+    assert (passed["hallucination_rate_bound"] <= 0.15).all()
+    assert stop["hallucination_rate_bound"] > 0.15
+    made = found.certificate
+    assert made.coverage == passed["hallucination_rate_n"].iloc[-1] / 250
+    assert made.coverage > 0.2
+    assert found.policy is not None
+    status = decide(parts["certify"], found.policy).status
+    least = cosine["certify"][status == Status.ok].min()
+    assert np.array_equal(status == Status.ok, cosine["certify"] >= least)
+
+
+def test_the_candidates_of_an_expected_cost_are_its_ratio_alone(trace: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One number moves, over its breakpoints, whatever the labels; no gate of the chain is switched on for it."""
+    pilot = trace.split("tune")
+    assert declared_family(BY_COST) == ("decision.ratio",)
+    off = always_answer(BY_COST).replace("decision.rule", "expected_cost")
+    family = grid(pilot, off)
+    at = breakpoints(measured_tables(pilot, off).evidence, policy_thresholds([off]), "decision.ratio")
+    assert {one.decision.ratio for one in family} == {*np.unique(at[~np.isnan(at)]).tolist(), 1.0}
+    assert {one.replace("decision.ratio", 1.0).policy_id for one in family} == {off.policy_id}
+    cases = tuple(case._replace(expect_status="refuse", expect_sources=()) for case in pilot.cases)
+    assert grid(Trace(cases, *_parts(pilot)), off) == family
+    monkeypatch.setattr("raglab.lab.certification.MOST", 5)
+    few = {one.decision.ratio for one in grid(pilot, off)}
+    assert len(few) == 5
+    assert {float(np.nanmin(at)), float(np.nanmax(at)), 1.0} < few
+
+
+def test_stated_bounds_on_signals_are_varied_where_they_alone_decide(
+    trace: Trace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not where a gate of the chain decides too, nor a bound that only warns or is off."""
+    monkeypatch.setattr("raglab.lab.certification.MOST", 50)
+    alone = always_answer(POLICY).replace("signals", {"top1_cosine": {"min": 0.4}, "gap": {"max": 1.2}})
+    stated = ("signals.gap.max", "signals.top1_cosine.min")
+    assert declared_family(alone) == stated
+    family = grid(trace.split("tune"), alone)
+    assert {path for one in family for path in stated if one.value(path) != alone.value(path)} == set(stated)
+    assert not any(one.similarity.enabled for one in family)
+    chain = tuple(path for path in PATHS if not path.startswith("fused"))
+    assert declared_family(alone.replace("similarity.enabled", True)) == chain
+    warns = {"on_fire": "warn", "min": 0.4}
+    assert declared_family(always_answer(POLICY).replace("signals", {"top1_cosine": warns})) == chain
+    assert declared_family(alone.replace("signals.gap.enabled", False)) == stated[1:]
+    made = certify_policy(trace, alone.replace("signals.gap.enabled", False), targets=TARGET)
+    by_gate = certify_policy(
+        trace, always_answer(POLICY).replace("similarity.enabled", True), targets=TARGET, paths=ONE
+    )
+    assert (made.certificate.coverage, made.certificate.tested) == (
+        by_gate.certificate.coverage, by_gate.certificate.tested,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("policy", "path", "rule"),
+    [
+        (BY_COST, "similarity.min_similarity", "act under rule expected_cost, got 'similarity.min_similarity'"),
+        (POLICY, "decision.ratio", "act under rule chain, got 'decision.ratio'; fit a decision"),
+    ],
+)
+def test_a_threshold_that_does_not_act_is_no_candidate(trace: Trace, policy: Policy, path: str, rule: str) -> None:
+    """The chain's do nothing where a cost decides, and the other way round."""
+    with pytest.raises(ValueError, match=rule):
+        grid(trace, policy, paths=[path])
+
+
+def test_costs_and_hard_bounds_may_be_varied_too(trace: Trace) -> None:
+    """What acts beside the ratio, where it is named; costs have no switch."""
+    base = BY_COST.replace("signals", {"top1_cosine": {"min": 0.1}})
+    assert declared_family(base) == ("decision.ratio",)
+    for path in ("decision.costs.refuse.answered_wrong", "signals.top1_cosine.min"):
+        assert len({one.value(path) for one in grid(trace.split("tune"), base, paths=[path])}) > 3
+
+
+def test_a_model_is_not_certified_on_what_it_was_fitted_on(trace: Trace) -> None:
+    """Nor on a part of it; fitted on split tune, as `fit_decision` does by itself, it is."""
+    told, held_out = {"targets": TARGET}, trace.split("certify")
+    refused = fit_decision(held_out, POLICY, signals=["top1_cosine"])
+    for seen in (refused, _by_cost(fitted_on=queries_hash(trace.cases))):
+        with pytest.raises(ValueError, match=r"those that the model of the decision was fitted on.*tune and certify"):
+            certify_policy(trace, seen, **told)
+    fitted = fit_decision(trace, POLICY, signals=["top1_cosine"])
+    assert fitted.decision.model is not None
+    assert fitted.decision.model.fitted_on == queries_hash(trace.split("tune").cases)
+    assert certify_policy(trace, fitted, **told).policy is not None
+    idle = refused.replace("decision.rule", "chain")
+    assert certify_policy(trace, idle, paths=ONE, **told).policy is not None
+
+
+@pytest.mark.slow
+def test_labels_of_the_certified_split_touch_no_candidate_of_an_expected_cost(trace: Trace) -> None:
+    """Neither fit, family nor order: with other labels there, the same ratios stand in the same order."""
+    cases = tuple(
+        case._replace(expect_status="refuse", expect_sources=()) if case.split == "certify" else case
+        for case in trace.cases
+    )
+    other = Trace(cases, *_parts(trace))
+    one, two = (certify_policy(each, fit_decision(each, POLICY), targets=TARGET) for each in (trace, other))
+    assert one.table["policy_id"].tolist() == two.table["policy_id"].tolist()
+    assert (one.policy is not None, two.policy) == (True, None)
+
+
+def test_a_certified_ratio_is_told_remembered_and_checked(trace: Trace, tmp_path: Path) -> None:
+    """Coverage, over-ask and ratio in the text, all of it in the YAML; new cases uphold it; a second look is noted."""
+    looks = tmp_path / "looks.jsonl"
+    found = certify_policy(trace, BY_COST, targets=TARGET, looks=looks)
+    made, told = found.certificate, "\n".join(certificate_lines(found))
+    assert found.policy is not None
+    ratio = found.policy.decision.ratio
+    assert f"The chosen policy (decision.ratio {ratio:g}) answers " in told
+    assert "% of them and asks back 0.0 % of the unambiguous" in told
+    found.policy.save(tmp_path / "c.yaml")
+    back = Policy.load(tmp_path / "c.yaml")
+    assert (back.decision.ratio, (back.certificate or {})["coverage"]) == (ratio, made.coverage)
+    again = check_policy(back, labelled(31, {"": 600}))
+    assert (again.verdict, again.over_ask) == ("upheld", 0.0)
+    assert 0.0 < again.coverage < 1.0
+    with pytest.raises(ValueError, match="certified on once"):
+        certify_policy(trace, BY_COST, targets={"hallucination_rate": 0.3}, looks=looks)
+
+
+def test_what_changed_is_told_of_thresholds_at_their_default(trace: Trace) -> None:
+    """A manifest leaves those out: a ratio that moves away from 1, or back to it, is a change all the same."""
+    plain = BY_COST.replace("refine.max_depth", 0)
+    stated = plain.replace("decision.ratio", 2.0)
+    for start, to in ((plain, stated), (stated, plain)):
+        found = certify_policy(trace.split("certify"), start, candidates=[start, to], targets=TARGET)
+        assert found.table["changed"].tolist() == [{}, {"decision.ratio": to.decision.ratio}]
+
+
+def test_hints_come_from_models_that_never_saw_the_case(trace: Trace) -> None:
+    """Fitted on the pilot, it errs less there than where it is left out; fitted elsewhere, the pilot is new to it."""
+    pilot = trace.split("tune")
+    fitted = fit_decision(trace, POLICY, signals=["top1_cosine", "confidence", "gap", "hybrid"])
+    family = grid(pilot, fitted)
+    seen = count_rates(pilot, family, [RISK])
+    unseen = unseen_counts(pilot, family, seen, [RISK])
+    assert unseen is not None
+    few = seen.n[:, 0] < 100  # where all are answered nothing can differ
+    assert unseen.k[few].sum() / unseen.n[few].sum() > seen.k[few].sum() / seen.n[few].sum()
+    assert np.array_equal(held_out_cells(pilot, family).sum(axis=1), np.full(len(family), 150))
+    for other in (grid(pilot, BY_COST), grid(pilot, POLICY, paths=ONE), [fitted, POLICY]):
+        assert unseen_counts(pilot, other, seen, [RISK]) is seen
+    with pytest.raises(ValueError, match=r"decide by one model, got .* different"):
+        held_out_cells(pilot, [fitted, BY_COST])
+
+
+def test_an_expected_cost_is_certified_on_the_command_line(trace: Trace, tmp_path: Path) -> None:
+    """By its ratio, without an option; what it was fitted on is refused in one line."""
+    trace.save(tmp_path / "t.parquet")
+    BY_COST.save(tmp_path / "cost.yaml")
+    call = ("certify", tmp_path / "t.parquet", "-t", "hallucination_rate=0.15", "-p")
+    done = _run(*call, tmp_path / "cost.yaml", "-o", tmp_path / "c.yaml")
+    assert done.exit_code == 0, done.output
+    assert "The chosen policy (decision.ratio " in done.stdout
+    made = Policy.load(tmp_path / "c.yaml")
+    assert made.replace("decision.ratio", 1.0).policy_id == BY_COST.replace("refine.max_depth", 0).policy_id
+    _by_cost(fitted_on=(made.certificate or {})["cases_hash"]).save(tmp_path / "seen.yaml")
+    refused = _run(*call, tmp_path / "seen.yaml")
+    assert (refused.exit_code, refused.stderr.count("\n")) == (1, 1)
+    assert "the model of the decision was fitted on" in refused.stderr
