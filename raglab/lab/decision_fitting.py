@@ -370,7 +370,7 @@ def held_out_cells(
         raise ValueError(msg)
     evidence = measured_tables(trace, policies[0], arm).evidence
     cases = decision_cases(evidence)
-    fold = class_folds(cases.classes, FOLDS, np.random.default_rng(seed))
+    fold = stratified_folds(cases.classes, FOLDS, np.random.default_rng(seed))
     cells = np.empty((len(policies), len(fold)), dtype=np.int64)
     for held in range(FOLDS):
         model = fit_model(cases.rows(fold != held), names=tuple(first.parts), seed=seed)
