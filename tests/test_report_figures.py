@@ -168,7 +168,7 @@ def test_candidates_stand_by_their_held_out_cost() -> None:
     assert names == [r"a \$x_ candidate of a name that is longer th…", "always-answer", "always-refuse"]
     assert [label.get_fontweight() for label in on.get_yticklabels()] == ["normal", "bold", "normal"]
     assert curve(on, "cross-validated: folds it never saw").get_xdata().tolist() == [0.3, 0.5, 0.7]
-    assert curve(on, "judged: cases of this page").get_xdata().tolist() == [0.35, 0.4, 0.7]
+    assert curve(on, "judged: cases nothing was chosen on").get_xdata().tolist() == [0.35, 0.4, 0.7]
     (bars,) = on.containers
     assert [bar.get_x() for bar in bars] == [0.3] * 3
     assert [bar.get_width() for bar in bars] == pytest.approx([0.0, 0.05, 0.1])

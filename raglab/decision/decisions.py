@@ -122,7 +122,7 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
     rest = ", ".join(f"{name} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
     why = "" if can_ask else f"; with {_count_text(options, 'option')} there is no asking back"
-    text = f"{action} costs {decimals(told[action])} of a failure, the least ({rest}{why})"
+    text = f"{action} costs {decimals(told[action])}, the least ({rest}{why})"
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
@@ -146,12 +146,11 @@ def _largest_parts(said: Decisions, row: int, status: Status) -> str:
         ((float(part[own] - part[other]), one.signal) for part, one in zip(added, model.parts, strict=True)),
         key=lambda pair: (-abs(pair[0]), pair[1]),
     )
-    listed = ", ".join(f"{name} {_signed_share(share)}" for share, name in parts[:PARTS] if share)
-    left = float(logits[own] - logits[other]) - sum(share for share, _ in parts[:PARTS])
-    chance = ", ".join(
-        f"{name} {decimals(float(p))}" for name, p in zip(names, found.probability[:, 0, row], strict=True)
-    )
-    return f"chances: {chance}; {names[own]} against {names[other]} in logits: {listed}, the rest {_signed_share(left)}"
+    told = [("bias", model.bias[own] - model.bias[other]), *((name, share) for share, name in parts[:PARTS] if share)]
+    listed = ", ".join(f"{name} {share:+.2f}" for name, share in told)
+    left = float(logits[own] - logits[other]) - sum(share for _, share in told)
+    chance = ", ".join(f"{name} {p:.2f}" for name, p in zip(names, found.probability[:, 0, row].tolist(), strict=True))
+    return f"chances: {chance}; {names[own]} against {names[other]} in logits: {listed}, the rest {left:+.2f}"
 
 
 def _format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:

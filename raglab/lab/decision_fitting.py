@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
 
 from raglab import metrics
 from raglab.decision.chain import ASKED_SLOT, answer_slots
@@ -160,9 +162,10 @@ def fit_model(
     scale = np.nanstd(rows, axis=1)
     x = scaled_signals(cases.signals, kept, center, scale)
     directions = tuple(signal(name).direction for name in kept)
-    strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
-    temperature = _temperature(held, cases.classes)
-    weights, bias = _fit_weights(x, cases.classes, directions, strength)
+    with _pools().limit(limits=1, user_api="blas"):  # products so small that threads only wait for each other
+        strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
+        temperature = _temperature(held, cases.classes)
+        weights, bias = _fit_weights(x, cases.classes, directions, strength)
     present = np.isin(np.arange(len(CLASSES)), cases.classes)  # of a class without a case nothing can be learned
     return FittedModel(
         names=kept,
@@ -174,6 +177,12 @@ def fit_model(
         strength=strength,
         temperature=temperature,
     )
+
+
+@cache
+def _pools() -> ThreadpoolController:
+    """Thread pools of the linear algebra; finding them costs more than a fit."""
+    return ThreadpoolController()
 
 
 def _asked_right(cases: DecisionCases) -> float:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import metrics
+from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
@@ -180,7 +181,6 @@ def published_policy(policy: Policy) -> Policy:
     return base.replace("patterns", policy.patterns.model_dump(), "refusal_message", policy.refusal_message)
 
 
-MAX_OVER_ASK = 0.10  # share of idle questions back above which nothing is called met (rule S6.9)
 HONEST = ("coverage", "over_ask_rate")
 INFEASIBLE = 1e6  # added to the cost where a target is missed: greater than any cost that a study compares
 

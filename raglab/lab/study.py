@@ -392,7 +392,7 @@ SamplerName = Literal["nsga2", "tpe", "random"]
 MANUAL_STEPS = 40
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TuneResult:
     """Outcome of a study.
 
@@ -429,6 +429,9 @@ class TuneResult:
     study: Any
     settings: Mapping[str, Any]
     goal: Goal
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}: {self.notes[0]}"
 
     def report(self, path: str | Path) -> Path:
         """Write the HTML report of tuned and reference policies on the judged cases."""
@@ -585,6 +588,7 @@ def _trial_policies(start: Policy, trials: pd.DataFrame) -> list[Policy]:
     return [set_values(start, {path: _python_scalar(row[path]) for path in paths}) for row in rows]
 
 
+SURE = 0.99  # beyond which a probability is not told to the digit
 LEAST_LABELLED = 30  # cases of a label below which a split says little of it
 
 
@@ -602,6 +606,10 @@ def _label_notes(trace: Trace) -> list[str]:
     return [f"The cases that were tuned on hold only {', '.join(few)}; {says}"]
 
 
+def _chance_text(chance: float) -> str:
+    return "above 0.99" if chance > SURE else f"{chance:.2f}"
+
+
 def _selection_note(chosen: Selection, advantage: Advantage) -> str:
     """What was selected, in the first line of every page."""
     cost = chosen.costs["cross_validated"]
@@ -616,7 +624,7 @@ def _selection_note(chosen: Selection, advantage: Advantage) -> str:
     return (
         f"Selected: {chosen.selected}. On new cases it is expected to cost {chosen.expected:.3f} a case ({free} "
         f"{cost[free]:.3f}); advantage over {free} on {advantage.judged} {advantage.estimate:+.3f} "
-        f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {advantage.probability:.2f}."
+        f"[{advantage.low:+.3f}, {advantage.high:+.3f}], real with probability {_chance_text(advantage.probability)}."
     )
 
 

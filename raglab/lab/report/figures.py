@@ -381,7 +381,7 @@ def probability_by_label(counts: NDArray[np.int64], edges: Sequence[float]) -> F
 COSTS = {  # of a candidate: column -> what it is, its mark
     "in_sample": ("in sample: cases it was made of", {"marker": "o", "markerfacecolor": "none", "markersize": 9}),
     "cross_validated": ("cross-validated: folds it never saw", {"marker": "o", "markersize": 5}),
-    "report": ("judged: cases of this page", {"marker": "D", "markersize": 5}),
+    "report": ("judged: cases nothing was chosen on", {"marker": "D", "markersize": 5}),
 }
 LONGEST_CANDIDATE = 44
 COST_INKS = (ink.GREY, ink.BLUE, ink.VERMILLION)
