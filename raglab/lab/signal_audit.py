@@ -326,7 +326,9 @@ def _costed(
 
 
 def _difference(name: str, paired: NDArray[np.float64], level: float) -> dict[str, float]:
-    """Mean of paired differences with its t interval over cases."""
+    """Mean of paired differences with its t interval over cases; without one where no case differs."""
+    if not paired.any():  # that no decision changed does not show that none would
+        return {name: 0.0, f"{name}_low": float("nan"), f"{name}_high": float("nan")}
     low, high = mean_interval(paired[:, None], level)
     return {name: float(paired.mean()), f"{name}_low": float(low[0]), f"{name}_high": float(high[0])}
 
@@ -444,9 +446,11 @@ def _notes(
     where = "split tune" if split == "tune" else "all cases, since no split is named tune"
     lines = [f"Judged on {where}: {len(seen.can_answer)} cases ({told})."]
     if folds:
+        often = "once" if repeats == 1 else f"{repeats} times"
         lines.append(
             f"With all signals a case costs {found.cost:.3f}, with none {found.without_signals:.3f}; cross-validated "
-            f"in {folds} folds, {repeats} times. Worth: what a case costs more without the signal."
+            f"in {folds} folds, {often}. Worth: what a case costs more without the signal, with no interval where no "
+            "decision changed."
         )
         missed = frame.loc[frame["worth_low"] > 0.0, "signal"].tolist()
         told = (
