@@ -595,15 +595,18 @@ LEAST_LABELLED = 30  # cases of a label below which a split says little of it
 def _label_notes(trace: Trace) -> list[str]:
     """Labels of which the cases that were tuned on hold few (rule S6.8)."""
     n = np.bincount([Status[case.expect_status] for case in trace.cases], minlength=len(Status))
-    few = [
-        f"{count} labelled {status.name}"
-        for status, count in zip(Status, n.tolist(), strict=True)
-        if count < LEAST_LABELLED
-    ]
-    if not few:
-        return []
-    says = f"under {LEAST_LABELLED} of a label say little of it: label more."
-    return [f"The cases that were tuned on hold only {', '.join(few)}; {says}"]
+    counts = {status.name: int(n[status]) for status in Status}
+    few = [f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED]
+    none = [name for name, count in counts.items() if not count]
+    notes = []
+    if few:
+        says = f"under {LEAST_LABELLED} of a label say little of it: label more."
+        notes.append(f"The cases that were tuned on hold only {', '.join(few)}; {says}")
+    if none:
+        notes.append(
+            f"No case that was tuned on is labelled {' or '.join(none)}: nothing is learned of such questions."
+        )
+    return notes
 
 
 def _chance_text(chance: float) -> str:
