@@ -53,8 +53,9 @@ FREE = (ANSWER, REFUSE)
 class Cases(NamedTuple):
     """Measured cases of one split and arm, and what a recipe starts from.
 
-    found: evidence under `start`. goal: what is minimised. space: that the chain is searched in. pool: configurations
-    of the chain with the cell of every case under each, [K, Q]; without the resolver likewise.
+    start, defaults: policy that recipes begin with, and the published one. goal: what is minimised. found: evidence
+    under `start`. decided: the same cases as a fit reads them. space: that the chain is searched in. seed: of folds,
+    pool and resamples.
     """
 
     trace: TraceData

@@ -511,31 +511,13 @@ def tune(
     first = [own_trial(one, ranges) for one in begins.values()]
     folder = Path(resume) if resume else None
     study, table = run_search(tuned_on, start, ranges, wanted, settings, first, folder, on_batch, progress=progress)
-    found = measured_tables(tuned_on, start, arm).evidence
-    cases = Cases(
-        trace=tuned_on,
-        arm=arm,
-        start=start,
-        defaults=incumbent,
-        goal=wanted,
-        found=found,
-        decided=decision_cases(found),
-        space=ranges,
-        seed=seed,
-    )
+    # The chain's search is one candidate among others; which of them holds is found out in folds of these cases.
+    cases = _measured_cases(tuned_on, arm, start, incumbent, wanted, ranges, seed)
     pool = chain_pool(cases, min(POOL, trials))
     recipes = recipes_of(cases, lambda name: _chain_of_trials(name, cases, table), pool)
     chosen = select_recipe(recipes, cases, progress=progress)
     tuned = chosen.policies[chosen.selected]
-    best_threshold = best_of(chosen.costs, [name for name in chosen.names if name not in NOT_THRESHOLDS])
-    policies = {
-        DEFAULTS: incumbent,
-        "tuned": tuned,
-        ANSWER: chosen.policies[ANSWER],
-        REFUSE: chosen.policies[REFUSE],
-        "manual-loop": by_hand,
-        **{name: chosen.policies[name] for name in (best_threshold, CHAIN, CHAIN_ASKS, COST) if name in chosen.names},
-    }
+    policies = _named_policies(chosen, incumbent, by_hand)
     costs, advantage = judged_costs(chosen, cases, judged_on)
     comparison = _comparison(judged_on, policies, arm, wanted.costs)
     return TuneResult(
@@ -564,6 +546,35 @@ def tune(
         settings=settings,
         goal=wanted,
     )
+
+
+def _measured_cases(
+    trace: Trace,
+    arm: str | None,
+    start: Policy,
+    incumbent: Policy,
+    goal: Goal,
+    space: Mapping[str, SearchRange],
+    seed: int,
+) -> Cases:
+    """Cases that recipes are made of, measured once."""
+    found = measured_tables(trace, start, arm).evidence
+    decided = decision_cases(found)
+    return Cases(trace, arm, start, incumbent, goal, found, decided, space, seed)
+
+
+def _named_policies(chosen: Selection, incumbent: Policy, by_hand: Policy) -> dict[str, Policy]:
+    """Policies that are judged beside each other: what was selected, what it must beat, and the best of each kind."""
+    threshold = best_of(chosen.costs, [name for name in chosen.names if name not in NOT_THRESHOLDS])
+    kinds = (threshold, CHAIN, CHAIN_ASKS, COST)
+    return {
+        DEFAULTS: incumbent,
+        "tuned": chosen.policies[chosen.selected],
+        ANSWER: chosen.policies[ANSWER],
+        REFUSE: chosen.policies[REFUSE],
+        "manual-loop": by_hand,
+        **{name: chosen.policies[name] for name in kinds if name in chosen.names},
+    }
 
 
 def _chain_of_trials(name: str, cases: Cases, table: pd.DataFrame) -> Policy:
