@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import raglab
+from decided import by_cost
 from generators import Drawn, Fixed, Weighed
 from raglab.live.arm_choice import route_arm
 from raglab.live.ask import ask
@@ -314,6 +315,15 @@ class TestRouter:
         build_index(CORPUS, tmp_path / "i", arms=("hybrid",), cache=None, **SMALL)
         with pytest.raises(ValueError, match="one of the index's hybrid, got graph"):
             ask("What?", lab=Lab.open(tmp_path / "i", arm="graph", cache=False))
+
+    def test_a_decision_fitted_on_another_arm(self, opened: Callable[..., Lab]) -> None:
+        """Is refused when the system is opened, not at the first question; on its own arm it answers by cost."""
+        chosen = by_cost(Policy.from_mapping(OPEN), (5.0, 0.0, 0.0, 0.0))
+        said = ask("What is the motor excess?", lab=opened(chosen.model_dump(mode="json")))
+        assert said["status"] == "ok"
+        for arm in ("iterative", "router"):
+            with pytest.raises(ValueError, match=r"used on the hits it was fitted on.*state its arm"):
+                opened(chosen.model_dump(mode="json"), arm=arm)
 
 
 class TestIndex:

@@ -649,16 +649,27 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
     model = structure.decision
     if model is None:
         return measured
-    there = structure_hash(structure, measured.arm)
-    if model.structure != there:
-        rule = "a decision model must be used on the hits it was fitted on (final_k, order, patterns, options, arm)"
-        msg = (
-            f"{rule}, {model.structure}, got {there} with arm {measured.arm!r}; fit it again with raglab.fit_decision."
-        )
-        raise ValueError(msg)
+    check_model(structure, measured.arm)
     evidence = measured.evidence
     probability = class_probabilities(evidence.signals, model)
     return measured._replace(evidence=evidence._replace(probability=probability, asked_right=model.asked_right))
+
+
+def check_model(structure: Structure, arm: str) -> None:
+    """Stop where a structure's model was fitted on other hits than those of an arm under it (rule S2.17).
+
+    Raises:
+      ValueError: another structure or arm.
+    """
+    if structure.decision is None:
+        return
+    fitted, there = structure.decision.structure, structure_hash(structure, arm)
+    if fitted != there:
+        rule = "a decision model must be used on the hits it was fitted on (final_k, order, patterns, options, arm)"
+        msg = (
+            f"{rule}, {fitted}, got {there} with arm {arm!r}; fit it again with raglab.fit_decision, or state its arm."
+        )
+        raise ValueError(msg)
 
 
 def structure_hash(structure: Structure, arm: str) -> str:

@@ -16,6 +16,7 @@ from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
 from raglab.canonical import digest
+from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.question_signals import DocumentReader
@@ -155,7 +156,8 @@ class Lab:
     clarifier: Clarifier | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        """Stop where clarifications would be lost."""
+        """Stop where clarifications would be lost, or no question could be decided."""
+        check_model(self.policy.structure, self.arm or self.policy.strategy.arm)
         if self.clarifier is not None and self.audit is None:
             msg = "clarifications need the audit log, which holds what was learned; open the lab with audit=True."
             raise ValueError(msg)
