@@ -26,6 +26,8 @@ from raglab.values import Status
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 DOCTYPE = "broker_contract"
 PASSES = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity 0.9 is at or above")

@@ -19,6 +19,8 @@ from raglab.store.loaders import Policy, load_corpus
 from raglab.values import Corpus
 from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def folder(tmp_path: Path, indexed: Path) -> Path:  # noqa: F811 - the fixture

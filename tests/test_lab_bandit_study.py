@@ -35,6 +35,8 @@ from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
 from raglab.store.loaders import Policy
 
+pytestmark = pytest.mark.slow
+
 POLICY = always_answer(Policy.load())
 SMALL: dict[str, Any] = {"trials": 12, "rounds": 150, "replications": 4, "n_boot": 200, "engine": "numpy"}
 VALUE = np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0], [0.0, 0.0]])

@@ -33,6 +33,8 @@ from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 
+pytestmark = pytest.mark.slow
+
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
 RISK = {"hallucination_rate": 0.15}

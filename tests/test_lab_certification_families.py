@@ -30,6 +30,8 @@ from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 
+pytestmark = pytest.mark.slow
+
 POLICY = free_policy()
 ONE = ["similarity.min_similarity"]
 TARGET = {RISK: 0.15}

@@ -20,6 +20,8 @@ from raglab.store.loaders import Policy
 from raglab.values import Chunk, Corpus, Generation
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("langgraph")
 
 ARMS = ("hybrid", "iterative", "graph", "table")

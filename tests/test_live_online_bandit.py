@@ -36,6 +36,8 @@ from raglab.store.loaders import Policy
 from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(online_bandit.__file__).parents[2]
 ARMS = ("hybrid", "iterative", "graph", "table")
 KNOWN = dict.fromkeys(FEATURES, 0.5)

@@ -28,6 +28,8 @@ from raglab.policy import PolicyData
 from raglab.values import Status, TraceData, map_fields
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
+pytestmark = pytest.mark.slow
+
 CHOSEN, MISSED, REFUSE, AMBIGUOUS = range(4)
 TAUS = [
     (30, 40),
