@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from raglab.lab import selection
 from raglab.lab.search_space import (
     INFEASIBLE,
     Goal,
@@ -27,6 +28,13 @@ from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import Hit, ask, trace_of
+
+
+@pytest.fixture(autouse=True)
+def one_repeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cross-validate once: what is tested here is the search and what stands around it (`test_lab_selection`)."""
+    monkeypatch.setattr(selection, "REPEATS", 1)
+
 
 NAN = float("nan")
 
