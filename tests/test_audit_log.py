@@ -42,6 +42,8 @@ from raglab.store.log_tables import (
     VERSIONS,
 )
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(raglab.__file__).parents[1]
 POLICY = PolicyData.from_mapping()
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)

@@ -14,6 +14,8 @@ from raglab.live.response import KEYS
 from raglab.store.loaders import Policy, save_corpus
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 OPEN: dict[str, Any] = {
     "l2": {"enabled": False},
     "similarity": {"enabled": False},
