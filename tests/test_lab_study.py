@@ -272,7 +272,7 @@ def test_without_splits_the_notes_say_that_it_flatters() -> None:
     )
     result = tune(bare, trials=8, batch_size=8)
     assert any("flatter" in note for note in result.notes)
-    assert result.advantage.judged == "held-out folds"
+    assert result.advantage.judged == "the folds that it was chosen on"
     assert result.costs["report"].to_numpy() == pytest.approx(result.costs["in_sample"].to_numpy())
 
 

@@ -506,7 +506,8 @@ def paired_advantage(gain: NDArray[np.float64], over: str, judged: str) -> Advan
 def judged_costs(chosen: Selection, cases: Cases, judged_on: TraceData) -> tuple[pd.DataFrame, Advantage]:
     """Costs with what each candidate's policy comes to on the judged cases, and the advantage there.
 
-    Where the judged cases are those tuned on, the advantage is that of the held-out folds.
+    Where the judged cases are those tuned on, the advantage is that of the held-out folds, on which it was
+    also chosen: it flatters, and its `judged` says so.
     """
     free = best_of(chosen.costs, FREE)
     price = metrics.cell_costs(cases.goal.matrix)
@@ -516,7 +517,7 @@ def judged_costs(chosen: Selection, cases: Cases, judged_on: TraceData) -> tuple
     table.insert(2, "report", [float(loss[name].mean()) for name in chosen.names])
     if judged_on is cases.trace:
         rows = dict(zip(chosen.names, chosen.loss, strict=True))
-        return table, paired_advantage(rows[free] - rows[chosen.selected], free, "held-out folds")
+        return table, paired_advantage(rows[free] - rows[chosen.selected], free, "the folds that it was chosen on")
     return table, paired_advantage(loss[free] - loss[chosen.selected], free, f"{len(judged_on)} cases it never saw")
 
 

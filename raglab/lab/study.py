@@ -656,8 +656,7 @@ def _target_notes(costs: pd.DataFrame, selected: str, goal: Goal) -> list[str]:
     if not goal.targets or bool(costs.loc[selected, "meets_targets"]):
         return []
     told = ", ".join(f"{name} {limit:g}" for name, limit in goal.targets.items())
-    if costs["meets_targets"].any():
-        return [f"Only candidates that keep the targets when held out were chosen among ({told})."]
+    # Were there one that keeps them, only such would have been chosen among.
     return [f"No candidate keeps the targets ({told}) on cases it did not see; chosen by expected cost alone."]
 
 
