@@ -60,6 +60,29 @@ _TOKEN = re.compile(r"[^\W_]+")  # letters and digits
 STOP_WORDS = frozenset(LANGUAGES.words.stop)  # they say nothing about what a question is about (rule S2.7)
 
 
+_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of Unicode that move a cursor, turn a line or hide
+_JOINERS = "\u00ad\u200c\u200d"  # of format, and yet part of words: soft hyphen, what parts and what joins letters
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    r"""Text as a terminal and a message may show it: control and escape characters, bidirectional overrides escaped.
+
+    Args:
+      lines: whether line feeds and tabs stay as they are.
+
+    Example:
+      >>> visible("a\x1b[2Jb\u202egpj.exe"), visible("é ü 日本\nx", lines=True)
+      ('a\\x1b[2Jb\\u202egpj.exe', 'é ü 日本\nx')
+    """
+    if text.isprintable():
+        return text
+    kept = _JOINERS + "\n\t" if lines else _JOINERS
+    return "".join(
+        one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSEEN and one not in kept else one
+        for one in text
+    )
+
+
 def composed(text: str) -> str:
     """Text with each accent and its letter as one character (NFC), so that expressions with accents match it."""
     return unicodedata.normalize("NFC", text)

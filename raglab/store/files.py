@@ -7,7 +7,7 @@ import os
 import secrets
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -186,13 +186,31 @@ def write_text(text: str, path: Path) -> None:
     _write([text.encode()], path)
 
 
+def write_bytes(content: bytes, path: Path) -> None:
+    """Write a file, whole or not at all; see `write_lines`."""
+    _write([content], path)
+
+
 def _write(parts: Iterable[bytes], path: Path) -> None:
+    with replacing(path) as partial, partial.open("xb") as file:
+        for part in parts:
+            file.write(part)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new path beside the target to write to; what stands there takes the target's place when the block ends.
+
+    The one door for everything that raglab writes to a file: on any error, a full disk among them, the target is as it
+    was and nothing is left beside it.
+
+    Raises:
+      InputError: the folder cannot be written, or the disk is full.
+    """
     partial = path.with_name(f".{secrets.token_hex(8)}.tmp")
     try:
-        with partial.open("xb") as file:
-            for part in parts:
-                file.write(part)
-            file.flush()
+        yield partial
+        with partial.open("rb") as file:
             os.fsync(file.fileno())
         partial.replace(path)
     except OSError as error:
