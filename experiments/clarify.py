@@ -34,6 +34,7 @@ from raglab.lab.clarify_study import (
 from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
+from raglab.store.files import make_folder, write_bytes
 from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
 
@@ -60,8 +61,7 @@ def markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 def drawn(display: object, folder: Path | None, name: str) -> None:
     """Write a figure."""
     if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.png").write_bytes(png(display.figure_))  # type: ignore[attr-defined]
+        write_bytes(png(display.figure_), make_folder(folder) / f"{name}.png")  # type: ignore[attr-defined]
 
 
 def demonstration(figures: Path | None) -> None:

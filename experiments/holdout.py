@@ -48,6 +48,7 @@ from tuners import FOLDS, FREE, TASKS, Half, Result, draw_half, labels_of, ten_f
 from raglab import metrics
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
+from raglab.store.files import locked_lines, make_folder
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 
@@ -114,17 +115,9 @@ def read_log(path: Path) -> dict[str, Line]:
 
 
 def append_line(path: Path, line: Line) -> None:
-    """Write one line by one call, so that lines of other processes do not come between."""
-    with path.open("ab", buffering=0) as file:
-        file.write((json.dumps(line) + "\n").encode())
-
-
-def open_log(path: Path) -> None:
-    """Make the log's folder, and end the line that a kill cut off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.is_file() and not path.read_bytes().endswith(b"\n"):
-        with path.open("ab") as file:
-            file.write(b"\n")
+    """Add a line under the log's lock; one that a kill cut off goes first."""
+    with locked_lines(path, '{"key": ') as log:
+        log.append(line)
 
 
 @lru_cache(maxsize=1)
@@ -160,7 +153,7 @@ def result_record(result: Result) -> dict[str, Any]:
 
 def measure_all(units: Sequence[Unit], path: Path, jobs: int) -> list[str]:
     """Measure what the log lacks and write it there; what failed, and why."""
-    open_log(path)
+    make_folder(path.parent)
     failed = []
     by_half: dict[tuple[Given, int], list[Unit]] = {}
     for unit in units:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from raglab.answering.contents import FEATURES, page_features
 from raglab.metrics import clopper_pearson
 from raglab.packs import Pack
+from raglab.store.files import write_text
 from raglab.store.loaders import load_corpus, load_pack
 from raglab.values import Chunk
 
@@ -99,7 +100,7 @@ def main() -> None:
         {"page_kind": {"terms": pack.page_kind.terms, "model": model}}, sort_keys=False, allow_unicode=True, width=120
     )
     if Path(given.pack).is_dir():
-        (Path(given.pack) / OUT.name).write_text(HEAD + rows, encoding="utf-8")
+        write_text(HEAD + rows, Path(given.pack) / OUT.name)
     else:
         print(rows)
     low, high = model["interval_95"]

@@ -21,6 +21,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from raglab.store.files import make_folder
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases, save_corpus
 from raglab.store.traces import Trace
@@ -96,7 +97,7 @@ def main() -> None:
     given = parser.parse_args()
     published = load_cases(given.source)
     corpus, cases = corpus_of(published), tuple(asked(published))
-    given.out.mkdir(parents=True, exist_ok=True)
+    make_folder(given.out)
     save_corpus(corpus, given.out / "corpus.jsonl")
     save_cases(cases, given.out / "cases.jsonl")
     print(f"{given.out}: {len({chunk.source for chunk in corpus.chunks})} documents, {len(corpus.chunks)} chunks")

@@ -252,7 +252,7 @@ class TestFailingSave:
     def test_a_full_disk_is_told(self, tmp_path: Path) -> None:
         """A folder that cannot be made is told with path and reason."""
         (tmp_path / "file").write_text("x", encoding="utf-8")
-        with pytest.raises(InputError, match=r"the file must be writable, got .*exists"):
+        with pytest.raises(InputError, match=r"the folder must be writable, got .*exists"):
             world().save(tmp_path / "file" / "t.parquet")
 
     @pytest.mark.parametrize(

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import secrets
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -39,7 +37,7 @@ from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Entries, EventTable
-from raglab.store.files import Where, input_error
+from raglab.store.files import make_folder, replacing
 from raglab.store.log_tables import (
     CLARIFICATIONS,
     CURRENT,
@@ -304,20 +302,11 @@ _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number
 def export_tables(log: Entries, folder: Path) -> list[Path]:
     """Files of every table of events and of the rows, each whole or as it was."""
     made = []
+    make_folder(folder)
     for table in (*EVENTS, *(one for one in REQUEST_TABLES if one.name == CURRENT)):
         path = folder / f"{table.name}.parquet"
-        partial = folder / f".{secrets.token_hex(8)}.tmp"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
+        with replacing(path) as partial:
             table_frame(log, table).to_parquet(partial, index=False)
-            partial.replace(path)
-        except OSError as error:
-            came = error.strerror or type(error).__name__
-            rule = "the folder must be writable"
-            raise input_error(Where(str(folder)), rule, "make it or choose another", came) from error
-        finally:
-            with suppress(OSError):
-                partial.unlink()
         made.append(path)
     return made
 

@@ -33,6 +33,7 @@ from raglab.cli.common import (
     write_csv,
     write_study,
 )
+from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
@@ -272,7 +273,7 @@ def report(
         if chosen.policy_id != base.policy_id:
             policies["tuned"] = chosen
         policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
-        out.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(out.parent)
         page = write_report(out, load_trace(path, split), policies, arm=arm, costs=costs)
         show({"report": str(page)}, as_json=as_json)
 

@@ -193,7 +193,6 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     out.mkdir(parents=True, exist_ok=True)
     result.policy.save(out / "tuned.yaml")
     page = result.report(out / "report.html")
-    run = None if mlruns is None else track(result, mlruns, report=page)
     judged = (result.judged_on, result.policies)
     by = (result.settings["arm"], result.goal.costs)
     found = contests(*judged, reference_roles(result.costs), *by)
@@ -210,6 +209,8 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
             "comparison": json_records(result.comparison),
         }
         typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        if mlruns is not None:
+            track(result, mlruns, report=page)
         return
     typer.echo(result.notes[0])
     if worse := worse_sentence(found, len(result.judged_on)):
@@ -222,5 +223,6 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     for note in result.notes[1:]:
         typer.echo(f"note: {note}")
     typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
-    if run is not None:
+    if mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
+        run = track(result, mlruns, report=page)
         typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")

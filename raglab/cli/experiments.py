@@ -28,12 +28,13 @@ from raglab.cli.common import (
     show,
     write_csv,
 )
+from raglab.store.files import make_folder, write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from raglab.default_learner import Learner
     from raglab.lab.bandit_study import LearnerComparison
+    from raglab.lab.clarify_study import ClarifyStudy
     from raglab.reward import RewardWeights
     from raglab.store.loaders import Policy
     from raglab.store.traces import Trace
@@ -293,10 +294,10 @@ def clarify_sim(
         if chosen != Learner():
             policies[rule] = chosen
         told = []
-        env = ""
+        env, study = "", None
         if tune:
-            made, found = _tune_learner(world, path, tune, seed, users, requests, seeds, mlruns, given)
-            policies["tuned"], env, notes = found
+            made, study, notes = _tune_learner(world, path, tune, seed, users, requests, seeds, given)
+            policies["tuned"], env = study.learner, study.env()
             told += notes
         else:
             made = load_world(world, path)
@@ -307,17 +308,20 @@ def clarify_sim(
         rows = _policy_rates(table)
         if as_json:
             typer.echo(json.dumps({"told": told, "env": env, "policies": json_records(rows)}, ensure_ascii=False))
-            return
-        told += [
-            "questions, errors (silent), unanswered and cost: per 100 requests.",
-            "regret: cost of a user above the oracle's.",
-            "early, late: questions per 100 in the first and in the last tenth of the requests.",
-            "Brackets: 95 % intervals over users, who meet the same under every policy.",
-        ]
-        typer.echo("\n".join(told) + "\n")
-        typer.echo(rows.pipe(_readable_regrets).to_string(index=False, na_rep="–"))
-        if env:
-            typer.echo(f"\n{env}", nl=False)
+        else:
+            told += [
+                "questions, errors (silent), unanswered and cost: per 100 requests.",
+                "regret: cost of a user above the oracle's.",
+                "early, late: questions per 100 in the first and in the last tenth of the requests.",
+                "Brackets: 95 % intervals over users, who meet the same under every policy.",
+            ]
+            typer.echo("\n".join(told) + "\n")
+            typer.echo(rows.pipe(_readable_regrets).to_string(index=False, na_rep="–"))
+            if env:
+                typer.echo(f"\n{env}", nl=False)
+        if study is not None and mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
+            run = study.track(mlruns)
+            typer.echo(f"MLflow: {run.command}; then open {run.link}", err=True)
 
 
 def _tune_learner(
@@ -328,10 +332,9 @@ def _tune_learner(
     users: int,
     requests: int,
     seeds: int,
-    mlruns: Path | None,
     costs: dict[str, Any],
-) -> tuple[Any, tuple[Learner, str, list[str]]]:
-    """World that is judged on, and what a study found on the other part."""
+) -> tuple[Any, ClarifyStudy, list[str]]:
+    """World that is judged on, what a study found on the other part, and what to say of it."""
     from raglab.lab.clarify_environments import load_world
     from raglab.lab.clarify_study import tune_clarification
 
@@ -342,10 +345,7 @@ def _tune_learner(
     notes = list(found.notes)
     if not split:
         notes.append("This world has no parts: tuned and judged on the same contexts, so the rates flatter (S6.5).")
-    if mlruns is not None:
-        run = found.track(mlruns)
-        notes.append(f"MLflow: {run.command}; then open {run.link}")
-    return judged, (found.learner, found.env(), notes)
+    return judged, found, notes
 
 
 def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
@@ -355,8 +355,8 @@ def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
     from raglab.lab.report.canvas import png
     from raglab.lab.report.clarify_displays import ClarifyDisplay
 
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_bytes(png(ClarifyDisplay.from_simulation(table).figure_))
+    make_folder(out.parent)
+    write_bytes(png(ClarifyDisplay.from_simulation(table).figure_), out)
     typer.echo(f"wrote {out}", err=True)
 
 
@@ -418,7 +418,7 @@ def certify(
             trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
         )
         if found.policy is not None and out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(out.parent)
             found.policy.save(out)
         if as_json:
             parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": json_records(found.table)}
@@ -512,7 +512,7 @@ def fuse(
         judged = trace.split("report") if "report" in splits else trace
         table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
         if out is not None:
-            out.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(out.parent)
             found.policy.save(out)
         if as_json:
             parts = {

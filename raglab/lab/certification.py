@@ -31,7 +31,7 @@ from raglab.lab.certified_losses import (
     pilot_order,
     unseen_counts,
 )
-from raglab.lab.looks import note_look, queries_hash, record_look, recorded_looks
+from raglab.lab.looks import queries_hash, take_look
 from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
@@ -222,8 +222,8 @@ def certify_policy(
     counts = count_rates(held_out, tried, list(targets), arm, costs)
     # The cases are looked at now. Another look at the same cases is refused here, before it says anything.
     key = certification_key(tried, counts, targets, delta, arm_name, costs if COST in targets else None)
-    before = recorded_looks(Path(looks), cases_hash) if looks is not None else {}
-    look = record_look(start.certificate, before, cases_hash, key, delta, again=again)
+    remembered = None if looks is None else Path(looks)
+    look = take_look(remembered, start.certificate, cases_hash, key, delta, again=again)
     tested = _sequence_test(counts, order, targets, delta)
     seen = unseen_counts(pilot, offered, order.pilot, list(targets), costs, arm)
     near, free_rate = _nearest(pilot, held_out, seen, start, targets, delta, arm)
@@ -246,8 +246,6 @@ def certify_policy(
         over_ask=float(counts.over_ask[tested.chosen]) if tested.certified else 0.0,
         free=free_policies(held_out, start, targets, costs, delta, arm) if tested.certified else (),
     )
-    if looks is not None and key not in before:
-        note_look(Path(looks), cases_hash, key, delta)
     # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
     retrieval = dict(held_out.meta.get("parameters", {}))
     kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval}

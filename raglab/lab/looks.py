@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
-from raglab.store.files import MAX_LINE_BYTES, json_lines, write_lines
+from raglab.store.files import JsonLine, input_error, locked_lines, logged_lines, required_text, shown_value
 from raglab.values import Case
 
 
@@ -22,16 +22,31 @@ def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:
     Raises:
       InputError: the file is damaged.
     """
-    if not path.exists():
-        return {}
-    rows = [line.record for line in json_lines(path, MAX_LINE_BYTES)]
-    return {str(row["key"]): float(row["delta"]) for row in rows if row.get("cases_hash") == cases_hash}
+    return _deltas(logged_lines(path), cases_hash)
 
 
 def note_look(path: Path, cases_hash: str, key: str, delta: float) -> None:
-    """Add a certification to the file, whole or not at all."""
-    known = [line.record for line in json_lines(path, MAX_LINE_BYTES)] if path.exists() else []
-    write_lines([*known, {"cases_hash": cases_hash, "key": key, "delta": delta}], path)
+    """Add a certification to the file; others that add theirs at the same time wait.
+
+    Raises:
+      InputError: the file cannot be written; it is as it was.
+    """
+    with locked_lines(path, _OPENING) as log:
+        log.append({"cases_hash": cases_hash, "key": key, "delta": delta})
+
+
+_OPENING = '{"cases_hash": "'
+
+
+def _deltas(lines: Iterable[JsonLine], cases_hash: str) -> dict[str, float]:
+    deltas: dict[str, float] = {}
+    for where, record in lines:
+        key, delta = required_text(record, "key", where), record.get("delta")
+        if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta <= 1.0:
+            raise input_error(where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta))
+        if record.get("cases_hash") == cases_hash:
+            deltas[key] = float(delta)
+    return deltas
 
 
 class Look(NamedTuple):
@@ -60,3 +75,28 @@ def record_look(
         msg = f"{rule}, got {len(deltas)} before; take new cases, or say again=True (--again) and report the sum."
         raise ValueError(msg)
     return Look(len(deltas) + 1, sum(deltas.values()) + delta)
+
+
+def take_look(
+    path: Path | None, known: Mapping[str, Any] | None, found_on: str, key: str, delta: float, *, again: bool
+) -> Look:
+    """This look, counted and noted in one: of two at once the second counts the first.
+
+    It is noted before anything is said of the cases, so that one that is killed counts; the same one again is the same
+    look.
+
+    Args:
+      path: file that remembers; without one the policy's own certificate alone does. Others: see `record_look`.
+
+    Raises:
+      ValueError: a further look without `again`.
+      InputError: the file is damaged or cannot be written: what cannot be counted is not looked at.
+    """
+    if path is None:
+        return record_look(known, {}, found_on, key, delta, again=again)
+    with locked_lines(path, _OPENING) as log:
+        before = _deltas(logged_lines(path), found_on)
+        look = record_look(known, before, found_on, key, delta, again=again)
+        if key not in before:
+            log.append({"cases_hash": found_on, "key": key, "delta": delta})
+    return look

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,6 +57,7 @@ from raglab.lab.selection import (
 )
 from raglab.metrics import Paired
 from raglab.replay import Tally, decide, sweep, tally
+from raglab.store.files import make_folder, write_text
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
@@ -341,7 +341,7 @@ class _Batches:
         text = json.dumps({key: value for key, value in settings.items() if key != "trials"} | made_by, sort_keys=True)
         self.folder = None if folder is None else folder / f"study-{digest(text, 16)}"
         if self.folder is not None:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
 
     def _path(self, begin: int) -> Path | None:
         return None if self.folder is None else self.folder / f"{begin:07d}.json"
@@ -383,9 +383,7 @@ class _Batches:
             }
             for trial, row in zip(done, rows, strict=True)
         ]
-        partial = path.with_suffix(f".{os.getpid()}.tmp")
-        partial.write_text(json.dumps(records), encoding="utf-8")
-        partial.replace(path)
+        write_text(json.dumps(records), path)
 
 
 SamplerName = Literal["nsga2", "tpe", "random"]

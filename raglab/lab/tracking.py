@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import re
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.metrics import RATES
+from raglab.store.files import Where, input_error, make_folder, shown_value
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -24,6 +26,7 @@ DATABASE = "mlflow.db"
 MOST_NESTED = 20
 _PARAMETER_LENGTH = 500
 _METRIC_NAME = re.compile(r"[^\w\-./ :]")  # what MLflow does not allow in one
+_STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
 _ADVANTAGE = ("estimate", "low", "high", "probability")
 
 
@@ -75,8 +78,9 @@ def track(result: TuneResult, folder: str | Path = "mlruns", *, report: str | Pa
         "selected": result.selected,
         **{f"tuned.{path}": value for path, value in result.policy.manifest.items()},
     }
+    series = _metrics(result)
     with _open_run(name, "tune", folder, tags) as run:
-        run.log(parameters, _metrics(result))
+        run.log(parameters, series)
         with tempfile.TemporaryDirectory() as scratch:
             _log_files(result, Path(scratch))
             run.client.log_artifacts(run.id, scratch)
@@ -137,12 +141,20 @@ class _OpenRun(NamedTuple):
 
 @contextmanager
 def _open_run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
-    """A run of an experiment in a folder, both made where they are not there; failed unless its block ends well."""
+    """A run of an experiment in a folder, both made where they are not there; failed unless its block ends well.
+
+    Raises:
+      InputError: the folder cannot be written, or the database in it is damaged.
+    """
+    with _refusals(Path(folder)):
+        yield from _run(name, experiment, folder, tags)
+
+
+def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
     import mlflow
 
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
-    root = Path(folder).resolve()
-    root.mkdir(parents=True, exist_ok=True)
+    root = make_folder(Path(folder).resolve())
     uri = f"sqlite:///{(root / DATABASE).as_posix()}"
     client = mlflow.MlflowClient(tracking_uri=uri)
     known = client.get_experiment_by_name(experiment)
@@ -157,6 +169,29 @@ def _open_run(name: str, experiment: str, folder: str | Path, tags: Mapping[str,
         ended = "FINISHED"
     finally:
         client.set_terminated(run.info.run_id, ended)
+
+
+@contextmanager
+def _refusals(folder: Path) -> Iterator[None]:
+    """What the store of the runs says, each library in types of its own, as one line; its own log stays still."""
+    import mlflow.tracking  # noqa: F401 - which sets the level of its log
+
+    log = logging.getLogger("mlflow")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # it prints stacks beside what it raises
+    try:
+        yield
+    except Exception as error:
+        cause: BaseException = error
+        while cause.__cause__ is not None:
+            cause = cause.__cause__
+        if not isinstance(error, OSError) and type(error).__module__.partition(".")[0] not in _STORES:
+            raise
+        rule = "the folder of the runs must be writable and its database whole"
+        remedy = f"make room, take a damaged {DATABASE} away, or choose another folder; the result itself is not lost"
+        raise input_error(Where(str(folder)), rule, remedy, shown_value(str(cause))) from error
+    finally:
+        log.setLevel(level)
 
 
 def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

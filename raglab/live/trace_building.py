@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -30,6 +29,7 @@ from raglab.retrieval.entity_graph import entity_graph
 from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.tables import table_index
+from raglab.store.files import make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus, load_pack
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
@@ -434,11 +434,9 @@ def _read_vectors(parts: Path | None) -> NDArray[np.float32] | None:
 
 def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:
     """Write a part whole or not at all, so that a run that is killed leaves none that looks finished."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial_path = path.with_suffix(f".{os.getpid()}.tmp")
-    with partial_path.open("wb") as file:
+    make_folder(path.parent)
+    with replacing(path) as partial, partial.open("xb") as file:
         write(file)
-    partial_path.replace(path)
 
 
 def _trace_of_hits(

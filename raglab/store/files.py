@@ -1,14 +1,17 @@
-"""Files (shore): reading, writing whole or not at all, record fields, `InputError`."""
+"""Files (shore): reading, writing whole or not at all, logs of lines under a lock, record fields, `InputError`."""
 
 from __future__ import annotations
 
 import json
 import os
 import secrets
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from io import FileIO
 from pathlib import Path
+from stat import S_IMODE
 from typing import Any, NamedTuple
 
 from raglab.canonical import canonical_json
@@ -197,30 +200,204 @@ def _write(parts: Iterable[bytes], path: Path) -> None:
             file.write(part)
 
 
+def make_folder(folder: Path) -> Path:
+    """The folder, made with all above it where it is not there.
+
+    Raises:
+      InputError: it cannot be made, or a file stands in its way.
+    """
+    _check_name(folder, "folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remedy = "check its path and rights, or choose another"
+        raise input_error(Where(str(folder)), "the folder must be writable", remedy, _reason(error)) from error
+    return folder
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A new path beside the target to write to; what stands there takes the target's place when the block ends.
 
     The one door for everything that raglab writes to a file: on any error, a full disk among them, the target is as it
-    was and nothing is left beside it.
+    was and nothing is left beside it. What a kill leaves has a hidden name on `.tmp`, which nothing reads. A link stays
+    and what it names is replaced; a file keeps its rights.
 
     Raises:
-      InputError: the folder cannot be written, or the disk is full.
+      InputError: the folder cannot be written, the file may not be, it is a folder or a device, or the disk is full.
     """
-    partial = path.with_name(f".{secrets.token_hex(8)}.tmp")
+    with _writing(path):
+        _check_place(path)
+        target = Path(os.path.realpath(path))
+        partial = target.with_name(f".{secrets.token_hex(8)}.tmp")
+        if target.exists():
+            target.open("r+b").close()  # what may not be written is not replaced either, though the folder would let it
+        try:
+            yield partial
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            if target.exists():
+                partial.chmod(S_IMODE(target.stat().st_mode))
+            partial.replace(target)
+        finally:
+            with suppress(OSError):
+                partial.unlink()
+    _sync_folder(target.parent)
+
+
+@contextmanager
+def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[LineLog]:
+    """A log of JSON lines that this block alone holds; made where it is not there. Others wait for its lock.
+
+    A last line that a kill or a full disk cut off was never finished and is taken away first; one that is whole but for
+    its line end gets it.
+
+    Args:
+      opening: what every line of this log begins with, such as `{"key": `; a last line without an end that does not
+        begin so is refused, so that another file is never cut.
+      wait_s: seconds to wait for the lock.
+
+    Raises:
+      InputError: the file cannot be written, is another's, or is held for longer than `wait_s`.
+    """
+    with _writing(path):
+        _check_place(path)
+        with path.open("a+b", buffering=0) as file:
+            _lock(file, path, wait_s)
+            _mend_last_line(file, path, opening.encode())
+            yield LineLog(path, file)
+
+
+class LineLog:
+    """A log of JSON lines, held by `locked_lines`."""
+
+    def __init__(self, path: Path, file: FileIO) -> None:
+        """Name the file, open for reading and appending under its lock."""
+        self._path, self._file = path, file
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add a line and see it on the disk; on any error the file is as it was.
+
+        Raises:
+          InputError: the record is not JSON, or the disk is full.
+        """
+        before = self._file.seek(0, os.SEEK_END)
+        line = memoryview(_encode_line(record, Where(str(self._path))))
+        with _writing(self._path):
+            try:
+                while line:
+                    line = line[self._file.write(line) :]
+                os.fsync(self._file.fileno())
+            except OSError:
+                self._file.truncate(before)
+                raise
+        if not before:
+            _sync_folder(self._path.parent)
+
+
+def logged_lines(path: Path) -> list[JsonLine]:
+    """Records of a log of JSON lines, none where it is not there; a last line that was cut off is passed over.
+
+    Raises:
+      InputError: the file cannot be read, is longer than `MAX_FILE_BYTES`, or a line is no JSON object.
+    """
+    if not path.exists() or (path.is_file() and not path.stat().st_size):
+        return []
+    *whole, last = read_bytes(path, MAX_FILE_BYTES).split(b"\n")
+    rows = [(Where(str(path), number), line) for number, line in enumerate(whole, 1)]
+    if _is_object(last):
+        rows.append((Where(str(path), len(rows) + 1), last))
+    return [
+        JsonLine(where, _object(parse_json(decode_utf8(line, where), where), where))
+        for where, line in rows
+        if line.strip()
+    ]
+
+
+def _lock(file: FileIO, path: Path, wait_s: float) -> None:
+    """Take the lock, which ends with the open file, by a kill as well."""
+    import fcntl  # not on Windows, where all else works
+
+    until = time.monotonic() + wait_s
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            if time.monotonic() > until:
+                rule, came = f"a log must be free within {wait_s:g} s", "a lock of another process"
+                raise input_error(Where(str(path)), rule, "wait for it, or end it", came) from error
+            time.sleep(0.005)
+        else:
+            return
+
+
+_BLOCK = 2**16
+
+
+def _mend_last_line(file: FileIO, path: Path, opening: bytes) -> None:
+    """End a last line that lacks its end, or take it away where it was cut off; the caller holds the lock."""
+    start = end = file.seek(0, os.SEEK_END)
+    tail = b""
+    while start and b"\n" not in tail and len(tail) <= MAX_LINE_BYTES:
+        step = min(start, _BLOCK)
+        start -= step
+        file.seek(start)
+        tail = file.read(step) + tail
+    last = tail[tail.rfind(b"\n") + 1 :]
+    if not last:
+        return
+    if last[: len(opening)] != opening[: len(last)]:
+        rule = f"the last line must begin with {opening.decode()}"
+        raise input_error(Where(str(path)), rule, "give another file", shown_value(last[:_SHOWN_CHARACTERS]))
+    if _is_object(last):
+        file.write(b"\n")
+    else:
+        file.truncate(end - len(last))
+
+
+def _is_object(line: bytes) -> bool:
     try:
-        yield partial
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _check_place(path: Path) -> None:
+    """Refuse to write to what is no file: a device would be taken for one and replaced."""
+    _check_name(path, "path")
+    if not path.name or (path.exists() and not path.is_file()):
+        came = "a folder" if path.is_dir() else "a device or pipe"
+        raise input_error(Where(str(path)), "the file must be writable", "give the path of a file", came)
+
+
+def _check_name(path: Path, what: str) -> None:
+    if "\0" in str(path):
+        raise input_error(Where(str(path)), f"a {what} must hold no NUL character", "take it away", "one")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Turn the system's errors about a path that is written into an InputError."""
+    try:
+        yield
     except OSError as error:
-        came = error.strerror or type(error).__name__
-        raise input_error(
-            Where(str(path)), "the file must be writable", "make the folder or choose another", came
-        ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+        remedy = "make the folder or choose another"
+        raise input_error(Where(str(path)), "the file must be writable", remedy, _reason(error)) from error
+
+
+def _reason(error: OSError) -> str:
+    """What the system says, by its number where it has one: libraries put texts of their own around it."""
+    return os.strerror(error.errno) if error.errno else error.strerror or str(error) or type(error).__name__
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have the folder's entry of a new file on the disk as well, so that a loss of power does not take it back."""
+    with suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _encode_line(record: Mapping[str, Any], where: Where) -> bytes:

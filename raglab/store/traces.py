@@ -10,8 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import os
-import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +23,7 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
-from raglab.store.files import InputError, Where, canonical_text, input_error, shown_value
+from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
@@ -312,7 +310,8 @@ def save_latency(latency: Latency, fingerprint: str, path: Path) -> None:
     flat = np.ascontiguousarray(latency.ms).reshape(size, -1)
     head = {"fingerprint": fingerprint, "stages": list(latency.stages), "shape": list(latency.ms.shape[1:])}
     table = pa.table({"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])})
-    pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), latency_path(path), compression="zstd")
+    with replacing(latency_path(path)) as partial:
+        pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), partial, compression="zstd")
 
 
 def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
@@ -462,26 +461,17 @@ def save(trace: values.TraceData, path: Path) -> None:
         raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
         parse_case(case_record(case), str(path))
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         head = {"schema_version": SCHEMA_VERSION, "content": content_hash(trace)}
         table = trace_table(trace, head)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write(table, partial)
-        with partial.open("rb") as file:
-            os.fsync(file.fileno())
-        partial.replace(path)
-        if trace.latency is not None:
-            save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
     except UnicodeEncodeError as error:
         came = f"half a surrogate pair in {shown_value(error.object)}"
         raise input_error(where, "text must be Unicode", "correct the text", came) from error
-    except OSError as error:
-        came = error.strerror or type(error).__name__
-        raise input_error(where, "the file must be writable", "choose another folder", came) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
+    make_folder(path.parent)
+    with replacing(path) as partial:
+        write(table, partial)
+        if trace.latency is not None:  # before the trace takes its place: latencies of another trace are passed over
+            save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
 
 
 def load(path: Path) -> values.TraceData:

@@ -24,7 +24,7 @@ from raglab.lab.report.sections import ReportData
 from raglab.lab.report.verdicts import DELTA, AnswerSignals, answer_signals, best_bound, certifiable
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
-from raglab.store.files import write_text
+from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.loaders import Policy
 from raglab.text import decimals
 from raglab.values import Status, TraceData
@@ -406,10 +406,10 @@ def write_report(
     kept = [section for section in sections if section.blocks]
     # Figures stand in the page itself and beside it as files, for whoever writes a paper.
     folder = page.with_name(f"{page.stem}_figures")
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     for block in (block for section in kept for block in section.blocks):
         if isinstance(block, Picture):
-            (folder / f"{block.name}.png").write_bytes(block.png)
+            write_bytes(block.png, folder / f"{block.name}.png")
     title = f"Report on {cut_text(str(trace.meta.get('corpus', 'a corpus')))}: {cut_text(judged.subject)}"
     write_text(_render_page(title, kept), page)
     return page

@@ -1,0 +1,568 @@
+"""Writing: whole or not at all on a full disk, a read-only one, no folder, a device; logs of lines under a lock."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import json
+import multiprocessing
+import os
+import re
+import resource
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from labelled import labelled
+from raglab.audit.log import export_tables
+from raglab.lab.looks import note_look, recorded_looks, take_look
+from raglab.lab.report import page
+from raglab.lab.report.blocks import Picture
+from raglab.lab.study import _Batches
+from raglab.lab.tracking import track_run
+from raglab.live import online_bandit
+from raglab.live.trace_building import VECTORS, _keep
+from raglab.store import files
+from raglab.store.files import InputError, locked_lines, logged_lines, make_folder, replacing, write_lines, write_text
+from raglab.store.loaders import Policy, load_cases, load_corpus, save_cases, save_corpus
+from raglab.store.log_tables import REQUEST_TABLES, REQUESTS
+from raglab.store.traces import Trace
+from raglab.values import Case, Chunk, Corpus, Latency
+
+ROOT = Path(raglab.__file__).parent
+OPENING = '{"cases_hash": "'
+
+
+# Every writer --------------------------------------------------------------------------------------------------------
+
+
+def big(number: int) -> str:
+    """Some 12 kB of text that does not compress, another for each number: three pages of a disk."""
+    return np.random.default_rng(number).bytes(6_000).hex()
+
+
+def corpus(number: int) -> Corpus:
+    """A corpus of one long chunk."""
+    return Corpus("c", (Chunk("a", big(number), "a.md"),))
+
+
+def policy(number: int) -> Policy:
+    """A policy with long notes."""
+    return Policy.load().replace("notes", big(number))
+
+
+def trace(number: int) -> Trace:
+    """A trace with latencies of some pages."""
+    made = labelled(number, {"": 40})
+    ms = np.random.default_rng(number).random((40, 1, 1, 64))
+    return dataclasses.replace(made, latency=Latency(tuple(f"s{stage}" for stage in range(64)), ms))
+
+
+def report(number: int, path: Path) -> object:
+    """A report of one section with two figures; what stands in it is not the point."""
+    pictures = [Picture(f"figure{place}", "caption", big(number + place).encode(), big(number)) for place in range(2)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(page, "SECTIONS", {"Only": lambda _: pictures})
+        return page.write_report(path, labelled(1, {"": 5}), {"defaults": Policy.load().replace("refine.max_depth", 0)})
+
+
+def batch(number: int, path: Path) -> None:
+    """A finished batch of a study; its folder is of its settings."""
+    study = SimpleNamespace(values=[0.0, 0.0], params={}, distributions={}, system_attrs={"grown": big(number)})
+    kept = _Batches(None, {})
+    kept.folder = make_folder(path.parent)
+    assert path.name == "0000000.json"
+    kept.write(0, [study], [{}])  # type: ignore[list-item]
+
+
+def exported(number: int, path: Path) -> None:
+    """Tables of a log that holds one request, in memory."""
+    names = {table.name: ["seq", "at", *(column.name for column in table.columns)] for table in REQUEST_TABLES}
+    held = {REQUESTS: [dict.fromkeys(names[REQUESTS]) | {"question": big(number)}]}
+    export_tables(SimpleNamespace(rows=lambda name: held.get(name, [])), path.parent)  # type: ignore[arg-type]
+
+
+def prometheus(number: int, path: Path) -> None:
+    """Metrics of sixty arms."""
+    pytest.importorskip("prometheus_client")
+    columns = [row[2] for row in online_bandit.METRICS]
+    rows = [{"arm": f"{big(number)[:90]}{arm}", **dict.fromkeys(columns, 1.0)} for arm in range(60)]
+    online_bandit.write_metrics(pd.DataFrame(rows), path)
+
+
+class Writer(NamedTuple):
+    """A writer of a file: `write(number, path)` writes another content for each number."""
+
+    name: str
+    write: Callable[[int, Path], object]
+    file: str = "kept.out"
+
+
+WRITERS = (
+    Writer("text", lambda number, path: write_text(big(number), path)),
+    Writer("bytes", lambda number, path: files.write_bytes(big(number).encode(), path)),
+    Writer("lines", lambda number, path: write_lines([{"a": big(number)}], path)),
+    Writer("corpus", lambda number, path: save_corpus(corpus(number), path), "corpus.jsonl"),
+    Writer("cases", lambda number, path: save_cases([Case("a", big(number), "ok")], path), "cases.jsonl"),
+    Writer("policy", lambda number, path: policy(number).save(path), "policy.yaml"),
+    Writer("trace", lambda number, path: trace(number).save(path), "trace.parquet"),
+    Writer("part of a trace", lambda number, path: _keep(path, lambda file: file.write(big(number).encode())), VECTORS),
+    Writer("report", report, "report.html"),
+    Writer("batch of a study", batch, "0000000.json"),
+    Writer("tables of an audit log", exported, f"{REQUESTS}.parquet"),
+    Writer("metrics", prometheus, "raglab.prom"),
+)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Bytes of every file below a folder, by its path there; hidden ones as well."""
+    return {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Path]:
+    """A small disk of its own; skipped where none may be mounted."""
+    folder.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size}", "raglab-test", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False, capture_output=True).returncode:
+        pytest.skip("no disk may be mounted here")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+@contextmanager
+def no_file_longer(size: int) -> Iterator[None]:
+    """The system refuses to make any file of this process longer."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def check_refusal(writer: Writer, path: Path, before: dict[str, bytes], full: Callable[[], Any]) -> None:
+    """One write that fails: told with the path, every file that was there stays to the byte, no part of one is left."""
+    with full(), pytest.raises(InputError) as caught:
+        writer.write(2, path)
+    message = str(caught.value)
+    assert message.startswith(str(path.parent)), message
+    assert "must be writable, got " in message
+    assert "\n" not in message
+    after = contents(path.parent)
+    assert after.pop(path.name) == before.pop(path.name)
+    assert not [name for name in after if name.endswith(".tmp")]
+    # A writer of several files may have brought some of them whole before the one that failed.
+    if writer.name in {"report", "tables of an audit log"}:
+        assert set(after) <= set(before) | {name for name in after if len(after[name]) > 0}
+    else:
+        assert after == before
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
+def test_a_file_that_cannot_grow_is_as_it_was(writer: Writer, tmp_path: Path) -> None:
+    """The system ends the write at its first byte, in the middle, and at its last."""
+    path = tmp_path / "new" / writer.file
+    make_folder(path.parent)
+    writer.write(1, path)
+    before = contents(path.parent)
+    other = tmp_path / "other" / writer.file
+    make_folder(other.parent)
+    writer.write(2, other)
+    size = other.stat().st_size
+    assert size > 4096
+    for most in (0, 1, size // 2, size - 1):
+        check_refusal(writer, path, dict(before), lambda most=most: no_file_longer(most))  # type: ignore[misc]
+    writer.write(2, path)
+    assert path.read_bytes() == other.read_bytes()
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
+def test_a_full_disk_leaves_the_old_file(writer: Writer, tmp_path: Path) -> None:
+    """A disk with no page left, with one, and with two."""
+    with mounted(tmp_path / "disk", "1m") as disk:
+        path = disk / "new" / writer.file
+        make_folder(path.parent)
+        writer.write(1, path)
+        before = contents(path.parent)
+        for pages in (0, 1, 2):
+            room = os.statvfs(disk)
+            filler = disk / "filler"
+            filler.write_bytes(bytes((room.f_bavail - pages) * room.f_bsize))
+            check_refusal(writer, path, dict(before), no_failure)
+            filler.unlink()
+        writer.write(2, path)
+        assert contents(path.parent)[writer.file] != before[writer.file]
+
+
+@contextmanager
+def no_failure() -> Iterator[None]:
+    """Nothing fails but what does by itself."""
+    yield
+
+
+@pytest.mark.parametrize("writer", WRITERS, ids=lambda one: one.name)
+def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_path: Path) -> None:
+    """Are told in one line that names the path, and nothing is changed."""
+    for taken in (tmp_path / "taken", tmp_path / "file"):
+        (taken / writer.file).mkdir(parents=True) if taken.name == "taken" else taken.write_text("x")
+        with pytest.raises(InputError, match="must be writable, got ") as caught:
+            writer.write(1, taken / writer.file)
+        assert str(caught.value).startswith(str(taken))
+    assert (tmp_path / "file").read_text() == "x"
+    assert not [name for name in contents(tmp_path) if name.endswith(".tmp")]
+    with mounted(tmp_path / "disk", "1m") as disk:
+        writer.write(1, disk / writer.file)
+        before = contents(disk)
+        subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+        with pytest.raises(InputError, match="must be writable, got Read-only file system"):
+            writer.write(2, disk / writer.file)
+        assert contents(disk) == before
+
+
+@pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])
+def test_a_device_is_not_replaced(device: str) -> None:
+    """A file in its place would take it from the whole machine."""
+    with pytest.raises(InputError, match="must be writable, got a device or pipe; give the path of a file"):
+        write_text("x", Path(device))
+    assert Path(device).is_char_device()
+
+
+def test_what_may_not_be_written_is_refused_without_waiting(tmp_path: Path) -> None:
+    """A pipe without a reader, a NUL, a name that is too long, no name at all."""
+    os.mkfifo(tmp_path / "pipe")
+    for name, came in {"pipe": "a device or pipe", "a\0b": "NUL", "x" * 300: "name too long"}.items():
+        with pytest.raises(InputError, match=f"(?i){came}"):
+            write_text("x", tmp_path / name)
+        with pytest.raises(InputError, match=f"(?i){came}"), locked_lines(tmp_path / name, OPENING):
+            pass
+    for place in (Path("/"), Path()):
+        with pytest.raises(InputError, match="a folder"):
+            write_text("x", place)
+
+
+def test_a_link_stays_and_a_file_keeps_its_rights(tmp_path: Path) -> None:
+    """What only its owner may read is not opened to others by being written again."""
+    (tmp_path / "there").mkdir()
+    kept = tmp_path / "there" / "a.txt"
+    kept.write_text("old")
+    kept.chmod(0o600)
+    (tmp_path / "link").symlink_to(kept)
+    write_text("new", tmp_path / "link")
+    assert (kept.read_text(), kept.stat().st_mode & 0o777) == ("new", 0o600)
+    assert (tmp_path / "link").is_symlink()
+
+
+def test_an_error_inside_the_block_is_the_writers_own(tmp_path: Path) -> None:
+    """It passes as it is; the file stays, and nothing is left beside it."""
+    (tmp_path / "a").write_text("old")
+
+    def half() -> None:
+        with replacing(tmp_path / "a") as partial:
+            partial.write_text("half")
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        half()
+    assert contents(tmp_path) == {"a": b"old"}
+
+
+def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
+    """A folder of documents, of parts and of a study holds the half of a file under a hidden name: nothing changes."""
+    (tmp_path / "a.md").write_text("# A\n\nText of a.\n")
+    (tmp_path / "cases.jsonl").write_text('{"id": "1", "query": "what", "expect_status": "ok"}\n')
+    before = load_corpus(tmp_path), load_cases(tmp_path)
+    names = []
+
+    def seen(path: Path) -> None:
+        with replacing(path) as partial:
+            names.append(partial.name)
+            partial.write_text(path.read_text() if path.exists() else "")
+
+    for name in ("a.md", "cases.jsonl"):
+        seen(tmp_path / name)
+    for name in names:
+        (tmp_path / name).write_text('# B\n\nHalf of {"id": "2"')
+    assert (load_corpus(tmp_path), load_cases(tmp_path)) == before
+    assert all(name.startswith(".") and name.endswith(".tmp") for name in names)
+
+
+# Logs of lines -------------------------------------------------------------------------------------------------------
+
+
+def _note_some(path: Path, writer: int, count: int) -> None:
+    for number in range(count):
+        note_look(path, "cases", f"{writer}-{number}", 0.01)
+
+
+def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
+    context = multiprocessing.get_context("fork")
+    started = [context.Process(target=target, args=some) for some in arguments]
+    for one in started:
+        one.start()
+    for one in started:
+        one.join(60)
+        assert one.exitcode == 0
+
+
+def test_no_look_is_lost_among_eight_writers(tmp_path: Path) -> None:
+    """Eight processes note ten each: eighty are there (58 when each wrote the file anew)."""
+    path = tmp_path / "looks.jsonl"
+    _processes(_note_some, [(path, writer, 10) for writer in range(8)])
+    kept = recorded_looks(path, "cases")
+    assert sorted(kept) == sorted(f"{writer}-{number}" for writer in range(8) for number in range(10))
+    for writer in range(8):
+        assert [key for key in kept if key.startswith(f"{writer}-")] == [f"{writer}-{number}" for number in range(10)]
+
+
+def _take(path: Path, key: str, out: Path) -> None:
+    look = take_look(path, None, "cases", key, 0.1, again=True)
+    (out / f"{key}.json").write_text(json.dumps([look.number, look.spent]))
+
+
+def test_each_of_several_looks_at_once_counts_the_others(tmp_path: Path) -> None:
+    """Six certifications at the same moment are look one to six, and the error spent is the sum up to each."""
+    (tmp_path / "out").mkdir()
+    _processes(_take, [(tmp_path / "looks.jsonl", str(number), tmp_path / "out") for number in range(6)])
+    found = sorted(json.loads(file.read_text()) for file in (tmp_path / "out").iterdir())
+    assert found == [[number, pytest.approx(0.1 * number)] for number in range(1, 7)]
+
+
+def test_a_second_look_is_refused_unless_it_is_the_same(tmp_path: Path) -> None:
+    """A refused one is not noted; the same one again is the same look, noted once."""
+    path = tmp_path / "looks.jsonl"
+    assert take_look(path, None, "cases", "a", 0.1, again=False) == (1, 0.1)
+    with pytest.raises(ValueError, match="got 1 before"):
+        take_look(path, None, "cases", "b", 0.1, again=False)
+    assert take_look(path, None, "cases", "a", 0.1, again=False) == (1, 0.1)
+    assert len(logged_lines(path)) == 1
+
+
+@pytest.mark.parametrize("cut", [1, 10, 30, -1])
+def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path: Path, cut: int) -> None:
+    """After a kill at any byte; a line that lacks only its end is whole, and stays."""
+    path = tmp_path / "looks.jsonl"
+    for number in range(3):
+        note_look(path, "cases", str(number), 0.1)
+    whole = path.read_bytes()
+    line = whole.splitlines(keepends=True)[-1]
+    path.write_bytes(whole + line[:cut])
+    stays = cut == -1
+    assert list(recorded_looks(path, "cases")) == ["0", "1", "2"]
+    assert path.read_bytes() == whole + line[:cut]  # reading changes nothing
+    note_look(path, "cases", "3", 0.1)
+    assert list(recorded_looks(path, "cases")) == ["0", "1", "2", "3"]
+    assert path.read_bytes().startswith(whole + (line if stays else b"") + b'{"cases_hash": "cases", "key": "3"')
+
+
+@pytest.mark.parametrize("text", ["a: 1", '[{"a": 1}]', "x" * 70_000, '{"cases": 1'])
+def test_a_file_of_another_kind_is_not_cut(tmp_path: Path, text: str) -> None:
+    """Its last line has no end either; it is refused and stays as it is."""
+    (tmp_path / "notes").write_text(text)
+    with pytest.raises(InputError, match=r"the last line must begin with"):
+        note_look(tmp_path / "notes", "cases", "a", 0.1)
+    assert (tmp_path / "notes").read_text() == text
+
+
+def test_a_log_on_a_full_disk_stays_whole(tmp_path: Path) -> None:
+    """The line that finds no room is taken back to its first byte; with room again the next is kept."""
+    path = tmp_path / "looks.jsonl"
+    note_look(path, "cases", "a", 0.1)
+    before = path.read_bytes()
+    for room in (0, 1, 20):
+        with (
+            no_file_longer(len(before) + room),
+            pytest.raises(InputError, match="must be writable, got File too large"),
+        ):
+            note_look(path, "cases", "b", 0.1)
+        assert path.read_bytes() == before
+    with mounted(tmp_path / "disk", "64k") as disk:
+        note_look(disk / "looks.jsonl", "cases", "a", 0.1)
+        (disk / "filler").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
+        with pytest.raises(InputError, match="must be writable, got No space left on device"):
+            _note_for_ever(disk / "looks.jsonl", 0)
+        kept = len(recorded_looks(disk / "looks.jsonl", "cases"))
+        assert kept > 10  # the first page had room
+        (disk / "filler").unlink()
+        note_look(disk / "looks.jsonl", "cases", "z", 0.1)
+        assert len(recorded_looks(disk / "looks.jsonl", "cases")) == kept + 1
+
+
+def _note_for_ever(path: Path, writer: int) -> None:
+    for number in range(100_000):
+        note_look(path, "cases", f"{writer}-{number}", 0.1)
+
+
+def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
+    """Three writers are killed at any moment, six times: every line is whole, and none is missing between."""
+    path = tmp_path / "looks.jsonl"
+    for turn in range(6):
+        context = multiprocessing.get_context("fork")
+        started = [context.Process(target=_note_for_ever, args=(path, 10 * turn + writer)) for writer in range(3)]
+        for one in started:
+            one.start()
+        time.sleep(0.05 + 0.01 * turn)
+        for one in started:
+            os.kill(one.pid or 0, signal.SIGKILL)
+            one.join()
+    note_look(path, "cases", "last", 0.1)
+    kept = [line.record["key"] for line in logged_lines(path)]
+    assert path.read_bytes().endswith(b"\n")
+    for writer in {key.partition("-")[0] for key in kept} - {"last"}:
+        own = [key for key in kept if key.partition("-")[0] == writer]
+        assert own == [f"{writer}-{number}" for number in range(len(own))]
+
+
+def test_a_log_that_is_held_is_not_waited_for_for_ever(tmp_path: Path) -> None:
+    """A second one, of this process too, is told after its time; the first goes on."""
+    path = tmp_path / "a.jsonl"
+    with locked_lines(path, OPENING) as log:
+        with pytest.raises(InputError, match=r"must be free within 0\.05 s"), locked_lines(path, OPENING, wait_s=0.05):
+            pass
+        log.append({"cases_hash": "a"})
+    assert [line.record for line in logged_lines(path)] == [{"cases_hash": "a"}]
+
+
+@pytest.mark.parametrize(
+    ("line", "rule"),
+    [
+        ('{"cases_hash": "c", "delta": 0.1}', "the field key is required"),
+        ('{"cases_hash": "c", "key": "k"}', "delta must be a number"),
+        ('{"cases_hash": "c", "key": "k", "delta": -0.5}', "delta must be a number"),
+        ('{"cases_hash": "c", "key": "k", "delta": NaN}', "JSON"),
+        ("[]", "JSON object"),
+    ],
+)
+def test_a_damaged_line_is_told_with_its_place(tmp_path: Path, line: str, rule: str) -> None:
+    """A look that cannot be counted stops the next one."""
+    path = tmp_path / "looks.jsonl"
+    path.write_text(f'{{"cases_hash": "c", "key": "a", "delta": 0.1}}\n{line}\n')
+    with pytest.raises(InputError, match=rf"looks\.jsonl, line 2.*{rule}"):
+        recorded_looks(path, "c")
+    with pytest.raises(InputError, match=rf"looks\.jsonl, line 2.*{rule}"):
+        take_look(path, None, "c", "b", 0.1, again=True)
+
+
+# The tracker ---------------------------------------------------------------------------------------------------------
+
+
+def test_runs_that_cannot_be_written_are_told_in_one_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A damaged database, a folder that is a file; no library prints a stack of its own."""
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "mlflow.db").write_text("no database at all, but text")
+    (tmp_path / "file").write_text("x")
+    for folder, rule in ((tmp_path / "runs", "its database whole, got 'file is not a database'"),
+                         (tmp_path / "file", "the folder must be writable, got File exists")):  # fmt: skip
+        with pytest.raises(InputError, match=rule) as caught:
+            track_run("a", "b", {"c": 1}, [("d", 1.0, 0)], {}, folder)
+        assert "\n" not in str(caught.value)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_full_disk_costs_the_runs_only(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """It is told in one line, at the making of the database and at the files of a run."""
+    table = {"t": pd.DataFrame({"a": np.random.default_rng(0).random(200_000)})}
+    for size in ("64k", "1400k"):
+        with (
+            mounted(tmp_path / size, size) as disk,
+            pytest.raises(InputError, match=r"(disk is full|No space left).*the result itself is not lost"),
+        ):
+            track_run("a", "b", {"c": 1}, [("d", 1.0, 0)], table, disk)
+    assert "Traceback" not in capfd.readouterr().err
+
+
+# The door ------------------------------------------------------------------------------------------------------------
+
+WRITING = re.compile(
+    "write_(text|bytes|table|index)|to_(csv|parquet|excel|pickle|feather|hdf|file)|tofile|savefig|imsave|savez|savetxt|"
+    "savez_compressed|memmap|save_model|copyfile|copy2|copytree|move|rename|truncate|touch|ParquetWriter|mkstemp|"
+    "NamedTemporaryFile"
+)
+ALLOWED = {
+    ("lab/tracking.py", "_log_files"): "into a folder of this process alone, from which MLflow copies",
+    ("lab/tracking.py", "track_run"): "into a folder of this process alone, from which MLflow copies",
+    ("lab/report/canvas.py", "png"): "into memory",
+    ("store/traces.py", "write"): "into the path that `replacing` gave its only caller",
+    ("live/trace_building.py", "_resume_batch"): "into the file that `_keep` opened inside `replacing`",
+    ("live/trace_building.py", "_write_vectors"): "into the file that `_keep` opened inside `replacing`",
+    ("cli/common.py", "write_csv"): "of the command line's own door",
+}
+
+
+def opens_for_writing(call: ast.Call) -> bool:
+    """Whether a call of `open`, as a function or of a path, names a mode that writes."""
+    place = 1 if isinstance(call.func, ast.Name) else 0
+    modes = [*call.args[place : place + 1], *(one.value for one in call.keywords if one.arg == "mode")]
+    texts = [one.value for one in modes if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    return any(len(text) <= len("x+b") and set("wax+") & set(text) for text in texts)
+
+
+def writes(call: ast.Call) -> bool:
+    """Whether a call writes a file by another door."""
+    if isinstance(call.func, ast.Name):
+        return call.func.id == "open" and opens_for_writing(call)
+    if not isinstance(call.func, ast.Attribute):
+        return False
+    if call.func.attr == "open":
+        return opens_for_writing(call)
+    if call.func.attr == "replace":  # of a path, which takes one; of a string two, of a policy pairs
+        return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
+    return WRITING.fullmatch(call.func.attr) is not None
+
+
+def other_doors(path: Path) -> Iterator[tuple[str, int]]:
+    """Function and line of every write that is not inside a `with replacing(…)`."""
+
+    def walk(node: ast.AST, function: str, *, inside: bool) -> Iterator[tuple[str, int]]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            function = node.name
+        if isinstance(node, ast.With):
+            inside = inside or any(
+                isinstance(item.context_expr, ast.Call) and ast.unparse(item.context_expr.func) == "replacing"
+                for item in node.items
+            )
+        if isinstance(node, ast.Call) and not inside and writes(node):
+            yield function, node.lineno
+        for child in ast.iter_child_nodes(node):
+            yield from walk(child, function, inside=inside)
+
+    yield from walk(ast.parse(path.read_text(encoding="utf-8")), "", inside=False)
+
+
+def test_there_is_one_door_to_write_by() -> None:
+    """No module opens a file for writing but `store/files.py`; each exception has its reason, and is one."""
+    found = {
+        (path.relative_to(ROOT).as_posix(), function): line
+        for path in sorted(ROOT.rglob("*.py"))
+        if path != ROOT / "store" / "files.py"
+        for function, line in other_doors(path)
+    }
+    assert {place: line for place, line in found.items() if place not in ALLOWED} == {}
+    assert set(ALLOWED) - set(found) <= {("cli/common.py", "write_csv")}
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("open(p, 'w')", 1), ("open(p)", 0), ("p.open('ab')", 1), ("p.open('rb')", 0), ("p.open(mode='r+')", 1),
+        ("t.to_csv(p)", 1), ("with replacing(p) as q:\n    t.to_csv(q)", 0), ("p.write_text(x)", 1),
+        ("write_text(x, p)", 0), ("q.replace(p)", 1), ("s.replace('a', 'b')", 0), ("Lab.open(folder)", 0),
+    ],
+)  # fmt: skip
+def test_the_search_for_other_doors_finds_them(tmp_path: Path, text: str, count: int) -> None:
+    """By head: what counts as a write, and what does not."""
+    (tmp_path / "m.py").write_text(text)
+    assert len(list(other_doors(tmp_path / "m.py"))) == count
