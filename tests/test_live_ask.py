@@ -337,7 +337,7 @@ class TestIndex:
     def test_an_altered_corpus(self, tmp_path: Path, opened: Callable[..., Lab]) -> None:
         """Is refused, since its embeddings are of another."""
         del opened
-        file = tmp_path / "index" / "corpus.jsonl"
+        (file,) = (tmp_path / "index").glob("corpus-*.jsonl")
         file.write_text(file.read_text(encoding="utf-8").replace("250", "260"), encoding="utf-8")
         with pytest.raises(ValueError, match="of the corpus beside it"):
             Lab.open(tmp_path / "index")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,17 @@ def _save_bert(folder: Path, kind: str, **settings: int) -> Path:
     tokenizer.model_max_length = 32
     tokenizer.save_pretrained(folder)
     return folder
+
+
+class Marked:
+    """An object whose pickle makes a file when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        """What a pickle calls."""
+        return Path.touch, (self.path,)
 
 
 @pytest.fixture(scope="module")
@@ -129,6 +141,30 @@ class TestEncoder:
         assert encoder.name.startswith("tiny-encoder@")
         (copy / "extra.json").write_text("{}", encoding="utf-8")
         assert load_encoder(str(copy)).name != encoder.name
+
+    def test_no_weights_in_pickles_and_no_code_of_the_folder(self, encoder_folder: Path, tmp_path: Path) -> None:
+        """Both are refused before anything of them runs; a pickle beside safetensors is left unread."""
+        import json
+        import shutil
+
+        bomb = pickle.dumps(Marked(tmp_path / "marker"))
+        copy = tmp_path / "pickled"
+        shutil.copytree(encoder_folder, copy)
+        (copy / "training_args.bin").write_bytes(bomb)
+        load_encoder(str(copy))
+        next(copy.glob("model.safetensors")).unlink()
+        (copy / "pytorch_model.bin").write_bytes(bomb)
+        with pytest.raises(ValueError, match=r"pickled@.*weights must be safetensors, got pytorch_model.bin alone"):
+            load_encoder(str(copy))
+        coded = tmp_path / "coded"
+        shutil.copytree(encoder_folder, coded)
+        modules = json.loads((coded / "modules.json").read_text(encoding="utf-8"))
+        modules[0]["type"] = "own.Own"
+        (coded / "modules.json").write_text(json.dumps(modules), encoding="utf-8")
+        (coded / "own.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w')\nclass Own: ...\n", encoding="utf-8")
+        with pytest.raises(ValueError, match=r"coded@.* must hold an encoder"):
+            load_encoder(str(coded))
+        assert not (tmp_path / "marker").exists()
 
     def test_a_folder_without_a_model_is_named(self, tmp_path: Path) -> None:
         """An empty folder is refused with its name."""

@@ -400,9 +400,9 @@ class TestEmbed:
     def test_the_default_cache_is_where_the_user_says(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """RAGLAB_CACHE names the folder; without it the user's own cache folder is used."""
         monkeypatch.setenv("RAGLAB_CACHE", "/somewhere")
-        assert default_cache().path == Path("/somewhere/embeddings.sqlite")
+        assert default_cache().path == Path("/somewhere/embeddings-2.sqlite")
         monkeypatch.delenv("RAGLAB_CACHE")
-        assert default_cache().path.parts[-3:] == (".cache", "raglab", "embeddings.sqlite")
+        assert default_cache().path.parts[-3:] == (".cache", "raglab", "embeddings-2.sqlite")
 
 
 PLAIN = ("hybrid", "dense", "bm25")  # arms that need no more than the two lists

@@ -395,32 +395,44 @@ class AuditLog:
         fingerprint: str,
         models: Mapping[str, str],
         now: datetime | None = None,
-    ) -> None:
-        """Log a request before anything is done for it.
+    ) -> bool:
+        """Log a request before anything is done for it; whether it goes on with one that was stopped.
+
+        A request without decision or clarification, as of a process that was killed, may be opened again by the same
+        question to the same system: it keeps its row.
 
         Args:
           session: whose requests follow one another; '' is a request alone, whose silence ends by the clock only.
           parsed: a `ParsedQuestion` or a mapping of its fields. models: name by part; `prompt_version` among them.
 
         Raises:
-          ValueError: the id is no text or is in the log, question or session is none, `now` has no time zone.
+          ValueError: the id is no text or had its decision or another question, question or session is
+            none, `now` has no time zone.
         """
         check_id(request_id)
         check_texts(question=question, session=session)
         at = self._at(now)
         with self.log.writing() as log:
-            if log.one(REQUESTS, request_id=request_id) is not None:
-                msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
-                raise ValueError(msg)
-            before = remember(log, self._asked, request_id, session, question, documents, at, self.silence)
-            told = {"at": at, "request_id": request_id, "session": session, "rephrases": before}
-            asked = told | {"documents": list(documents)} | question_columns(question, parsed, self.query)
-            system = {"policy_id": record_policy(log, policy, at), "fingerprint": fingerprint, "models": dict(models)}
+            asked = {"session": session, "documents": list(documents)} | question_columns(question, parsed, self.query)
             made_by = {
+                "policy_id": policy.policy_id,
+                "fingerprint": fingerprint,
+                "models": dict(models),
                 "prompt_version": models.get("prompt_version", ""),
-                "learner": record_learner(log, self.learner, at),
+                "learner": self.digest,
             }
-            log.add(REQUESTS, asked | system | made_by)
+            stopped = log.one(REQUESTS, request_id=request_id)
+            if stopped is not None:
+                ended = any(log.one(table, request_id=request_id) for table in (DECISIONS, CLARIFICATIONS))
+                if ended or any(stopped[name] != value for name, value in (asked | made_by).items()):
+                    msg = f"request_id must be new, got {request_id!r}, which is in the log; give another or none."
+                    raise ValueError(msg)
+                return True
+            before = remember(log, self._asked, request_id, session, question, documents, at, self.silence)
+            record_policy(log, policy, at)
+            record_learner(log, self.learner, at)
+            log.add(REQUESTS, {"at": at, "request_id": request_id, "rephrases": before} | asked | made_by)
+        return False
 
     def pack(self) -> str | None:
         """Hash of the pack under which the last request was read; None where it named none, or there is none."""

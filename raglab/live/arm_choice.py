@@ -15,13 +15,15 @@ from raglab.bandit.environments import Table
 from raglab.decision.decisions import Decisions
 from raglab.decision.intent import intent
 from raglab.decision.measurement import policy_pattern_hits
+from raglab.live.clarification_requests import Request
 from raglab.live.online_bandit import ArmChoice
 from raglab.live.response import Response
-from raglab.live.system import Key, Lab
+from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData, intent_thresholds
 from raglab.replay import decide
 from raglab.reward import BUDGET_MS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
+from raglab.store.database import UnwritableLogError
 from raglab.text import content_words
 from raglab.values import Status, TraceData
 
@@ -318,12 +320,12 @@ def offer(
     return Offer(mask, features, {arm: why.get(arm, words) for arm in arms})
 
 
-def select_arm(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], request: str, system: Lab) -> ArmChoice:
+def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request, system: Lab) -> ArmChoice:
     """The arm and why; the probability is None where no bandit chose it.
 
     A user's choice among options is answered by the arm that offered them, and is no choice of the bandit's.
     """
-    online = system.online if wants_bandit(system) else None
+    text, online = request.text, system.online if wants_bandit(system) else None
     if online is None:
         return ArmChoice(*default_arm(text, system), None)
     any_way = next(iter(ways.values()))
@@ -340,7 +342,13 @@ def select_arm(text: str, ways: Mapping[str, Key], made_by: Sequence[Any], reque
         answered = [one for one, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
         retrieved = [one for one, key in ways.items() if key.digest("strategy") in caches.strategies]
     known = offer(text, system.policy, online.arms, documents=any_way.documents, answered=answered, retrieved=retrieved)
-    return online.choose(request, known.mask, known.features, known.why, question=question, **about)
+    try:
+        return online.choose(
+            request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
+        )
+    except UnwritableLogError as error:
+        system.warn_once(BANDIT_UNWRITABLE, error)
+        return ArmChoice(*default_arm(text, system), None)
 
 
 def record_outcome(said: Response, system: Lab) -> None:
@@ -352,7 +360,10 @@ def record_outcome(said: Response, system: Lab) -> None:
     components = {**seen.measures, "latency_ratio": seen.ms["total"] / online.budget_ms, "cache_hit": cached}
     told = {"depth": len(seen.queries) - 1.0, "confidence": said["confidence"]} if seen.queries else {}
     told |= {"answered": float(said["status"] == "ok"), "strategy_cache_hit": float(seen.strategy_cache_hit)}
-    online.update(said["request_id"], components, ms=seen.ms["total"], measured=told | dict(seen.retrieved))
+    try:
+        online.update(said["request_id"], components, ms=seen.ms["total"], measured=told | dict(seen.retrieved))
+    except UnwritableLogError as error:
+        system.warn_once(BANDIT_UNWRITABLE, error)
 
 
 def feedback(request_id: str, up: bool, *, lab: Lab) -> None:  # noqa: FBT001 - feedback is up or down

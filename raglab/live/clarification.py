@@ -62,9 +62,10 @@ from raglab.live.clarification_requests import (
 )
 from raglab.live.pipeline import answer_request
 from raglab.live.response import Response, ResponseRecord
-from raglab.live.system import normalise_question
+from raglab.live.system import AUDIT_UNWRITABLE, normalise_question
 from raglab.packs import Pack
 from raglab.policy import check_pack
+from raglab.store.database import UnwritableLogError
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_row
 from raglab.text import decimals
 
@@ -181,9 +182,17 @@ def clarify_request(request: Request, system: Lab) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`."""
     start, log, clarifier = perf_counter(), _audit_log(system), system.clarifier
     reading = None if clarifier is None else clarifier.read(request)
-    logged_as = _log_request(log, request, reading, system)
-    # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned by then.
-    log.settle(now=request.now)
+    try:
+        logged_as, resumed = _log_request(log, request, reading, system)
+        # Silence of an earlier turn counts before this one is decided, so that it decides under what was learned then.
+        log.settle(now=request.now)
+    except UnwritableLogError as error:
+        # Without the log nothing can be learned or asked back, so that only a system that answers goes on without.
+        if clarifier is not None or system.audit_required:
+            raise
+        system.warn_once(AUDIT_UNWRITABLE, error)
+        return answer_request(request, system)
+    request = request._replace(resumed=resumed)
     if clarifier is None:
         response = answer_request(request, system)
     else:
@@ -198,12 +207,17 @@ def clarify_request(request: Request, system: Lab) -> Response:
             response = learn_options(response, turn)
         ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
         response = Response(response, response.seen._replace(ms=ms))
-    log.decided(logged_as, response, response.seen.checks, response.seen.ms, now=request.now)
+    try:
+        log.decided(logged_as, response, response.seen.checks, response.seen.ms, now=request.now)
+    except UnwritableLogError as error:
+        if system.audit_required:
+            raise
+        system.warn_once(AUDIT_UNWRITABLE, error)
     return response
 
 
-def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> str:
-    """Log the request, and give the id that the log has it under.
+def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> tuple[str, bool]:
+    """Log the request; the id that the log has it under, and whether it goes on with one that was stopped.
 
     Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
     """
@@ -225,14 +239,15 @@ def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | Non
         "now": request.now,
     }
     try:
-        log.opened(request.id, request.text, **about)
+        return request.id, log.opened(request.id, request.text, **about)
+    except UnwritableLogError:
+        raise
     except ValueError:
         if system.clarifier is not None:
             raise
         again = f"{str(request.id)[:150]}~{uuid4().hex[:12]}"
         log.opened(again, request.text, **about)
-        return again
-    return request.id
+        return again, False
 
 
 def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
@@ -540,7 +555,13 @@ def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | N
     check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
     text = _question_text(asked, question)
     request = Request(
-        id=request_id, text=text, documents=tuple(asked["documents"]), selected=None, session=asked["session"], now=now
+        id=request_id,
+        text=text,
+        documents=tuple(asked["documents"]),
+        selected=None,
+        session=asked["session"],
+        now=now,
+        resumed=True,  # a reply that broke off is given again
     )
     if pending is not None:
         asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)

@@ -23,7 +23,10 @@ ANY = "any"  # doctype of documents of several kinds, or of none
 
 
 class Request(NamedTuple):
-    """A question with all that its answer hangs on; now is with a zone."""
+    """A question with all that its answer hangs on; now is with a zone.
+
+    resumed: whether the log knows it as a question that was stopped before its decision.
+    """
 
     id: str
     text: str
@@ -31,6 +34,7 @@ class Request(NamedTuple):
     selected: int | None
     session: str
     now: datetime
+    resumed: bool = False
 
 
 class Costs(Protocol):

@@ -254,11 +254,15 @@ RECENT, HORIZON = 100, 2000  # pulls of an arm that its P95 latency is of, among
 
 
 class ArmChoice(NamedTuple):
-    """An arm, why it answers, and how probable it was to be chosen; None where no bandit chose it."""
+    """An arm, why it answers, and how probable it was to be chosen; None where no bandit chose it.
+
+    rewarded: whether its reward is in the log already, by a process that was stopped after it.
+    """
 
     arm: str
     reason: str
     propensity: float | None
+    rewarded: bool = False
 
 
 def _now() -> datetime:
@@ -325,16 +329,21 @@ class Online:
         policy_id: str = "",
         fingerprint: str = "",
         question: str = "",
+        resumed: bool = False,
     ) -> ArmChoice:
         """Choose the arm of a request and log the choice with the probability of every arm.
+
+        A choice of the same question that has no reward yet, as of a process that was killed, is given again.
 
         Args:
           mask: available arms, [A]. features: numbers by name, known before retrieval; the recent P95 of each arm over
             the budget is added. why: what speaks for the arm, by arm, for the reason. question: what tells questions
-            apart, kept as a hash.
+            apart, kept as a hash. resumed: whether the question is known to have had no decision, so that its choice
+            is given again even where its reward came before the end.
 
         Raises:
-          ValueError: the id is no text or has had a choice, a feature is no number, no arm is available.
+          ValueError: the id is no text, or has had its choice and reward, or another question's; a feature is no
+            number, no arm is available.
         """
         check_id(request_id)
         offered = arm_mask(mask, len(self.arms))
@@ -342,9 +351,10 @@ class Online:
         # The state is folded from the log outside the transaction, so that nobody waits while it is caught up.
         self._caught_up()
         with self.log.writing() as log:
-            if log.one(CHOICES, request_id=request_id) is not None:
-                msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
-                raise ValueError(msg)
+            about = {"policy_id": policy_id, "fingerprint": fingerprint, "question": question_digest(question)}
+            known_choice = log.one(CHOICES, request_id=request_id)
+            if known_choice is not None:
+                return self._given_again(log, known_choice, about, why, resumed=resumed)
             self._noted(log)
             # From here to the choice all read the same state, so that the logged probabilities are those it had.
             now, last = self._now(log)
@@ -363,9 +373,7 @@ class Online:
                 "at": self._at(),
                 "request_id": request_id,
                 "round": rounds(log) + 1,
-                "policy_id": policy_id,
-                "fingerprint": fingerprint,
-                "question": question_digest(question),
+                **about,
                 "setup": self.setup.digest,
                 "arm": self.arms[arm],
                 "arms": list(self.arms),
@@ -380,6 +388,30 @@ class Online:
             log.add(CHOICES, row)
             self._kept(log, now, last)
         return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why), float(share[arm]))
+
+    def _given_again(
+        self,
+        log: Entries,
+        row: Mapping[str, Any],
+        about: Mapping[str, str],
+        why: str | Mapping[str, str],
+        *,
+        resumed: bool,
+    ) -> ArmChoice:
+        """Choice of a request that was stopped before its end; nothing is added to the log.
+
+        Raises:
+          ValueError: the request came to its end, or asked something else.
+        """
+        request_id, arm = row["request_id"], row["arm"]
+        rewarded = log.one(REWARDS, request_id=request_id) is not None
+        same = arm in self.arms and all(row[name] == value for name, value in about.items())
+        if not same or (rewarded and not resumed):
+            msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
+            raise ValueError(msg)
+        now, _ = self._now(log)
+        reason = arm_reason(arm, self.arms.index(arm), now, why)
+        return ArmChoice(arm, reason, float(row["propensity"]), rewarded)
 
     def update(
         self,

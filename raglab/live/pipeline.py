@@ -6,8 +6,9 @@ stored trace would decide it. Caches stand before retrieval and before the whole
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import islice
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -33,7 +34,7 @@ from raglab.live.response import (
     answer_sets,
     check_answer,
 )
-from raglab.live.system import Key, Lab, pack_depths, unpack_depths
+from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.policy import Thresholds, policy_thresholds
@@ -56,13 +57,13 @@ def answer_request(request: Request, system: Lab) -> Response:
         for arm in system.retriever.strategies
     }
     made_by = (system.generator.name, system.scorer.name, request.selected)
-    choice = select_arm(request.text, keys, made_by, request.id, system)
+    choice = select_arm(keys, made_by, request, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], system.caches
     digest = key.digest("answer", *made_by)
-    kept = None if caches is None else caches.answers.get(digest)
+    kept = None if caches is None else caches.answers.get(digest, partial(_cached_answer, system.policy.policy_id))
     if kept is not None:
-        fields, account = kept, _cached_record(kept)
+        fields, account = kept
     else:
         fields, account = _generate_answer(request, key, system)
         fields |= {"policy_id": system.policy.policy_id}
@@ -72,7 +73,7 @@ def answer_request(request: Request, system: Lab) -> Response:
     identity = {"request_id": request.id, "arm": choice.arm, "arm_reason": choice.reason}
     ms = {**account.ms, "total": 1e3 * (perf_counter() - start)}
     response = Response({**fields, **identity}, account._replace(ms=ms, propensity=choice.propensity))
-    if choice.propensity is not None:
+    if choice.propensity is not None and not choice.rewarded:
         record_outcome(response, system)
     return response
 
@@ -82,17 +83,23 @@ def _cached_with(account: ResponseRecord) -> dict[str, Any]:
     return {"measures": account.measures, "offered": account.offered, "checks": [*map(check_to_json, account.checks)]}
 
 
-def _cached_record(kept: Mapping[str, Any]) -> ResponseRecord:
-    """What the cache holds of the way to an answer; it took no time."""
-    checks = tuple(map(check_from_json, kept.get("checks", ())))
-    return ResponseRecord(
+def _cached_answer(policy_id: str, kept: Any) -> tuple[dict[str, Any], ResponseRecord]:  # noqa: ANN401 - any JSON
+    """What the cache holds of an answer and of the way to it, which took no time.
+
+    Raises:
+      ValueError, TypeError, KeyError: it is no answer of this policy.
+    """
+    if StoredAnswer.model_validate(kept).policy_id != policy_id:
+        msg = f"a stored answer must be of the policy {policy_id}."
+        raise ValueError(msg)
+    return kept, ResponseRecord(
         ms={},
         answer_cache_hit=True,
         strategy_cache_hit=False,
         queries=(),
-        checks=checks,
-        measures=kept.get("measures", {}),
-        offered=kept.get("offered", ()),
+        checks=tuple(map(check_from_json, kept["checks"])),
+        measures=kept["measures"],
+        offered=kept["offered"],
     )
 
 
@@ -152,8 +159,9 @@ class Retrieval(NamedTuple):
 def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     """Retrieval depth by depth, as far as the policy goes; from the cache where it is there."""
     caches, digest = system.caches, key.digest("strategy")
-    kept = None if caches is None else caches.strategies.get(digest)
-    stored = [] if kept is None else unpack_depths(kept["depths"])
+    n_chunks = len(system.retriever.chunks)
+    read = lambda kept: unpack_depths(kept["depths"], n_chunks)  # noqa: E731 - of one use
+    stored = [] if caches is None else caches.strategies.get(digest, read) or []
     corpus = system.retriever.chunks[: system.retriever.indexes.n_chunks]  # without the rows of tables
     scope = question_scopes(corpus, [request.documents])[0]  # names a document that is not there, cached or not
     case = Case("question", request.text, "ok", selected_sources=request.documents)

@@ -35,6 +35,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_MIN_FIELD_CONFIDENCE=0.6  # below which a field that was read from a question is missing
     RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
     RAGLAB_AUDIT_ENABLED=true
+    RAGLAB_AUDIT_REQUIRED=false       # whether a question that cannot be logged is refused, or answered with a warning
     RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
     RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept
     RAGLAB_AUDIT_KEEP_DAYS=0          # after which opening an index blanks texts; 0 is never
@@ -326,13 +327,15 @@ class ClarifySettings(EnvironmentSettings):
 class AuditSettings(EnvironmentSettings):
     """What the environment says of the audit log; a variable is the field's name with RAGLAB_AUDIT_ before it.
 
-    log: never shown, it may hold a password. query, keep_days: see `AuditLog`. silence_hours, near_same: see
+    required: whether a question that cannot be logged is refused. log: never shown, it may hold a password. query,
+    keep_days: see `AuditLog`. silence_hours, near_same: see
     `SilenceRule`.
     """
 
     model_config = settings_config("RAGLAB_AUDIT_")
 
     enabled: bool = True
+    required: bool = False
     log: SecretStr | None = None
     query: Redaction = "text"
     keep_days: Weight = 0.0

@@ -4,40 +4,46 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self, TypeVar
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
 from raglab.answering.extractive import Extractive
 from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
+from raglab.blobs import Blobs, own_secret
 from raglab.canonical import digest
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
+from raglab.live.index_folder import CACHE, EMBEDDINGS, read_index, write_index
 from raglab.live.question_signals import DocumentReader
 from raglab.live.response import Generator, SupportScorer, TableFirst
-from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, index_fingerprint, retriever
+from raglab.live.trace_building import Retriever, check_settings, retriever
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
 from raglab.retrieval.arms import DepthHits, Rewriter, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
-from raglab.store.files import Where, input_error, read_json, write_text
-from raglab.store.loaders import Policy, hash_corpus, load_corpus, load_pack, save_corpus
-from raglab.text import composed, word_set
-from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Case, Chunk, Corpus, Hits
+from raglab.store.files import Where, input_error
+from raglab.store.loaders import Policy, load_pack
+from raglab.text import composed, visible, word_set
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Hits, Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from raglab.audit.log import AuditLog
+    from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
 
+T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
 
 
@@ -68,8 +74,67 @@ def normalise_question(question: str) -> str:
     return " ".join(composed(question).split())
 
 
+class StoredAnswer(BaseModel):
+    """An answer as the cache keeps it: fields of rule S0.3 that belong to no request, and how it came about."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    answer: str | None
+    sources: list[str]
+    status: Literal[tuple(Status.__members__)]  # type: ignore[valid-type]
+    refused: bool
+    refusal_reason: str | None
+    options: list[dict[str, Any]]
+    warnings: list[str]
+    confidence: float
+    route: str | None
+    clarification: None
+    default_applied: None
+    policy_id: str
+    measures: dict[str, float | None]
+    offered: list[dict[str, Any]]
+    checks: list[dict[str, Any]]
+
+
+class JsonCache:
+    """JSON values by key. Only what this user's own processes wrote comes back: the digests hang on a secret."""
+
+    __slots__ = ("_blobs",)
+
+    def __init__(self, path: Path, secret: bytes) -> None:
+        self._blobs = Blobs(path, most_bytes=SIZE, secret=secret)
+
+    def get(self, key: str, read: Callable[[Any], T]) -> T | None:
+        """What `read` makes of the value; None where there is none. A value that it refuses is taken out."""
+        stored = self._blobs.get([key]).get(key)
+        if stored is None:
+            return None
+        try:
+            return read(json.loads(stored))
+        except (ValueError, TypeError, KeyError, IndexError, OverflowError, RecursionError):
+            self._blobs.drop([key])
+            return None
+
+    def set(self, key: str, value: object) -> None:
+        """Keep a value, over one that is there."""
+        self._blobs.put({key: json.dumps(value, ensure_ascii=True, separators=(",", ":")).encode()})
+
+    def __contains__(self, key: str) -> bool:
+        return self._blobs.has(key)
+
+    def clear(self) -> None:
+        """Empty it."""
+        self._blobs.clear()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._blobs.close()
+
+
 class Caches:
-    """The answer cache and the strategy cache of a folder, shared by processes; values are JSON, never pickles.
+    """The answer cache and the strategy cache of a folder, shared by this user's processes; values are JSON.
+
+    A cache that came with the folder of somebody else holds nothing, since its digests hang on another secret.
 
     answers: whole responses. strategies: the arm taken and what it retrieved, depth by depth.
     """
@@ -77,11 +142,10 @@ class Caches:
     __slots__ = ("answers", "strategies")
 
     def __init__(self, folder: str | Path) -> None:
-        """Open both caches, making the folder on the way."""
-        from diskcache import Cache, JSONDisk
-
-        self.answers: Any = Cache(str(Path(folder) / "answers"), disk=JSONDisk, size_limit=SIZE)
-        self.strategies: Any = Cache(str(Path(folder) / "strategies"), disk=JSONDisk, size_limit=SIZE)
+        """Name both caches; the folder is made by the first write."""
+        secret = own_secret()
+        self.answers = JsonCache(Path(folder) / "answers.sqlite", secret)
+        self.strategies = JsonCache(Path(folder) / "strategies.sqlite", secret)
 
     def clear(self) -> None:
         """Empty both."""
@@ -92,6 +156,15 @@ class Caches:
         """Let go of the files."""
         self.answers.close()
         self.strategies.close()
+
+
+def _caches_of(place: Path) -> Caches | None:
+    """Caches of an index; None where a link would take them out of its folder."""
+    folder = place / CACHE
+    if folder.is_symlink():
+        warnings.warn(f"the caches {visible(str(folder))} are a link: raglab works without them.", stacklevel=3)
+        return None
+    return Caches(folder)
 
 
 def pack_depths(found: Sequence[DepthHits]) -> list[dict[str, Any]]:
@@ -107,8 +180,15 @@ def pack_depths(found: Sequence[DepthHits]) -> list[dict[str, Any]]:
     ]
 
 
-def unpack_depths(rows: Sequence[Mapping[str, Any]]) -> list[DepthHits]:
-    """Depths of a retrieval from JSON; they took no time."""
+def unpack_depths(rows: Sequence[Mapping[str, Any]], n_chunks: int) -> list[DepthHits]:
+    """Depths of a retrieval from JSON; they took no time.
+
+    Args:
+      n_chunks: that there are to be hit.
+
+    Raises:
+      ValueError, TypeError, KeyError: rows that are none.
+    """
 
     def field(name: str, values: Sequence[Any]) -> Any:  # noqa: ANN401 - an array
         if name in FLOAT_FIELDS:
@@ -118,14 +198,22 @@ def unpack_depths(rows: Sequence[Mapping[str, Any]]) -> list[DepthHits]:
         whole = np.array(values, dtype=np.int32)
         return whole.reshape(1, 1, 1) if name == "n_reranked" else whole[None, None, None]
 
-    return [
-        DepthHits(row["query"], Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields}), {})
-        for row in rows
-    ]
+    found = []
+    for row in rows:
+        if not isinstance(row["query"], str) or set(row["hits"]) != set(Hits._fields):
+            msg = "a depth must hold a query and its hits."
+            raise ValueError(msg)
+        hits = Hits(**{name: field(name, row["hits"][name]) for name in Hits._fields})
+        shapes = {field.shape for name, field in hits._asdict().items() if name != "n_reranked"}
+        if shapes != {hits.chunk.shape} or not ((hits.chunk >= -1) & (hits.chunk < n_chunks)).all():
+            msg = "hits must be of one shape, and of chunks that there are."
+            raise ValueError(msg)
+        found.append(DepthHits(row["query"], hits, {}))
+    return found
 
 
-CORPUS, INDEX, EMBEDDINGS, CACHE = "corpus.jsonl", "index.json", "embeddings.sqlite", "cache"
-_MAX_BYTES = 2**20
+AUDIT_UNWRITABLE = "the audit log cannot be written: questions are answered without a row in it"
+BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses the arm, and nothing is learned"
 READ_AT_ONCE = 4096  # passages that are kept as they were read
 
 
@@ -137,8 +225,9 @@ class Lab:
     pack: what the trade calls things, as the policy names it. reader: of the documents, for signals of the parser.
     generator, scorer: what writes answers and what checks them. caches: None keeps nothing. entities: of each chunk,
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
-    policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. clarifier: asks
-    for what a question leaves out; None answers as ever.
+    policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
+    whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
+    ever.
     """
 
     policy: Policy
@@ -153,7 +242,9 @@ class Lab:
     arm: str | None = None
     online: Online | None = field(default=None, repr=False)
     audit: AuditLog | None = field(default=None, repr=False)
+    audit_required: bool = False
     clarifier: Clarifier | None = field(default=None, repr=False)
+    _told: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
         """Stop where clarifications would be lost, or no question could be decided."""
@@ -175,7 +266,7 @@ class Lab:
         cache: bool = True,
         clarify: bool | None = None,
         parser: Parser | None = None,
-        audit: bool = True,
+        audit: bool | Literal["required"] = True,
     ) -> Self:
         """System over an index that `build_index` made.
 
@@ -189,28 +280,34 @@ class Lab:
           clarify: whether a question that leaves something out is asked about, once, and the default learned; as the
             environment says where not given, which is no. parser: reads questions; None is the rules.
           audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
-            otherwise (`raglab.live.settings`); texts older than its keep_days are blanked.
+            otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the folder cannot be
+            written, questions are answered without, which one warning says; `required` refuses them.
 
         Raises:
-          InputError: no index there, or one that was altered or made by another version; a wrong variable.
+          InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
+            is required, or that clarifications need, where nothing can be written.
           ValueError: clarify without the log, or another pack than that of the index or of what its log has learned.
         """
-        from raglab.live.settings import AuditSettings, BanditSettings, ClarifySettings
+        from raglab.live.settings import BanditSettings, ClarifySettings
 
         # A wrong variable or a wrong index stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
-        corpus, wanted = _index_at(place)
-        fingerprint = index_fingerprint(hash_corpus(corpus), wanted.parameters(rewriter))
+        corpus, wanted, fingerprint, stored_pack = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
-        check_pack(read_json(place / INDEX, _MAX_BYTES).get("pack"), pack.stored, f"the index {place}", remedy)
+        check_pack(stored_pack, pack.stored, f"the index {place}", remedy)
+        # The audit log comes before the clarifier, which learns from it; old texts are blanked at every start.
+        asking = ClarifySettings.read()
+        asks = asking.enabled is True if clarify is None else clarify
+        learns = asks or (asking.options and clarify is not False)
+        log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
         # Models and indexes; embeddings of the corpus are kept beside it, so that only the first start encodes them.
         stored = EmbeddingCache(place / EMBEDDINGS)
         ready = retriever(corpus, wanted, stored, rewriter=rewriter, pack=pack)
         tables = ready.indexes.tables
         base = Extractive(pack=pack) if generator is None else generator
-        kept = Caches(place / CACHE) if cache else None
+        kept = _caches_of(place) if cache else None
         named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
         judge = scorer or WordSupport()
         _read_passages(ready.chunks, base, judge)
@@ -223,17 +320,16 @@ class Lab:
         stated = arm or ("bandit" if bandit.enabled else None)
         off = bandit.enabled is False or not set(ready.strategies) & set(LIVE_ARMS)
         online = None if off else bandit.online(place, tuple(ready.strategies))
-        if online is not None and (stated or chosen.strategy.arm) == "bandit":
+        wants_bandit = (stated or chosen.strategy.arm) == "bandit"
+        if online is not None and online.log.read_only:
+            online = None
+            if wants_bandit:
+                warnings.warn(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=2)
+        if online is not None and wants_bandit:
             for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
                 next(walk(strategy, ready.question(corpus.chunks[0].text)))
-        # The audit log comes before the clarifier, which learns from it; old texts are blanked at every start.
-        asking, logging = ClarifySettings.read(), AuditSettings.read()
-        asks = asking.enabled is True if clarify is None else clarify
-        log = logging.audit_log(place, asking.learner) if audit and logging.enabled else None
-        if log is not None and log.keep_days:
-            log.forget()
         clarifier = None
-        if asks or (asking.options and clarify is not False):
+        if learns:
             words = _words(corpus.chunks, ready, stored, pack) if asks else None  # choices among options need none
             clarifier = Clarifier(
                 costs=asking, learner=asking.learner, chunks=corpus.chunks, vocabulary=words, pack=pack, parser=parser
@@ -254,8 +350,15 @@ class Lab:
             arm=stated,
             online=online,
             audit=log,
+            audit_required=required,
             clarifier=clarifier,
         )
+
+    def warn_once(self, text: str, error: Exception) -> None:
+        """Say what cannot be written, once a system."""
+        if text not in self._told:
+            self._told.add(text)
+            warnings.warn(f"{text} ({error})", stacklevel=4)
 
     def replace(self, policy: Policy) -> Self:
         """The same system under another policy, whatever pack that names: the index was opened with this one.
@@ -268,23 +371,35 @@ class Lab:
         return dataclasses.replace(self, policy=policy, entities=named)
 
 
-def _index_at(place: Path) -> tuple[Corpus, RetrievalSettings]:
-    """Corpus and settings of the index in a folder.
+def _audit_log(
+    place: Path, learner: Learner, *, audit: bool | Literal["required"], learns: bool
+) -> tuple[AuditLog | None, bool]:
+    """Audit log of an index, with what was to be forgotten forgotten; and whether each question must be in it.
 
     Raises:
-      InputError: no index there, or one that was altered or made by another version.
+      InputError: it cannot be written, and is required or `learns` from it.
+      ValueError: it is required and switched off.
     """
-    where = Where(str(place / INDEX))
-    if not (place / INDEX).is_file():
-        raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
-    head = read_json(place / INDEX, _MAX_BYTES)
-    corpus = load_corpus(place / CORPUS)
-    wanted = check_settings(head["settings"])
-    if head.get("schema_version") != SCHEMA_VERSION or head.get("corpus_hash") != hash_corpus(corpus):
-        came = f"version {head.get('schema_version')} of corpus {str(head.get('corpus_hash'))[:12]}"
-        rule = f"an index must be version {SCHEMA_VERSION} of the corpus beside it"
-        raise input_error(where, rule, "make it again with `raglab index`", came)
-    return corpus, wanted
+    from raglab.live.settings import AuditSettings
+
+    logging = AuditSettings.read()
+    required = audit == "required" or logging.required
+    if not (audit and logging.enabled):
+        if required:
+            msg = "an audit log that is required must be on; set RAGLAB_AUDIT_ENABLED=true, and open with audit=True."
+            raise ValueError(msg)
+        return None, False
+    log = logging.audit_log(place, learner)
+    if log.log.read_only:
+        if required or learns:
+            rule = f"the audit log must be writable where {'it is required' if required else 'clarifications need it'}"
+            remedy = "name another in RAGLAB_AUDIT_LOG, or give the right to write"
+            raise input_error(Where(log.log.shown), rule, remedy, "a place where nothing can be written")
+        warnings.warn(f"{AUDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=3)
+        return None, False
+    if log.keep_days:
+        log.forget()
+    return log, required
 
 
 def _words(chunks: Sequence[Chunk], ready: Retriever, stored: EmbeddingCache, pack: Pack) -> Vocabulary:
@@ -320,7 +435,7 @@ def build_index(
     """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
 
     Args:
-      folder: made where it is not there; an index of the same corpus and settings is left as it is.
+      folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
       arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
         for, and no other; any where it names none.
       settings: further fields of `RetrievalSettings`.
@@ -329,28 +444,17 @@ def build_index(
 
     Raises:
       ValueError: no chunks, an unknown setting or arm.
+      InputError: the folder cannot be written.
     """
     if not corpus.chunks:
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
     wanted = check_settings({"arms": tuple(arms), **settings})
-    place.mkdir(parents=True, exist_ok=True)
-    save_corpus(corpus, place / CORPUS)
-    stored = load_corpus(place / CORPUS)
     behind = default_cache() if cache == "default" else cache
-    retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
-    fingerprint = index_fingerprint(hash_corpus(stored), wanted.parameters(None))
-    head = {
-        "schema_version": SCHEMA_VERSION,
-        "fingerprint": fingerprint,
-        "corpus": stored.name,
-        "n_chunks": len(stored.chunks),
-        "corpus_hash": hash_corpus(stored),
-        "settings": wanted._asdict() | {"arms": list(wanted.arms)},
-    }
+
+    def embed_corpus(stored: Corpus) -> None:
+        retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+
     pack = None if policy is None else load_pack(policy.pack).stored
-    if pack is not None:
-        head["pack"] = pack
-    write_text(json.dumps(head, indent=2) + "\n", place / INDEX)
-    return fingerprint
+    return write_index(corpus, place, wanted, pack, embed_corpus)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import sqlite3
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from raglab.blobs import Blobs, cache_folder
 from raglab.canonical import digest
 from raglab.models import Encoding, Tokens
 
@@ -183,15 +183,9 @@ def _single_thread() -> Iterator[None]:
 
 
 CHUNK = 256
-LOOKUP = 500
-TIMEOUT = 60.0
 SENTENCE, TOKENS = "sentence", "tokens"
-
-SCHEMA = """
-CREATE TABLE IF NOT EXISTS embeddings (
-    key TEXT PRIMARY KEY, dtype TEXT NOT NULL, n_rows INTEGER NOT NULL, n_columns INTEGER NOT NULL, value BLOB NOT NULL
-)
-"""
+DTYPES = {SENTENCE: "<f4", TOKENS: "<f2"}  # of what is kept
+UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
 class TextEncoder(Protocol):
@@ -224,9 +218,10 @@ class TextEmbeddings(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingCache:
-    """Embeddings by content, in one SQLite file that several processes may share.
+    """Embeddings by content, in one file that several processes may share; see `raglab.blobs`.
 
-    Every write is one transaction, so a process killed in the middle loses at most its last one.
+    What comes back are rows of length 1 in one of two types, as they were stored: whatever else the file holds, a row
+    of zeros among it, is dropped and encoded again.
 
     path: the file; its folder is made on the first write. behind: another cache, asked for what this one lacks; what it
     has is copied.
@@ -236,8 +231,12 @@ class EmbeddingCache:
     behind: EmbeddingCache | None = None
 
     def get(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
-        """Arrays of those keys that are in the cache."""
-        found = self._own(keys)
+        """Arrays [rows, columns] of those keys that are in the cache."""
+        with closing(Blobs(self.path)) as blobs:
+            stored = blobs.get(keys)
+            arrays = {key: _decode_array(value) for key, value in stored.items()}
+            blobs.drop([key for key, array in arrays.items() if array is None])
+        found = {key: array for key, array in arrays.items() if array is not None}
         missing = [key for key in keys if key not in found]
         if self.behind is not None and missing:
             copied = self.behind.get(missing)
@@ -245,39 +244,43 @@ class EmbeddingCache:
             found |= copied
         return found
 
-    def _own(self, keys: Sequence[str]) -> dict[str, NDArray[Any]]:
-        if not self.path.exists():
-            return {}
-        found: dict[str, NDArray[Any]] = {}
-        with self._open() as connection:
-            for some in _chunks(keys, LOOKUP):
-                marks = ",".join("?" * len(some))
-                query = f"SELECT key, dtype, n_rows, n_columns, value FROM embeddings WHERE key IN ({marks})"  # noqa: S608
-                for key, dtype, n_rows, n_columns, value in connection.execute(query, some):
-                    found[key] = np.frombuffer(value, dtype=dtype).reshape(n_rows, n_columns)
-        return found
-
     def put(self, arrays: Mapping[str, NDArray[Any]]) -> None:
         """Store arrays [rows, columns] in one transaction; a key that is there already keeps its array."""
-        rows = [(key, array.dtype.str, *array.shape, array.tobytes()) for key, array in arrays.items()]
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self._open() as connection, connection:
-            connection.executemany("INSERT OR IGNORE INTO embeddings VALUES (?, ?, ?, ?, ?)", rows)
+        with closing(Blobs(self.path)) as blobs:
+            blobs.put({key: _encode_array(array) for key, array in arrays.items()}, over=False)
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        """Open a connection of this process and thread alone, and close it."""
-        with closing(sqlite3.connect(self.path, timeout=TIMEOUT)) as connection:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=NORMAL")
-            connection.execute(SCHEMA)
-            yield connection
+    def drop(self, keys: Sequence[str]) -> None:
+        """Take out arrays."""
+        with closing(Blobs(self.path)) as blobs:
+            blobs.drop(keys)
+
+
+def _encode_array(array: NDArray[Any]) -> bytes:
+    """Array [rows, columns] as bytes, after a line with its type and shape."""
+    small = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    return f"{small.dtype.str} {small.shape[0]} {small.shape[1]}\n".encode() + small.tobytes()
+
+
+_HEAD = re.compile(rb"(<f4|<f2) (0|[1-9]\d{0,8}) ([1-9]\d{0,5})\n")
+
+
+def _decode_array(value: bytes) -> NDArray[Any] | None:
+    """Array of bytes; None where they are none, or a row is not of length 1."""
+    head = _HEAD.match(value)
+    if head is None:
+        return None
+    dtype, n_rows, n_columns = head[1].decode(), int(head[2]), int(head[3])
+    if len(value) - head.end() != n_rows * n_columns * int(dtype[-1]):
+        return None
+    array = np.frombuffer(value, dtype=dtype, offset=head.end()).reshape(n_rows, n_columns)
+    with np.errstate(invalid="ignore", over="ignore"):
+        lengths = np.sqrt(np.einsum("rc,rc->r", array, array, dtype=np.float32))
+    return array if bool(np.all(np.abs(lengths - 1.0) <= UNIT[dtype])) else None  # NaN is above every bound
 
 
 def default_cache() -> EmbeddingCache:
-    """Return the user's cache: `embeddings.sqlite` in the folder RAGLAB_CACHE, or in ~/.cache/raglab."""
-    folder = os.environ.get("RAGLAB_CACHE")
-    return EmbeddingCache((Path(folder) if folder else Path.home() / ".cache" / "raglab") / "embeddings.sqlite")
+    """Return the user's cache: `embeddings-2.sqlite` in the folder RAGLAB_CACHE, or in ~/.cache/raglab."""
+    return EmbeddingCache(cache_folder() / "embeddings-2.sqlite")
 
 
 def cache_key(encoder_name: str, kind: str, text: str) -> str:
@@ -306,8 +309,8 @@ def embed(
       progress: whether a bar counts the texts that are encoded.
     """
     distinct = list(dict.fromkeys(texts))
-    vectors = _read_cached(encoder.name, SENTENCE, distinct, cache)
-    by_token = _read_cached(encoder.name, TOKENS, distinct, cache) if tokens else {}
+    vectors = _read_cached(encoder, SENTENCE, distinct, cache)
+    by_token = _read_cached(encoder, TOKENS, distinct, cache) if tokens else {}
     missing = [text for text in distinct if text not in vectors or (tokens and text not in by_token)]
     missing.sort(key=lambda text: (len(text), text))  # alike in length, so that little of a batch is padding
     with tqdm(total=len(missing), desc="embed", unit="text", disable=not progress) as bar:
@@ -335,12 +338,23 @@ def _encode_texts(
     return dict(zip(texts, both.sentences[:, None, :], strict=True)), dict(zip(texts, both.tokens, strict=True))
 
 
-def _read_cached(name: str, kind: str, texts: Sequence[str], cache: EmbeddingCache | None) -> dict[str, NDArray[Any]]:
-    """Arrays by text, of those texts that are in the cache."""
+def _read_cached(
+    encoder: TextEncoder, kind: str, texts: Sequence[str], cache: EmbeddingCache | None
+) -> dict[str, NDArray[Any]]:
+    """Arrays by text, of those texts that are in the cache in the form that the encoder gives them."""
     if cache is None:
         return {}
-    text_of = {cache_key(name, kind, text): text for text in texts}
-    return {text_of[key]: array for key, array in cache.get(list(text_of)).items()}
+    text_of = {cache_key(encoder.name, kind, text): text for text in texts}
+    found = cache.get(list(text_of))
+    foreign = [key for key, array in found.items() if not _has_form(array, kind, encoder.dim)]
+    if foreign:
+        cache.drop(foreign)
+    return {text_of[key]: array for key, array in found.items() if key not in set(foreign)}
+
+
+def _has_form(array: NDArray[Any], kind: str, dim: int) -> bool:
+    rows = kind == TOKENS or len(array) == 1
+    return rows and array.shape[1] == dim and array.dtype.str == DTYPES[kind]
 
 
 def _cache_keys(name: str, kind: str, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -8,10 +8,11 @@ be forgotten; what `keep` writes over and `drop` takes away is what the log can 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from sqlite3 import OperationalError
+from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY, OperationalError
 from time import monotonic, sleep
 from typing import Any, NamedTuple
 
@@ -22,6 +23,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 from raglab.store.files import InputError, Where, input_error
 
 BUSY_S = 60.0  # a writer waits so long for its turn
+
+
+# What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights.
+_UNWRITABLE = {SQLITE_PERM, SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL}
+
+
+class UnwritableLogError(InputError):
+    """A log that stands where nothing can be written: in a read-only folder, on a full disk, without rights."""
 
 
 def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
@@ -193,6 +202,14 @@ class Database:
                 rule = "a log must have no other reader while texts are erased"
                 raise self._refused(rule, "end the other processes and forget again")
 
+    @property
+    def read_only(self) -> bool:
+        """Whether it is a file that this process may not write, or of a folder that it may not write in."""
+        if self.url.get_backend_name() != "sqlite":
+            return False
+        file = Path(self.url.database or "")
+        return file.parent.is_dir() and not all(os.access(one, os.W_OK) for one in (file.parent, file) if one.exists())
+
     def close(self) -> None:
         """Let go of files and connections; the next use opens them again."""
         if self._engine is not None:
@@ -265,7 +282,11 @@ class Database:
         except DBAPIError as error:
             came = self._hidden(" ".join(str(error.orig).split()))
             rule = "a log must be readable and writable"
-            raise self._refused(rule, "check place, rights and disk", came) from None
+            refused = self._refused(rule, "check place, rights and disk", came)
+            code = getattr(error.orig, "sqlite_errorcode", None)
+            if self.read_only or (code is not None and code & 0xFF in _UNWRITABLE):
+                raise UnwritableLogError(str(refused)) from None
+            raise refused from None
 
     def _refused(self, rule: str, remedy: str, came: str | None = None) -> InputError:
         return input_error(Where(self.shown), rule, remedy, came)

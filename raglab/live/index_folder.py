@@ -1,0 +1,202 @@
+"""Index folder (shore): what `build_index` writes and `Lab.open` reads, checked to the last field; swapped as a whole.
+
+`index.json` is the one point at which an index changes: it names its corpus by content, so that whatever is stopped
+leaves the old index or the new one. Embeddings beside it are by content too, and made again where they are lost.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from raglab.canonical import canonical_json, digest
+from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
+from raglab.retrieval.arms import Rewriter
+from raglab.store.files import InputError, Where, input_error, read_json, shown_value, write_text
+from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
+from raglab.text import visible
+from raglab.values import SCHEMA_VERSION, Corpus
+
+INDEX, EMBEDDINGS, CACHE = "index.json", "embeddings.sqlite", "cache"
+_CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
+_MAX_BYTES = 2**20
+_STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+
+class _Settings(BaseModel):
+    """Fields of `RetrievalSettings`, as JSON has them."""
+
+    model_config = _STRICT
+
+    arms: list[str]
+    encoder: str | None
+    reranker: str | None
+    index: Literal["flat", "hnsw", "ivf"]
+    fetch_k: int
+    rerank_k: int
+    rrf_k: int
+    max_depth: int
+
+
+class IndexHead(BaseModel):
+    """Content of index.json.
+
+    fingerprint: of corpus, models and settings. corpus: its name. pack: hash of the pack that the index is for; None
+    fits any. digest: SHA-256 of the canonical JSON of all other fields.
+    """
+
+    model_config = _STRICT
+
+    schema_version: int
+    fingerprint: str
+    corpus: str
+    n_chunks: int = Field(ge=1)
+    corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    settings: _Settings
+    pack: str | None = None
+    digest: str
+
+
+class Index(NamedTuple):
+    """An index as its folder states it.
+
+    fingerprint: under the rewriter that it was read for.
+    """
+
+    corpus: Corpus
+    settings: RetrievalSettings
+    fingerprint: str
+    pack: str | None
+
+
+def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
+    """Index of a folder.
+
+    Args:
+      rewriter: of questions, which is part of the fingerprint; None is that of the settings.
+
+    Raises:
+      InputError: no index there, or one that was altered, damaged, or made by another version or with other models.
+    """
+    head = _head(place)
+    try:
+        corpus = _corpus_of(head, place)
+    except InputError:
+        if _head(place) == head:
+            raise
+        head = _head(place)  # another process put a new index in its place between the two
+        corpus = _corpus_of(head, place)
+    try:
+        wanted = check_settings(head.settings.model_dump())
+    except ValueError as error:
+        raise _damaged(place, "its settings must be valid", str(error).rstrip(".")) from None
+    parameters = wanted.parameters(None)
+    fingerprint = index_fingerprint(head.corpus_hash, parameters)
+    if fingerprint != head.fingerprint:
+        rule = f"its fingerprint must be {fingerprint}, that of this corpus, these settings and the models of today"
+        raise _damaged(place, rule, shown_value(head.fingerprint))
+    if rewriter is not None and wanted.rewrites:
+        fingerprint = index_fingerprint(head.corpus_hash, parameters | {"rewriter": rewriter.name})
+    return Index(corpus, wanted, fingerprint, head.pack)
+
+
+def write_index(
+    corpus: Corpus, place: Path, wanted: RetrievalSettings, pack: str | None, embed: Callable[[Corpus], object]
+) -> str:
+    """Write an index beside the one that is there, then put it in its place; its fingerprint.
+
+    Args:
+      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus.
+
+    Raises:
+      InputError: the folder cannot be written.
+    """
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        came = error.strerror or type(error).__name__
+        raise input_error(Where(str(place)), "an index must be a folder", "choose another", came) from error
+    corpus_hash = hash_corpus(corpus)
+    file = _corpus_file(place, corpus_hash)
+    save_corpus(corpus, file)
+    embed(load_corpus(file))
+    fingerprint = index_fingerprint(corpus_hash, wanted.parameters(None))
+    head: dict[str, Any] = {
+        "schema_version": SCHEMA_VERSION,
+        "fingerprint": fingerprint,
+        "corpus": corpus.name,
+        "n_chunks": len(corpus.chunks),
+        "corpus_hash": corpus_hash,
+        "settings": wanted._asdict() | {"arms": list(wanted.arms)},
+    }
+    if pack is not None:
+        head["pack"] = pack
+    # From here on it is the new index; before, it was the old one.
+    write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
+    if not file.is_file():  # another process indexed something else, and cleared up meanwhile
+        save_corpus(corpus, file)
+    for other in place.iterdir():
+        if _CORPORA.fullmatch(other.name) and other != file:
+            with suppress(OSError):
+                other.unlink()
+    return fingerprint
+
+
+def _corpus_file(place: Path, corpus_hash: str) -> Path:
+    return place / f"corpus-{corpus_hash[:16]}.jsonl"
+
+
+def _digest(head: dict[str, Any]) -> str:
+    stated = {name: value for name, value in head.items() if name != "digest"}
+    return digest(canonical_json(stated, ensure_ascii=True))
+
+
+def _head(place: Path) -> IndexHead:
+    """Fields of index.json, none of them altered."""
+    path = place / INDEX
+    if not path.is_file():
+        where = Where(str(path))
+        raise input_error(where, "an index must be a folder that holds index.json", "make it with `raglab index`")
+    stated = read_json(path, _MAX_BYTES)
+    if not isinstance(stated, dict):
+        raise _damaged(place, "index.json must be an object", shown_value(stated))
+    if stated.get("schema_version") != SCHEMA_VERSION or "digest" not in stated:
+        came = f"version {shown_value(stated.get('schema_version'))}, {'with' if 'digest' in stated else 'without'} one"
+        raise _damaged(place, f"an index must be of version {SCHEMA_VERSION} with a digest", came)
+    try:
+        head = IndexHead.model_validate(stated)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = visible(".".join(str(part) for part in first["loc"]))[:80]
+        raise _damaged(place, f"its field {name} must be as raglab wrote it", first["msg"]) from None
+    if _digest(stated) != head.digest:
+        raise _damaged(place, "index.json must be as raglab wrote it", "fields that do not fit its digest")
+    return head
+
+
+def _corpus_of(head: IndexHead, place: Path) -> Corpus:
+    """Corpus that index.json names, not altered."""
+    file = _corpus_file(place, head.corpus_hash)
+    try:
+        corpus = load_corpus(file)
+    except InputError as error:
+        msg = f"{str(error).rstrip('.')}; the index is damaged: {_remedy(place)}."
+        raise InputError(msg) from None
+    if hash_corpus(corpus) != head.corpus_hash or (corpus.name, len(corpus.chunks)) != (head.corpus, head.n_chunks):
+        rule = f"an index must be that of the corpus beside it, {file.name}"
+        raise _damaged(place, rule, "another content")
+    return corpus
+
+
+def _damaged(place: Path, rule: str, came: str) -> InputError:
+    return input_error(Where(str(place / INDEX)), rule, _remedy(place), came)
+
+
+def _remedy(place: Path) -> str:
+    return f"make it again with `raglab index CORPUS --out {visible(str(place))}`"
