@@ -58,6 +58,16 @@ def _compile_pattern(pattern: str) -> Any:  # noqa: ANN401 - re2 ships no types
         raise ValueError(msg) from None
 
 
+@lru_cache(maxsize=4096)
+def _compile_part(part: str) -> Any:  # noqa: ANN401 - re2 ships no types
+    r"""Expression that stands by itself: a quotation `\Q` without its end would run into the next one of a list."""
+    compiled = _compile_pattern(part)
+    if r"\Q" in part and _either((part,)) is None:
+        msg = f"a pattern must end each quotation \\Q with \\E, got {part!r}; add the \\E."
+        raise ValueError(msg)
+    return compiled
+
+
 def matches(pattern: Pattern, text: str) -> bool:
     """Whether a pattern, or every part of a list of them, occurs in the text, in time linear in the text.
 
@@ -71,18 +81,23 @@ def matches(pattern: Pattern, text: str) -> bool:
       (True, False)
     """
     parts = [pattern] if isinstance(pattern, str) else pattern
-    return all(_compile_pattern(part).search(text) is not None for part in parts)
+    return all(_compile_part(part).search(text) is not None for part in parts)
 
 
 @lru_cache(maxsize=256)
-def _either(patterns: tuple[str, ...]) -> str:
-    return "|".join(f"(?:{pattern})" for pattern in patterns)
+def _either(patterns: tuple[str, ...]) -> Any:  # noqa: ANN401 - re2 ships no types
+    """Expression that occurs where any of the patterns does; None where they are too large for one."""
+    try:
+        return _compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns))
+    except ValueError:
+        return None
 
 
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
     """Whether none of the patterns can occur, found in one pass over the text: most questions meet none."""
     first = tuple(pattern if isinstance(pattern, str) else pattern[0] for pattern in patterns)
-    return not first or _compile_pattern(_either(first)).search(text) is None
+    either = _either(first)
+    return not first or (either is not None and either.search(text) is None)
 
 
 def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[str, ...]:

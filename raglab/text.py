@@ -83,6 +83,23 @@ def visible(text: str, *, lines: bool = False) -> str:
     )
 
 
+# What stands between a URL's user and its host, or behind a name such as `password`; bounded, so that it stays linear.
+_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,2}[^\s:/?#@]{0,200}):\S{0,500}@")
+_SECRET = re.compile(r"(?i)([?&;][\w.-]{0,40}(?:pass|pwd|secret|token|key)[\w.-]{0,40}=)[^\s&;'\"]+")
+
+
+def masked_passwords(text: str) -> str:
+    """Text in which no URL shows its password.
+
+    Example:
+      >>> masked_passwords("evaluate-log postgresql+psycopg://ann:p@ss/word@db/rag?sslpassword=x")
+      'evaluate-log postgresql+psycopg://ann:***@db/rag?sslpassword=***'
+    """
+    if ":/" not in text:
+        return text
+    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
 def composed(text: str) -> str:
     """Text with each accent and its letter as one character (NFC), so that expressions with accents match it."""
     return unicodedata.normalize("NFC", text)

@@ -9,21 +9,18 @@ from typing import Any
 
 import pandas as pd
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from arms import two_arms
-from raglab.cli.experiments import simulate
+from raglab.cli import app
 from raglab.lab.bandit_study import FIXED, ORACLE, ROUTER, UNIFORM
 
 SMALL = ("--rounds", "120", "--replications", "4")
-app = typer.Typer(pretty_exceptions_enable=False)
-app.command()(simulate)
 
 
 def run(*arguments: str, code: int = 0) -> str:
     """Output of the command that ends with a code."""
-    ended = CliRunner().invoke(app, [*SMALL, *arguments])
+    ended = CliRunner().invoke(app, ["simulate", *SMALL, *arguments])
     assert ended.exit_code == code, ended.output
     return ended.stdout if code == 0 else ended.output
 

@@ -10,23 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
 from raglab.bandit import Bandit, Table, simulation
-from raglab.cli.logs import evaluate_log
+from raglab.cli import app
 from raglab.live.online_bandit import Online
 from raglab.off_policy import COLUMNS, ESTIMATORS, estimate
 from raglab.reward import RewardWeights
 
-app = typer.Typer()
-app.command()(evaluate_log)
 ARMS = ["graph", "hybrid", "table"]
 
 
 def ran(*arguments: str, code: int = 0) -> Result:
     """How the command ended."""
-    ended = CliRunner().invoke(app, list(arguments))
+    ended = CliRunner().invoke(app, ["evaluate-log", *arguments])
     assert ended.exit_code == code, ended.output
     return ended
 

@@ -14,7 +14,7 @@ from raglab.decision.intent import FLAGS, RULES, intent
 from raglab.decision.measurement import bit_masks, positions
 from raglab.patterns import Patterns, entities_in, matches, pattern_hits, patterns_hash
 from raglab.signals import degenerate_scores, retrieval_confidence
-from raglab.store.loaders import load_cases
+from raglab.store.loaders import Policy, load_cases
 from raglab.text import BITS, content_words, split_words
 from raglab.values import Case, Chunk
 
@@ -45,6 +45,74 @@ def test_a_bad_expression_raises(pattern: str) -> None:
     """Bad syntax and back-references are refused with the rule, not silently dropped."""
     with pytest.raises(ValueError, match="must be a linear-time regular expression"):
         matches(pattern, "text")
+
+
+@pytest.mark.parametrize("pattern", [r"\Qa.b", r"\Q", r"a\Qb\Ec\Q)", ["x", r"\Qy"]])
+def test_a_quotation_without_an_end_is_refused_with_the_policy(pattern: str | list[str]) -> None:
+    """It compiles by itself and swallows the next of a list, so that every question failed, or none was denied."""
+    for rows in ({"deny": [pattern, "other"]}, {"entities": {"e": [pattern]}}):
+        with pytest.raises(ValueError, match=r"must end each quotation \\Q with \\E, got '"):
+            Policy.from_mapping({"patterns": rows})
+    assert matches(r"\Qa.b\E", "xa.by")
+
+
+EXPRESSIONS = (
+    *(r"(?i)x", r"(?s).", r"(?U)a+", r"(?x)a b", r"\pL", r"\C", r"[[:word:]]", r"\Aa\z", r"x{1000}", r"(?:x{99}){99}"),
+    *(r"\x{10FFFF}", r"\x{D800}", "\ud800", "a\0b", r"\8", r"\1", r"\Z", "(?>a)", "a++", "(?#c)", "(?<n>x)", "(?P=n)"),
+    *(
+        "(?(1)a)",
+        "[a&&b]",
+        r"\R",
+        r"\X",
+        r"\K",
+        r"\G",
+        r"\h",
+        r"\N",
+        r"\u0041",
+        "a|",
+        "()",
+        "(",
+        "a)",
+        "a|b)|(?:c",
+        "*",
+    ),
+    *(
+        "[]",
+        "[]a]",
+        "x{2,1}",
+        "x{,3}",
+        "(?i",
+        "\\",
+        "$^",
+        "#",
+        r"\E",
+        r"\Qa\E",
+        r"\Qa",
+        "(?P<a>x)",
+        r"\pL{400}",
+        "x*" * 40,
+    ),
+)
+
+
+@pytest.mark.parametrize("pattern", EXPRESSIONS)
+def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
+    """Each construct of RE2 and of Python's `re` is refused with the policy, or answers every question."""
+    try:
+        policy = Policy.from_mapping({"patterns": {"deny": [pattern, "zz"], "entities": {"e": [pattern, "(?P<a>y)"]}}})
+    except ValueError as error:
+        assert "pattern" in str(error)
+        return
+    for text in ("", "abc xyz", "日本 é", "a\0b", "😀"):
+        case = Case("q", text, "ok")
+        hits = pattern_hits([case], [], policy.pattern_lists)
+        assert hits.counts[0, 0] == sum(matches(one, text) for one in (pattern, "zz"))
+
+
+def test_patterns_too_large_for_one_expression() -> None:
+    """Each is small enough for RE2 and all together are not: they are tried one by one."""
+    large = [rf"{place}x\pL{{300}}" for place in range(3)]
+    assert entities_in("2x" + "a" * 300, {"none": large[:2], "two": large}) == ("two",)
 
 
 @pytest.mark.parametrize(

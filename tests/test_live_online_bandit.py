@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import typer
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
@@ -817,15 +816,7 @@ def test_an_endpoint(at: Online) -> None:
 class TestCommands:
     """`raglab metrics` and `raglab feedback`."""
 
-    @pytest.fixture
-    def app(self) -> typer.Typer:
-        """Return the two commands."""
-        app = typer.Typer()
-        app.command()(logs.metrics)
-        app.command()(logs.feedback)
-        return app
-
-    def test_metrics(self, app: typer.Typer, at: Online, tmp_path: Path) -> None:
+    def test_metrics(self, at: Online, tmp_path: Path) -> None:
         """A table for people, JSON for programs, a file for Prometheus; by folder or file."""
         assert at.arms == ARMS_PROMETHEUS
         said = CliRunner().invoke(app, ["metrics", str(tmp_path), "--out", str(tmp_path / "x.prom")])
@@ -837,7 +828,7 @@ class TestCommands:
         assert told[1]["win_rate"] is None
 
     @pytest.mark.slow
-    def test_serving(self, app: typer.Typer, at: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_serving(self, at: Online, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Until interrupted; then the endpoint is closed, with the code of an interruption."""
         del at
         seen = []
@@ -851,7 +842,7 @@ class TestCommands:
         assert (seen, ended.exit_code) == ([1], 130)
         assert f"http://{online_bandit.LOCALHOST}:" in ended.stderr
 
-    def test_feedback(self, app: typer.Typer, at: Online, tmp_path: Path) -> None:
+    def test_feedback(self, at: Online, tmp_path: Path) -> None:
         """A thumb, up or down; one of them must be said."""
         for way, value in (("--up", 1.0), ("--down", 0.0)):
             ended = CliRunner().invoke(app, ["feedback", str(tmp_path), "r0", way])
@@ -860,16 +851,14 @@ class TestCommands:
         assert CliRunner().invoke(app, ["feedback", str(tmp_path), "r0"]).exit_code == 2
 
     @pytest.mark.parametrize("arguments", [("metrics", "."), ("feedback", ".", "r0", "--up"), ("metrics", "x.sqlite")])
-    def test_no_log(
-        self, app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
-    ) -> None:
+    def test_no_log(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]) -> None:
         """Is said in one line, and none is made."""
         monkeypatch.chdir(tmp_path)
         ended = CliRunner().invoke(app, list(arguments))
         assert (ended.exit_code, "a log must be there" in ended.stderr) == (1, True)
         assert list(tmp_path.iterdir()) == []
 
-    def test_an_unknown_request(self, app: typer.Typer, at: Online, tmp_path: Path) -> None:
+    def test_an_unknown_request(self, at: Online, tmp_path: Path) -> None:
         """Is said in one line."""
         del at
         ended = CliRunner().invoke(app, ["feedback", str(tmp_path), "r9", "--up"])

@@ -104,7 +104,9 @@ def test_a_wrong_value(
 def test_a_name_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
     """A slip of the pen does not pass in silence."""
     monkeypatch.setenv("RAGLAB_BANDIT_WEIGHT1", "0.1")
-    with pytest.raises(ValueError, match="RAGLAB_BANDIT_WEIGHT1: a variable must be one of RAGLAB_BANDIT_BUDGET_MS, "):
+    with pytest.raises(
+        ValueError, match="must be one of raglab's, got RAGLAB_BANDIT_WEIGHT1; did you mean RAGLAB_BANDIT_W"
+    ):
         BanditSettings.read()
 
 
@@ -255,7 +257,12 @@ def test_the_log_of_an_index(tmp_path: Path) -> None:
         ("CLARIFY", "LEVEL", "1", "RAGLAB_CLARIFY_LEVEL: it must be less than 1"),
         ("CLARIFY", "ASK_BELOW", "nan", "RAGLAB_CLARIFY_ASK_BELOW"),
         ("CLARIFY", "ASK_BELOW", "0.9", "RAGLAB_CLARIFY_*: ASK_BELOW 0.9 must be at most APPLY_ABOVE 0.85"),
-        ("CLARIFY", "TRESHOLD", "1", "RAGLAB_CLARIFY_TRESHOLD: a variable must be one of RAGLAB_CLARIFY_APPLY_ABOVE"),
+        (
+            "CLARIFY",
+            "TRESHOLD",
+            "1",
+            "must be one of raglab's, got RAGLAB_CLARIFY_TRESHOLD; did you mean RAGLAB_CLARIFY_",
+        ),
         ("AUDIT", "QUERY", "all", "RAGLAB_AUDIT_QUERY: it must be 'text', 'hash' or 'none'"),
         ("AUDIT", "KEEP_DAYS", "-1", "RAGLAB_AUDIT_KEEP_DAYS: it must be greater than or equal to 0"),
     ],
@@ -306,3 +313,76 @@ def test_the_published_gate_is_written_once() -> None:
     assert ClarifySettings.read(None).learner == Learner()
     assert gate.__kwdefaults__ == {"ask_below": Learner().ask_below, "apply_above": Learner().apply_above}
     assert (ASK_BELOW, APPLY_ABOVE, EVERY) == (0.60, 0.85, 5)
+
+
+class TestFailClosed:
+    """What is not understood is an error with its place, not the default."""
+
+    @pytest.mark.parametrize(
+        ("text", "line", "told"),
+        [
+            ("RAGLAB_AUDIT_QUERY='none\n", 1, "quotes closed"),  # today this keeps the text of every question
+            ('A=1\n\nRAGLAB_AUDIT_QUERY="none\n', 3, "quotes closed"),
+            ("A=1\nRAGLAB_AUDIT_QUERY none\n", 2, "a line must be NAME=value"),
+            ("A=1\nRAGLAB_AUDIT_QUERY\n", 2, "a line must be NAME=value"),
+            ("A=1\nnothing at all\n", 2, "a line must be NAME=value"),
+            ("A='x\nRAGLAB_AUDIT_QUERY=none\nB='\n", 1, "a quote must end before the next variable of raglab"),
+            ("RAGLAB_AUDIT_QUERY=none\nraglab_audit_query=text\n", 2, "RAGLAB_AUDIT_QUERY must be stated once"),
+            ("RAGLAB_AUDIT_QUERY=${NOBODY_SET_THIS}\n", 1, "RAGLAB_AUDIT_QUERY must stand for something"),
+            ("# ours\nRAGLAB_AUDITQUERY=none\n", 2, "did you mean RAGLAB_AUDIT_QUERY"),
+            ("raglab_foo=none\n", 1, "must be one of raglab's, got raglab_foo"),
+            ("RAG_LAB_AUDIT_QUERY=none\n", 1, "did you mean RAGLAB_AUDIT_QUERY"),
+            ("RAGLAB_CACHE=/tmp\n", 1, "RAGLAB_CACHE must be set in the environment"),
+        ],
+    )
+    def test_a_line_of_the_file(self, tmp_path: Path, text: str, line: int, told: str) -> None:
+        """File, line and rule, whichever settings are read."""
+        (tmp_path / ".env").write_text(text)
+        for kind in (AuditSettings, BanditSettings):
+            with pytest.raises(ValueError, match=r"^\.env, line") as error:
+                kind.read()
+            assert str(error.value).startswith(f".env, line {line}: ")
+            assert told in str(error.value)
+
+    def test_a_file_in_another_encoding(self, tmp_path: Path) -> None:
+        """Is named with its line; a byte-order mark is no part of the first name; blank says nothing."""
+        (tmp_path / ".env").write_bytes(b"A=1\nRAGLAB_AUDIT_QUERY=none\nB=\xff\n")
+        with pytest.raises(ValueError, match=r"^\.env, line 3: text must be UTF-8"):
+            AuditSettings.read()
+        (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfRAGLAB_AUDIT_QUERY=none\n")
+        assert AuditSettings.read().query == "none"
+        (tmp_path / ".env").write_bytes(b" \n")
+        assert AuditSettings.read().query == "text"
+        (tmp_path / ".env").unlink()
+        (tmp_path / ".env").mkdir()
+        with pytest.raises(ValueError, match=r"^\.env: the path must be a file, got a folder"):
+            AuditSettings.read()
+
+    @pytest.mark.parametrize("name", ["RAGLAB_AUDITQUERY", "RAGLAB_FOO", "raglab_audit_queri", "RAGLABAUDIT_QUERY"])
+    def test_a_variable_of_the_environment(self, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """One that begins as ours do is ours, whatever its case; one of another tool is let be."""
+        monkeypatch.setenv("RAGLABELLER_HOME", "x")
+        assert AuditSettings.read().query == "text"
+        monkeypatch.setenv(name, "none")
+        with pytest.raises(ValueError, match=f"^the environment: .* must be one of raglab's, got {name}; "):
+            AuditSettings.read()
+
+    def test_small_letters_are_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """But not beside capitals; an empty variable says nothing, so the file holds."""
+        (tmp_path / ".env").write_text("raglab_audit_query=none\n")
+        monkeypatch.setenv("RAGLAB_AUDIT_QUERY", "")
+        assert AuditSettings.read().query == "none"
+        monkeypatch.setenv("raglab_audit_query", "hash")
+        with pytest.raises(ValueError, match="RAGLAB_AUDIT_QUERY must be stated once"):
+            AuditSettings.read()
+        monkeypatch.delenv("RAGLAB_AUDIT_QUERY")
+        assert AuditSettings.read().query == "hash"
+
+    def test_what_is_known_is_what_is_read(self) -> None:
+        """Every variable that the package names is in the table, and the table holds no other."""
+        root = Path(settings.__file__).parents[1]
+        texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
+        named = {name for text in texts for name in re.findall(r"RAGLAB_[A-Z0-9_]*[A-Z0-9]", text)}
+        known = settings.known_variables()
+        assert named - known <= {"RAGLAB_BANDIT", "RAGLAB_CLARIFY", "RAGLAB_AUDIT"}
+        assert set(settings.PROCESS_VARIABLES) <= named

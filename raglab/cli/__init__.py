@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -13,6 +11,7 @@ import typer
 from raglab.arms import ARMS
 from raglab.cli import experiments, live, logs
 from raglab.cli.common import (
+    TUNED,
     Arm,
     AsJson,
     CostOptions,
@@ -24,28 +23,34 @@ from raglab.cli.common import (
     TargetOptions,
     TracePath,
     json_records,
+    keep_inputs,
     load_policy,
     load_trace,
     parse_costs,
     parse_goal,
-    refusals,
+    say,
+    say_json,
     show,
+    table_text,
     write_csv,
     write_study,
+)
+from raglab.cli.door import (
+    DEBUG,
+    DEBUG_VARIABLE,
+    EXIT_CODES,
+    Door,
+    close_standard_streams,
+    open_standard_streams,
 )
 from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
 
-EXIT_CODES = (
-    "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "
-    "2 wrong usage · "
-    "3 a promise is not certified or is broken · 4 too few cases to say · 130 interrupted."
-)
 app = typer.Typer(
     name="raglab",
-    help="Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed.",
+    cls=Door,
     epilog=EXIT_CODES,
     no_args_is_help=True,
     add_completion=False,
@@ -53,8 +58,28 @@ app = typer.Typer(
 )
 
 
+@app.callback()
+def shared_options(
+    debug: Annotated[
+        bool,
+        typer.Option(DEBUG, help=f"Show the stack of what ends a command; before or after it, or {DEBUG_VARIABLE}=1."),
+    ] = False,
+) -> None:
+    """Tune when a RAG system answers, refuses or asks back: retrieval once, every threshold replayed."""
+
+
+def main() -> None:
+    """Run the command of the arguments, behind the door and between streams that hold."""
+    open_standard_streams()
+    try:
+        app()
+    finally:
+        close_standard_streams()
+
+
 @app.command(epilog="Example: raglab trace datasets/broker --out out/broker.parquet -p datasets/broker/policy.yaml")
 def trace(
+    ctx: typer.Context,
     corpus: Annotated[
         Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
     ],
@@ -78,27 +103,27 @@ def trace(
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
-    with refusals():
-        made = build_trace(
-            load_corpus(corpus),
-            load_cases(cases or corpus),
-            out=out,
-            policy=load_policy(policy),
-            progress=not quiet,
-            command=" ".join(["raglab", *sys.argv[1:]]),
-            arms=tuple(arm or ["hybrid"]),
-            encoder=encoder,
-            reranker=reranker,
-            index=index,
-            fetch_k=fetch_k,
-            rerank_k=rerank_k,
-            max_depth=max_depth,
-        )
-        where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
-        table = ranking(made)
-        show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
-        if not as_json:
-            typer.echo("\nwhere the expected sources stand:\n" + table.round(4).to_string(index=False))
+    keep_inputs(out, corpus, cases, policy)
+    made = build_trace(
+        load_corpus(corpus),
+        load_cases(cases or corpus),
+        out=out,
+        policy=load_policy(policy),
+        progress=not quiet,
+        command=ctx.obj,
+        arms=tuple(arm or ["hybrid"]),
+        encoder=encoder,
+        reranker=reranker,
+        index=index,
+        fetch_k=fetch_k,
+        rerank_k=rerank_k,
+        max_depth=max_depth,
+    )
+    where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
+    table = ranking(made)
+    show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
+    if not as_json:
+        say("\nwhere the expected sources stand:\n" + table_text(table.round(4)))
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")
@@ -120,38 +145,36 @@ def decide(
     from raglab.replay import decide as decided
     from raglab.replay import flips
 
-    with refusals():
-        chosen, of = load_policy(policy), load_trace(path, split)
-        said = decided(of, chosen, arm)
-        if case is None:
-            table = said.frame()
-            write_csv(table, out)
-            show(
-                table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
-                as_json=as_json,
-            )
-            if strict:
-                _exit_on_failed_contracts(said, as_json=as_json)
-            return
-        if strict:
-            msg = "--strict must judge all cases, got --case with it; leave one of the two out."
-            raise ValueError(msg)
-        row = said.frame().iloc[said.row_of(case)]
-        checks = pd.DataFrame(said.explain(case))
-        near = flips(of, chosen, case, arm)
-        if as_json:
-            parts = {
-                "decision": json_records(said.frame().iloc[[said.row_of(case)]])[0],
-                "checks": json_records(checks),
-                "flips": json_records(near),
-            }
-            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
-            return
-        typer.echo(
-            f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n"
+    keep_inputs(out, path, policy)
+    chosen, of = load_policy(policy), load_trace(path, split)
+    said = decided(of, chosen, arm)
+    if case is None:
+        table = said.frame()
+        write_csv(table, out)
+        show(
+            table if as_json else table[["case_id", "expect_status", "status", "gate", "confidence", "reason"]],
+            as_json=as_json,
         )
-        typer.echo(checks[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
-        typer.echo("\nthe smallest change of one threshold that would flip it:\n" + near.to_string(index=False))
+        if strict:
+            _exit_on_failed_contracts(said, as_json=as_json)
+        return
+    if strict:
+        msg = "--strict must judge all cases, got --case with it; leave one of the two out."
+        raise ValueError(msg)
+    row = said.frame().iloc[said.row_of(case)]
+    checks = pd.DataFrame(said.explain(case))
+    near = flips(of, chosen, case, arm)
+    if as_json:
+        parts = {
+            "decision": json_records(said.frame().iloc[[said.row_of(case)]])[0],
+            "checks": json_records(checks),
+            "flips": json_records(near),
+        }
+        say_json(parts, indent=2)
+        return
+    say(f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
+    say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
+    say("\nthe smallest change of one threshold that would flip it:\n" + table_text(near))
 
 
 def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
@@ -165,7 +188,7 @@ def _exit_on_failed_contracts(decisions: Decisions, *, as_json: bool) -> None:
         for status in Status
         if status.name in labels
     )
-    typer.echo(f"\npassed {passed.total()} of {len(labels)} contracts (S6.3): {parts}", err=as_json)
+    say(f"\npassed {passed.total()} of {len(labels)} contracts (S6.3): {parts}", err=as_json)
     if passed.total() < len(labels):
         raise typer.Exit(1)
 
@@ -189,19 +212,19 @@ def sweep(
     from raglab.replay import steps
     from raglab.replay import sweep as swept
 
-    with refusals():
-        if (threshold is None) == (not policies):
-            msg = "sweep takes either policies or --path with one threshold, got both or none."
-            raise ValueError(msg)
-        of, costs = load_trace(path, split), parse_costs(cost)
-        if threshold is not None:
-            table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
-        else:
-            table = swept(of, [load_policy(one) for one in policies or ()], arm, costs=costs)
-            table.insert(0, "policy", [str(one) for one in policies or ()])
-            lead = ["policy"]
-        write_csv(table, out)
-        show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
+    if (threshold is None) == (not policies):
+        msg = "sweep takes either policies or --path with one threshold, got both or none."
+        raise ValueError(msg)
+    keep_inputs(out, path, policy, *(policies or ()))
+    of, costs = load_trace(path, split), parse_costs(cost)
+    if threshold is not None:
+        table, lead = steps(of, load_policy(policy), threshold, arm, costs=costs), ["low", "high"]
+    else:
+        table = swept(of, [load_policy(one) for one in policies or ()], arm, costs=costs)
+        table.insert(0, "policy", [str(one) for one in policies or ()])
+        lead = ["policy"]
+    write_csv(table, out)
+    show(table if as_json else table[[*lead, *RATES, "expected_cost"]], as_json=as_json)
 
 
 @app.command(
@@ -227,20 +250,20 @@ def tune(
     """Search for the thresholds of least expected cost on split tune, judge them on split report."""
     from raglab.lab.study import tune as tuned
 
-    with refusals():
-        goal = parse_goal(cost, target)  # before anything is read that takes time
-        result = tuned(
-            load_trace(path),
-            policy=load_policy(policy),
-            goal=goal,
-            arm=arm,
-            trials=trials,
-            sampler=sampler,
-            seed=seed,
-            resume=out / "study",
-            progress=not quiet,
-        )
-        write_study(result, out, mlruns if track else None, as_json=as_json)
+    keep_inputs(out / TUNED, path, policy)
+    goal = parse_goal(cost, target)  # before anything is read that takes time
+    result = tuned(
+        load_trace(path),
+        policy=load_policy(policy),
+        goal=goal,
+        arm=arm,
+        trials=trials,
+        sampler=sampler,
+        seed=seed,
+        resume=out / "study",
+        progress=not quiet,
+    )
+    write_study(result, out, mlruns if track else None, as_json=as_json)
 
 
 @app.command(
@@ -267,15 +290,15 @@ def report(
     from raglab.lab.report.page import write_report
     from raglab.lab.search_space import always_answer, always_refuse, published_policy
 
-    with refusals():
-        chosen, costs = load_policy(policy), parse_costs(cost)
-        policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
-        if chosen.policy_id != base.policy_id:
-            policies["tuned"] = chosen
-        policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
-        make_folder(out.parent)
-        page = write_report(out, load_trace(path, split), policies, arm=arm, costs=costs)
-        show({"report": str(page)}, as_json=as_json)
+    keep_inputs(out, path, policy, incumbent)
+    chosen, costs = load_policy(policy), parse_costs(cost)
+    policies = {"defaults": (base := load_policy(incumbent) if incumbent is not None else published_policy(chosen))}
+    if chosen.policy_id != base.policy_id:
+        policies["tuned"] = chosen
+    policies |= {"always-answer": always_answer(chosen), "always-refuse": always_refuse(chosen)}
+    make_folder(out.parent)
+    page = write_report(out, load_trace(path, split), policies, arm=arm, costs=costs)
+    show({"report": str(page)}, as_json=as_json)
 
 
 @app.command(epilog="Example: raglab policy -p datasets/broker/policy.yaml")
@@ -283,16 +306,12 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
     """Print a policy whole, with its id: what it states and the published defaults for the rest."""
     import yaml
 
-    with refusals():
-        shown = load_policy(path)
-        rows = shown.model_dump(mode="json")
-        if as_json:
-            typer.echo(json.dumps({"policy_id": shown.policy_id, **rows}, ensure_ascii=False, indent=2))
-        else:
-            typer.echo(
-                f"# policy_id {shown.policy_id}\n"
-                + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
-            )
+    shown = load_policy(path)
+    rows = shown.model_dump(mode="json")
+    if as_json:
+        say_json({"policy_id": shown.policy_id, **rows}, indent=2)
+    else:
+        say(f"# policy_id {shown.policy_id}\n" + yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120))
 
 
 @app.command(epilog="Run it from a clone of the project; it needs datasets/broker.")
@@ -307,22 +326,21 @@ def demo(
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
-    with refusals():
-        start = load_policy(data / "policy.yaml")
-        typer.echo(f"1/3 trace: retrieve once for the questions of {data}")
-        made = build_trace(
-            load_corpus(data),
-            load_cases(data),
-            out=out / "trace.parquet",
-            policy=start,
-            progress=True,
-            command="raglab demo",
-        )
-        typer.echo(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
-        result = tuned(made, policy=start, trials=trials, progress=True)
-        typer.echo("3/3 report")
-        write_study(result, out, mlruns, as_json=False)
-        typer.echo("JupyterLab:  make lab")
+    start = load_policy(data / "policy.yaml")
+    say(f"1/3 trace: retrieve once for the questions of {data}")
+    made = build_trace(
+        load_corpus(data),
+        load_cases(data),
+        out=out / "trace.parquet",
+        policy=start,
+        progress=True,
+        command="raglab demo",
+    )
+    say(f"2/3 study: {trials} configurations replayed over {len(made)} cases, then an exact line search")
+    result = tuned(made, policy=start, trials=trials, progress=True)
+    say("3/3 report")
+    write_study(result, out, mlruns, as_json=False)
+    say("JupyterLab:  make lab")
 
 
 for group in (live, experiments, logs):

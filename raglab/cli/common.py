@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from raglab.cli.door import json_escapes
+from raglab.store.files import Where, csv_text, input_error, map_texts, write_text
+from raglab.text import visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -47,20 +50,8 @@ TargetOptions = Annotated[
         "published two if none.",
     ),
 ]
+TUNED = "tuned.yaml"  # of a study, in its folder
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
-
-
-@contextmanager
-def refusals() -> Iterator[None]:
-    """Print what an input broke as one line, without a stack."""
-    try:
-        yield
-    except (ValueError, KeyError, OSError, ImportError) as error:
-        text = error.args[0] if isinstance(error, KeyError) and error.args else error
-        typer.echo(f"raglab: {text}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
 
 
 def parse_target(text: str) -> tuple[str, float]:
@@ -154,27 +145,72 @@ def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
     ]
 
 
+def say(text: str, *, err: bool = False, end: str = "\n") -> None:
+    """Print a text of any origin: what would move a cursor or turn the reading direction is shown as an escape."""
+    typer.echo(visible(text, lines=True) + end, err=err, nl=False)
+
+
+def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
+    """Print JSON for programs."""
+    typer.echo(shown_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str)))
+
+
+def shown_json(text: str) -> str:
+    r"""JSON of the same value, in which a character that a terminal would obey is escaped.
+
+    Example:
+      >>> shown_json('"a\u202eb é"')
+      '"a\\u202eb é"'
+    """
+    if all(line.isprintable() for line in text.split("\n")):
+        return text
+    return "".join(one if one == "\n" or visible(one) == one else json_escapes(one) for one in text)
+
+
+def table_text(table: pd.DataFrame, **how: Any) -> str:  # noqa: ANN401 - of `DataFrame.to_string`
+    """Table for people, a row a line, whatever its texts hold."""
+    return map_texts(table, visible).to_string(index=False, **how)
+
+
 def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a mapping
     """Print a table or a mapping, for people or as JSON."""
     if hasattr(value, "to_dict"):
         if as_json:
-            typer.echo(json.dumps(json_records(value), ensure_ascii=False))
+            say_json(json_records(value))
         else:
-            typer.echo(value.to_string(index=False))
+            say(table_text(value))
+    elif as_json:
+        say_json(value, indent=2)
     else:
-        typer.echo(
-            json.dumps(value, ensure_ascii=False, indent=2)
-            if as_json
-            else "\n".join(f"{key}: {item}" for key, item in value.items())
-        )
+        for key, item in value.items():
+            say(f"{key}: {visible(str(item))}")
+
+
+def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--out") -> None:
+    """Refuse to write over what is read.
+
+    Args:
+      inputs: files and folders that the command reads; in a folder no file may be written over but a trace.
+
+    Raises:
+      InputError: the path to write is one of them.
+    """
+    for one in inputs:
+        if out is None or one is None:
+            continue
+        read, written = Path(one).resolve(), out.resolve()
+        inside = read.is_dir() and written.is_file() and read in written.parents and written.suffix != ".parquet"
+        if written == read or inside or (written.exists() and read.exists() and written.samefile(read)):
+            rule = f"{option} must be another file than those that are read"
+            raise input_error(Where(str(out)), rule, "choose another path", f"what {one} holds" if inside else str(one))
 
 
 def write_csv(table: pd.DataFrame, out: Path | None) -> None:
-    """Write a table as CSV where a path is given."""
+    """Write a table as CSV where a path is given, whole or not at all."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        table.to_csv(out, index=False)
-        typer.echo(f"wrote {out}", err=True)
+        write_text(csv_text(table), out)
+        say(f"wrote {out}", err=True)
 
 
 def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: bool) -> None:
@@ -191,7 +227,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
     from raglab.lab.tracking import track
 
     out.mkdir(parents=True, exist_ok=True)
-    result.policy.save(out / "tuned.yaml")
+    result.policy.save(out / TUNED)
     page = result.report(out / "report.html")
     judged = (result.judged_on, result.policies)
     by = (result.settings["arm"], result.goal.costs)
@@ -200,7 +236,7 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
         parts = {
             "selected": result.selected,
             "policy_id": result.policy.policy_id,
-            "policy": str(out / "tuned.yaml"),
+            "policy": str(out / TUNED),
             "report": str(page),
             "notes": result.notes,
             "costs": json_records(result.costs.reset_index()),
@@ -208,21 +244,21 @@ def write_study(result: TuneResult, out: Path, mlruns: Path | None, *, as_json: 
             "against": [contest_record(one) for one in found],
             "comparison": json_records(result.comparison),
         }
-        typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
+        say_json(parts, indent=2)
         if mlruns is not None:
             track(result, mlruns, report=page)
         return
-    typer.echo(result.notes[0])
+    say(result.notes[0])
     if worse := worse_sentence(found, len(result.judged_on)):
-        typer.echo(f"WARNING: {worse}")
+        say(f"WARNING: {worse}")
     seen = "it was tuned on" if result.judged_on is result.tuned_on else "that the study did not see"
-    typer.echo(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
-    typer.echo(standings_text(standings(*judged, *by)).to_string(index=False) + "\n")
+    say(f"\nJudged on {len(result.judged_on)} cases {seen} (rate [95 % interval] k/n; expected cost a case):\n")
+    say(table_text(standings_text(standings(*judged, *by))) + "\n")
     for one in found:
-        typer.echo(contest_sentence(one))
+        say(contest_sentence(one))
     for note in result.notes[1:]:
-        typer.echo(f"note: {note}")
-    typer.echo(f"\nreport:      {page}\npolicy:      {out / 'tuned.yaml'}  (policy_id {result.policy.policy_id})")
+        say(f"note: {note}")
+    say(f"\nreport:      {page}\npolicy:      {out / TUNED}  (policy_id {result.policy.policy_id})")
     if mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
         run = track(result, mlruns, report=page)
-        typer.echo(f"MLflow:      {run.command}\n             then open {run.link}")
+        say(f"MLflow:      {run.command}\n             then open {run.link}")

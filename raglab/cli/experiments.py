@@ -20,12 +20,15 @@ from raglab.cli.common import (
     TargetOptions,
     TracePath,
     json_records,
+    keep_inputs,
     load_policy,
     load_trace,
     parse_costs,
     parse_targets,
-    refusals,
+    say,
+    say_json,
     show,
+    table_text,
     write_csv,
 )
 from raglab.store.files import make_folder, write_bytes
@@ -77,34 +80,34 @@ def simulate(
     as_json: AsJson = False,
 ) -> None:
     """Months of traffic in seconds: what bandits earn and lose on questions whose right arm is known."""
-    with refusals():
-        if (path is None) == (means is None):
-            msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
-            raise ValueError(msg)
-        names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
-        of_traces = {
-            "--policy": policy is not None,
-            "--weights": weights is not None,
-            "--always-answer": always_answer,
-            "--budget-ms": budget_ms != BUDGET_MS,
-            "--split": split is not None,
-        }
-        if means is not None and any(of_traces.values()):
-            idle = ", ".join(option for option, given in of_traces.items() if given)
-            msg = f"arms of --means have neither questions nor latencies, got {idle}; leave it out, or give a trace."
-            raise ValueError(msg)
-        sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
-        if path is None:
-            found, told = _simulated_means(means or "", names, sizes)
-        else:
-            given = (policy, weights, split)
-            found, told = _simulated_trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
-        write_csv(_replication_rows(found), out)
-        if as_json:
-            typer.echo(json.dumps({"told": told, "policies": json_records(found.table)}, ensure_ascii=False))
-            return
-        typer.echo("\n".join(told) + "\n")
-        typer.echo(_readable_estimates(found.table).to_string(index=False, na_rep="–"))
+    if (path is None) == (means is None):
+        msg = "simulate takes either a trace or --means, got both or none; such as --means 0.7,0.6,0.5."
+        raise ValueError(msg)
+    keep_inputs(out, path, policy)
+    names = tuple(dict.fromkeys(bandit or ("thompson_beta", "ucb1")))
+    of_traces = {
+        "--policy": policy is not None,
+        "--weights": weights is not None,
+        "--always-answer": always_answer,
+        "--budget-ms": budget_ms != BUDGET_MS,
+        "--split": split is not None,
+    }
+    if means is not None and any(of_traces.values()):
+        idle = ", ".join(option for option, given in of_traces.items() if given)
+        msg = f"arms of --means have neither questions nor latencies, got {idle}; leave it out, or give a trace."
+        raise ValueError(msg)
+    sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
+    if path is None:
+        found, told = _simulated_means(means or "", names, sizes)
+    else:
+        given = (policy, weights, split)
+        found, told = _simulated_trace(path, given, names, sizes, budget_ms, always_answer=always_answer)
+    write_csv(_replication_rows(found), out)
+    if as_json:
+        say_json({"told": told, "policies": json_records(found.table)})
+        return
+    say("\n".join(told) + "\n")
+    say(table_text(_readable_estimates(found.table), na_rep="–"))
 
 
 def _simulated_means(means: str, names: tuple[str, ...], sizes: dict[str, Any]) -> tuple[LearnerComparison, list[str]]:
@@ -283,45 +286,46 @@ def clarify_sim(
     as_json: AsJson = False,
 ) -> None:
     """A year of requests in seconds: questions and silent errors of what asks once, always, never, or knows."""
-    with refusals():
-        from raglab.default_learner import Learner, simulate
-        from raglab.lab.clarify_environments import load_world
+    from raglab.default_learner import Learner, simulate
+    from raglab.lab.clarify_environments import load_world
 
-        stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
-        chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
-        given: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
-        policies: dict[str, Any] = {"published": Learner()}
-        if chosen != Learner():
-            policies[rule] = chosen
-        told = []
-        env, study = "", None
-        if tune:
-            made, study, notes = _tune_learner(world, path, tune, seed, users, requests, seeds, given)
-            policies["tuned"], env = study.learner, study.env()
-            told += notes
-        else:
-            made = load_world(world, path)
-        policies |= {name: name for name in ("always_ask", "never_ask", "oracle")}
-        table = simulate(made, policies, users=users, requests=requests, seed=seed, **given)
-        _draw_or_write(table, out)
-        told.insert(0, f"{world}: {len(made.contexts)} contexts, {users} users, {requests} requests each; seed {seed}.")
-        rows = _policy_rates(table)
-        if as_json:
-            typer.echo(json.dumps({"told": told, "env": env, "policies": json_records(rows)}, ensure_ascii=False))
-        else:
-            told += [
-                "questions, errors (silent), unanswered and cost: per 100 requests.",
-                "regret: cost of a user above the oracle's.",
-                "early, late: questions per 100 in the first and in the last tenth of the requests.",
-                "Brackets: 95 % intervals over users, who meet the same under every policy.",
-            ]
-            typer.echo("\n".join(told) + "\n")
-            typer.echo(rows.pipe(_readable_regrets).to_string(index=False, na_rep="–"))
-            if env:
-                typer.echo(f"\n{env}", nl=False)
-        if study is not None and mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
-            run = study.track(mlruns)
-            typer.echo(f"MLflow: {run.command}; then open {run.link}", err=True)
+    keep_inputs(out, path)
+
+    stated: dict[str, Any] = {"ask_below": ask_below, "apply_above": apply_above}
+    chosen = Learner(rule=rule, **{name: value for name, value in stated.items() if value is not None})
+    given: dict[str, Any] = {"question_cost": question_cost, "error_cost": error_cost}
+    policies: dict[str, Any] = {"published": Learner()}
+    if chosen != Learner():
+        policies[rule] = chosen
+    told = []
+    env, study = "", None
+    if tune:
+        made, study, notes = _tune_learner(world, path, tune, seed, users, requests, seeds, given)
+        policies["tuned"], env = study.learner, study.env()
+        told += notes
+    else:
+        made = load_world(world, path)
+    policies |= {name: name for name in ("always_ask", "never_ask", "oracle")}
+    table = simulate(made, policies, users=users, requests=requests, seed=seed, **given)
+    _draw_or_write(table, out)
+    told.insert(0, f"{world}: {len(made.contexts)} contexts, {users} users, {requests} requests each; seed {seed}.")
+    rows = _policy_rates(table)
+    if as_json:
+        say_json({"told": told, "env": env, "policies": json_records(rows)})
+    else:
+        told += [
+            "questions, errors (silent), unanswered and cost: per 100 requests.",
+            "regret: cost of a user above the oracle's.",
+            "early, late: questions per 100 in the first and in the last tenth of the requests.",
+            "Brackets: 95 % intervals over users, who meet the same under every policy.",
+        ]
+        say("\n".join(told) + "\n")
+        say(table_text(rows.pipe(_readable_regrets), na_rep="–"))
+        if env:
+            say(f"\n{env}", end="")
+    if study is not None and mlruns is not None:  # last: what a tracker cannot write costs nothing of the study
+        run = study.track(mlruns)
+        say(f"MLflow: {run.command}; then open {run.link}", err=True)
 
 
 def _tune_learner(
@@ -357,7 +361,7 @@ def _draw_or_write(table: pd.DataFrame, out: Path | None) -> None:
 
     make_folder(out.parent)
     write_bytes(png(ClarifyDisplay.from_simulation(table).figure_), out)
-    typer.echo(f"wrote {out}", err=True)
+    say(f"wrote {out}", err=True)
 
 
 def _policy_rates(table: pd.DataFrame) -> pd.DataFrame:
@@ -410,25 +414,26 @@ def certify(
     """Thresholds with a finite-sample guarantee: learned on split tune, tested on split certify."""
     from raglab.lab.certification import certificate_lines, certify_policy
 
-    with refusals():
-        targets, costs = parse_targets(target), parse_costs(cost)
-        chosen, trace = load_policy(policy), load_trace(path)
-        remembered = looks if looks is not None else path.with_name("looks.jsonl")
-        found = certify_policy(
-            trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
-        )
+    targets, costs = parse_targets(target), parse_costs(cost)
+    chosen, trace = load_policy(policy), load_trace(path)
+    keep_inputs(out, path, policy, looks)
+    keep_inputs(looks, path, policy, option="--looks")
+    remembered = looks if looks is not None else path.with_name("looks.jsonl")
+    found = certify_policy(
+        trace, chosen, targets=targets, costs=costs, delta=delta, arm=arm, again=again, looks=remembered
+    )
+    if found.policy is not None and out is not None:
+        make_folder(out.parent)
+        found.policy.save(out)
+    if as_json:
+        parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": json_records(found.table)}
+        say_json(parts, indent=2)
+    else:
+        say("\n".join(certificate_lines(found)))
         if found.policy is not None and out is not None:
-            make_folder(out.parent)
-            found.policy.save(out)
-        if as_json:
-            parts = {"certificate": found.certificate.rows, "notes": found.notes, "tested": json_records(found.table)}
-            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2, default=str))
-        else:
-            typer.echo("\n".join(certificate_lines(found)))
-            if found.policy is not None and out is not None:
-                typer.echo(f"policy:      {out}  (policy_id {found.policy.policy_id})")
-            if found.policy is None and RISK in targets:
-                _say_why(trace, chosen, targets[RISK], delta, arm)
+            say(f"policy:      {out}  (policy_id {found.policy.policy_id})")
+        if found.policy is None and RISK in targets:
+            _say_why(trace, chosen, targets[RISK], delta, arm)
     if found.policy is None:
         raise typer.Exit(NOT_KEPT)
 
@@ -444,8 +449,8 @@ def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str 
     size = sum(case.split == "certify" for case in trace.cases) / len(seen.right) if pilot else 1.0
     table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta, size=size)
     where = "split tune, for as many cases as split certify holds" if pilot else "these cases"
-    typer.echo(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
-    typer.echo(table.round(3).to_string(index=False, na_rep="–"))
+    say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
+    say(table_text(table.round(3), na_rep="–"))
 
 
 def check(
@@ -465,28 +470,27 @@ def check(
     """Re-test a policy's certificate on new cases."""
     from raglab.lab.certification import check_policy, retrieve_trace
 
-    with refusals():
-        certified = load_policy(policy)
-        where = corpus or cases.parent
-        trace = (
-            load_trace(cases, split)
-            if cases.suffix == ".parquet"
-            else retrieve_trace(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
-        )
-        found = check_policy(certified, trace, again=again)
-        if as_json:
-            parts: dict[str, Any] = {
-                "verdict": found.verdict,
-                "notes": found.notes,
-                "targets": json_records(found.table),
-            }
-            parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask}
-            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
-        else:
-            show(found.table, as_json=False)
-            rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
-            told = [f"\nverdict: {found.verdict} ({rates})", *(f"note: {note}" for note in found.notes)]
-            typer.echo("\n".join(told))
+    certified = load_policy(policy)
+    where = corpus or cases.parent
+    trace = (
+        load_trace(cases, split)
+        if cases.suffix == ".parquet"
+        else retrieve_trace(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
+    )
+    found = check_policy(certified, trace, again=again)
+    if as_json:
+        parts: dict[str, Any] = {
+            "verdict": found.verdict,
+            "notes": found.notes,
+            "targets": json_records(found.table),
+        }
+        parts |= {"coverage": found.coverage, "over_ask_rate": found.over_ask}
+        say_json(parts, indent=2)
+    else:
+        show(found.table, as_json=False)
+        rates = f"coverage {found.coverage:.3f}, over_ask_rate {found.over_ask:.3f}"
+        told = [f"\nverdict: {found.verdict} ({rates})", *(f"note: {note}" for note in found.notes)]
+        say("\n".join(told))
     if found.verdict != "upheld":
         raise typer.Exit(NOT_KEPT if found.verdict == "broken" else OPEN)
 
@@ -505,33 +509,33 @@ def fuse(
     from raglab.lab.gate_fitting import compare_gates
     from raglab.lab.gate_fitting import fuse as fused
 
-    with refusals():
-        trace, chosen, costs = load_trace(path), load_policy(policy), parse_costs(cost)
-        found = fused(trace, chosen, arm=arm, method=method, seed=seed)
-        splits = {case.split for case in trace.cases}
-        judged = trace.split("report") if "report" in splits else trace
-        table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
-        if out is not None:
-            make_folder(out.parent)
-            found.policy.save(out)
-        if as_json:
-            parts = {
-                "policy_id": found.policy.policy_id,
-                "parts": {part.signal: part.y[-1] - part.y[0] for part in found.model.parts},
-                "quality": json_records(found.quality),
-                "gates": json_records(table),
-            }
-            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
-            return
-        typer.echo(f"fitted on {len(found.fitted_on)} cases; reach of each part in logits:")
-        for part in sorted(found.model.parts, key=lambda one: one.y[0] - one.y[-1]):
-            typer.echo(f"  {part.signal:<22}{part.y[-1] - part.y[0]:6.2f}")
-        typer.echo("\n" + found.quality.round(4).to_string(index=False))
-        where = "split report" if "report" in splits else "the cases it was fitted on: this flatters"
-        typer.echo(f"\non {len(judged)} cases of {where} (difference of AURC to fused, paired 95 % interval):")
-        typer.echo(table.round(4).to_string(index=False, na_rep="–"))
-        if out is not None:
-            typer.echo(f"\npolicy:      {out}  (policy_id {found.policy.policy_id})")
+    keep_inputs(out, path, policy)
+    trace, chosen, costs = load_trace(path), load_policy(policy), parse_costs(cost)
+    found = fused(trace, chosen, arm=arm, method=method, seed=seed)
+    splits = {case.split for case in trace.cases}
+    judged = trace.split("report") if "report" in splits else trace
+    table = compare_gates(judged, found.policy, arm=arm, seed=seed, costs=costs)
+    if out is not None:
+        make_folder(out.parent)
+        found.policy.save(out)
+    if as_json:
+        parts = {
+            "policy_id": found.policy.policy_id,
+            "parts": {part.signal: part.y[-1] - part.y[0] for part in found.model.parts},
+            "quality": json_records(found.quality),
+            "gates": json_records(table),
+        }
+        say_json(parts, indent=2)
+        return
+    say(f"fitted on {len(found.fitted_on)} cases; reach of each part in logits:")
+    for part in sorted(found.model.parts, key=lambda one: one.y[0] - one.y[-1]):
+        say(f"  {part.signal:<22}{part.y[-1] - part.y[0]:6.2f}")
+    say("\n" + table_text(found.quality.round(4)))
+    where = "split report" if "report" in splits else "the cases it was fitted on: this flatters"
+    say(f"\non {len(judged)} cases of {where} (difference of AURC to fused, paired 95 % interval):")
+    say(table_text(table.round(4), na_rep="–"))
+    if out is not None:
+        say(f"\npolicy:      {out}  (policy_id {found.policy.policy_id})")
 
 
 COMMANDS = (

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from raglab.arms import LIVE_ARMS
-from raglab.cli.common import AsJson, Encoder, PolicyPath, Reranker, json_records, refusals, show
-from raglab.text import decimals
+from raglab.cli.common import (
+    AsJson,
+    Encoder,
+    PolicyPath,
+    Reranker,
+    json_records,
+    keep_inputs,
+    say,
+    say_json,
+    show,
+    shown_json,
+    table_text,
+)
+from raglab.cli.door import one_line
+from raglab.store.files import Where, input_error
+from raglab.text import decimals, visible
 
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
@@ -48,12 +62,21 @@ def index(
     from raglab.live.system import build_index
     from raglab.store.loaders import Policy, load_corpus
 
-    with refusals():
-        loaded = load_corpus(corpus)
-        arms = tuple(arm or LIVE_ARMS)
-        more: dict[str, Any] = {"arms": arms, "encoder": encoder, "reranker": reranker, "progress": not quiet}
-        made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
-        show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
+    _keep_corpus(out, corpus, policy)
+    loaded = load_corpus(corpus)
+    arms = tuple(arm or LIVE_ARMS)
+    more: dict[str, Any] = {"arms": arms, "encoder": encoder, "reranker": reranker, "progress": not quiet}
+    made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
+    show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
+
+
+def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
+    """Refuse an index in the place of its documents, or of a folder that holds them: it takes the folder's place."""
+    keep_inputs(out, corpus, policy)
+    for read in filter(None, (corpus, policy)):
+        if out.resolve() in read.resolve().parents:
+            rule = "--out must be a folder of its own"
+            raise input_error(Where(str(out)), rule, "choose another path", f"one that holds {read}")
 
 
 def ask(
@@ -82,19 +105,18 @@ def ask(
     from raglab.live.ask import ask as asked
     from raglab.live.system import Lab
 
-    with refusals():
-        parts = _open_models(model, parser, base_url, nli)
-        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
-        said = asked(question, lab=system, selected_option=select, documents=document, session=session)
-        if as_json:
-            typer.echo(said.json())
-            return
-        typer.echo(_response_text(said, folder, policy))
-        if said["clarification"] is not None and _on_terminal():
-            said = _prompt_reply(said, system)
-            typer.echo(_response_text(said, folder, policy))
-        if explain:
-            _print_checks(said)
+    parts = _open_models(model, parser, base_url, nli)
+    system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
+    said = asked(question, lab=system, selected_option=select, documents=document, session=session)
+    if as_json:
+        typer.echo(shown_json(said.json()))
+        return
+    say(_response_text(said, folder, policy))
+    if said["clarification"] is not None and _on_terminal():
+        said = _prompt_reply(said, system)
+        say(_response_text(said, folder, policy))
+    if explain:
+        _print_checks(said)
 
 
 def reply(
@@ -116,16 +138,15 @@ def reply(
     from raglab.live.ask import reply as replied
     from raglab.live.system import Lab
 
-    with refusals():
-        parts = _open_models(model, parser, base_url, nli)
-        system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
-        said = replied(request_id, answer, lab=system, question=question)
-        if as_json:
-            typer.echo(said.json())
-            return
-        typer.echo(_response_text(said, folder, policy))
-        if explain:
-            _print_checks(said)
+    parts = _open_models(model, parser, base_url, nli)
+    system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
+    said = replied(request_id, answer, lab=system, question=question)
+    if as_json:
+        typer.echo(shown_json(said.json()))
+        return
+    say(_response_text(said, folder, policy))
+    if explain:
+        _print_checks(said)
 
 
 def support(
@@ -140,44 +161,42 @@ def support(
     from raglab.answering.support import WordSupport
     from raglab.store.loaders import Policy
 
-    with refusals():
-        said = (_scorer(nli) or WordSupport()).support(_stated_text(answer), [_stated_text(one) for one in evidence])
-        table = pd.DataFrame(said.by_claim, columns=["claim", "support"])
-        least = Policy.load().support.min_support
-        if as_json:
-            score = said.score if len(table) else None
-            told = {"support": score, "weakest": said.claim, "claims": json_records(table)}
-            typer.echo(json.dumps(told, ensure_ascii=False))
-            return
-        if not len(table):
-            typer.echo("the answer states nothing to check")
-            return
-        typer.echo(table.round(3).to_string(index=False))
-        typer.echo(
-            f"\nleast support {decimals(said.score, least)}; the published min_support is {decimals(least, said.score)}"
-        )
+    said = (_scorer(nli) or WordSupport()).support(_stated_text(answer), [_stated_text(one) for one in evidence])
+    table = pd.DataFrame(said.by_claim, columns=["claim", "support"])
+    least = Policy.load().support.min_support
+    if as_json:
+        score = said.score if len(table) else None
+        told = {"support": score, "weakest": said.claim, "claims": json_records(table)}
+        say_json(told)
+        return
+    if not len(table):
+        say("the answer states nothing to check")
+        return
+    say(table_text(table.round(3)))
+    say(f"\nleast support {decimals(said.score, least)}; the published min_support is {decimals(least, said.score)}")
 
 
 def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
-    lines = [" · ".join(filter(None, (said["status"], said["arm_reason"], _confidence_text(said), said["policy_id"])))]
+    told = (said["status"], said["arm_reason"], _confidence_text(said), said["policy_id"])
+    lines = [visible(" · ".join(filter(None, told)))]
     asked, default = said["clarification"], said["default_applied"]
     if asked is not None:
-        lines += [asked["question_to_user"]]
-        lines += [f"  {one['value']}  {one['text']}" for one in said["options"]]
-        under = "" if policy is None else f" -p {policy}"
-        lines += [f"Reply with: raglab reply {folder} {said['request_id']}{under} yes, no, or a value."]
+        lines += [visible(asked["question_to_user"])]
+        lines += [visible(f"  {one['value']}  {one['text']}") for one in said["options"]]
+        command = ["raglab", "reply", str(folder), said["request_id"], *(() if policy is None else ("-p", str(policy)))]
+        lines += [visible(f"Reply with: {shlex.join(command)} yes, no, or a value.")]
     elif said["status"] == "ambiguous":
         lines += ["Which of these do you mean? Ask again with --select ID."]
-        lines += [f"  {one['id']}  {', '.join(one['sources'])}: {one['text']} …" for one in said["options"]]
+        lines += [visible(f"  {one['id']}  {', '.join(one['sources'])}: {one['text']} …") for one in said["options"]]
     else:
         lines += [said["answer"]]
     if said["refusal_reason"]:
-        lines += [f"because {said['refusal_reason']}"]
+        lines += [visible(f"because {said['refusal_reason']}")]
     if said["sources"]:
-        lines += ["sources: " + ", ".join(said["sources"])]
+        lines += ["sources: " + visible(", ".join(said["sources"]))]
     if said.seen.propensity is not None or default is not None:
         lines += [f"request: {said['request_id']}"]
-    return "\n".join([*lines, *(f"warning: {text}" for text in said["warnings"])])
+    return "\n".join([*lines, *(visible(f"warning: {text}") for text in said["warnings"])])
 
 
 def _confidence_text(said: Any) -> str:  # noqa: ANN401 - a response
@@ -189,8 +208,8 @@ def _print_checks(said: Any) -> None:  # noqa: ANN401 - a response
 
     table = pd.DataFrame(said.seen.checks)
     if len(table):
-        typer.echo("\n" + table[["gate", "rule", "margin", "passes", "text"]].to_string(index=False))
-    typer.echo("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
+        say("\n" + table_text(table[["gate", "rule", "margin", "passes", "text"]]))
+    say("\n" + " · ".join(f"{stage} {ms:.1f} ms" for stage, ms in said.seen.ms.items()))
 
 
 def _on_terminal() -> bool:
@@ -210,7 +229,7 @@ def _prompt_reply(said: Any, system: Any) -> Any:  # noqa: ANN401 - responses an
         try:
             return replied(said["request_id"], typed, lab=system)
         except ValueError as error:
-            typer.echo(f"raglab: {error}", err=True)
+            say(f"raglab: {one_line(str(error))}", err=True)
 
 
 def _open_models(model: str | None, parser: str | None, base_url: str | None, nli: str | None) -> dict[str, Any]:

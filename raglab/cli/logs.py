@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from datetime import UTC, date, datetime, time
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.cli.common import AsJson, json_records, refusals, show, write_csv
+from raglab.cli.common import AsJson, json_records, keep_inputs, say, say_json, show, shown_json, table_text, write_csv
 
 if TYPE_CHECKING:
     import numpy as np
@@ -65,31 +64,31 @@ def evaluate_log(
     """What another policy would have earned, from the log of this one, and whether the log can say so."""
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
-    with refusals():
-        rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read_table(log)
-        names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
-        aim = _target_frame(target, rounds, arm)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            table = estimate(
-                rounds, aim, names, seed, level=level, interval=interval, clip=clip, switch=switch, session=session
-            )
-        seen = overlap(rounds, aim, level=level, session=session)
-        said = [str(one.message) for one in caught]
-        write_csv(table, out)
-        notes = {name: note for name, note in table.attrs["notes"].items() if note}
-        if as_json:
-            parts = {
-                "estimates": json_records(table),
-                "overlap": _finite_row(seen._asdict()),
-                "notes": notes,
-                "warnings": said,
-            }
-            typer.echo(json.dumps(parts, ensure_ascii=False, indent=2))
-        else:
-            typer.echo("\n".join(_estimate_lines(table, seen, notes, level)))
-            for text in said:
-                typer.echo(f"warning: {text}", err=True)
+    rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read_table(log)
+    keep_inputs(out, log, target)
+    names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
+    aim = _target_frame(target, rounds, arm)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        table = estimate(
+            rounds, aim, names, seed, level=level, interval=interval, clip=clip, switch=switch, session=session
+        )
+    seen = overlap(rounds, aim, level=level, session=session)
+    said = [str(one.message) for one in caught]
+    write_csv(table, out)
+    notes = {name: note for name, note in table.attrs["notes"].items() if note}
+    if as_json:
+        parts = {
+            "estimates": json_records(table),
+            "overlap": _finite_row(seen._asdict()),
+            "notes": notes,
+            "warnings": said,
+        }
+        say_json(parts, indent=2)
+    else:
+        say("\n".join(_estimate_lines(table, seen, notes, level)))
+        for text in said:
+            say(f"warning: {text}", err=True)
     if (table["status"] == "none").all():
         raise typer.Exit(OPEN)
 
@@ -101,7 +100,7 @@ def _estimate_lines(table: pd.DataFrame, seen: Overlap, notes: dict[str, str], l
         f"mean weight {seen.mean_weight:.3f} ({level:.0%} interval {seen.mean_weight_low:.3f} to "
         f"{seen.mean_weight_high:.3f}; 1 is expected)"
     )
-    lines = [table.round(4).to_string(index=False), "", held]
+    lines = [table_text(table.round(4)), "", held]
     for note in dict.fromkeys(notes.values()):
         lines += [f"{', '.join(name for name in notes if notes[name] == note)}: {note}"]
     return lines
@@ -132,7 +131,7 @@ def _live(place: Path) -> pd.DataFrame:
     frame = open_online(place).frame()
     came = frame.dropna(subset=["reward"]).reset_index(drop=True)
     if len(came) < len(frame):
-        typer.echo(f"{len(frame) - len(came)} of {len(frame)} rounds have no reward yet and are left out", err=True)
+        say(f"{len(frame) - len(came)} of {len(frame)} rounds have no reward yet and are left out", err=True)
     return came
 
 
@@ -220,9 +219,8 @@ def explain(
     """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up."""
     from raglab.audit.explanation import explain_request as explained
 
-    with refusals():
-        said = explained(request, _open_audit_log(log))
-        typer.echo(said.json() if as_json else str(said))
+    said = explained(request, _open_audit_log(log))
+    typer.echo(shown_json(said.json())) if as_json else say(str(said))
     if not said.rebuilt:
         raise typer.Exit(1)
 
@@ -242,21 +240,20 @@ def audit(
     """What was asked, filled in and learned: counts by day, and the default table."""
     from raglab.audit.explanation import days, defaults
 
-    with refusals():
-        opened = _open_audit_log(log)
-        told: dict[str, Any] = {}
-        if forget is not None:
-            told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
-        if export is not None:
-            told["files"] = [str(path) for path in opened.export(export)]
-        by_day, rows = days(opened), defaults(opened)
-        if as_json:
-            show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
-            return
-        for name, value in told.items():
-            typer.echo(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
-        typer.echo(by_day.to_string(index=False) if len(by_day) else "no request so far")
-        typer.echo(f"\ndefaults\n{rows.round(3).to_string(index=False)}" if len(rows) else "\nno default so far")
+    opened = _open_audit_log(log)
+    told: dict[str, Any] = {}
+    if forget is not None:
+        told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
+    if export is not None:
+        told["files"] = [str(path) for path in opened.export(export)]
+    by_day, rows = days(opened), defaults(opened)
+    if as_json:
+        show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
+        return
+    for name, value in told.items():
+        say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
+    say(table_text(by_day) if len(by_day) else "no request so far")
+    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
 
 
 def _open_audit_log(log: str | None) -> AuditLog:
@@ -291,20 +288,20 @@ def metrics(
     """Pulls, win rate, reward and latency of each arm that a bandit chooses from."""
     from raglab.live import online_bandit
 
-    with refusals():
-        online = _online(log)
-        table = online.arms_frame()
-        show(table if as_json else table.round(4), as_json=as_json)
-        if out is not None:
-            online_bandit.write_metrics(table, out)
-            typer.echo(f"wrote {out}", err=True)
-        if serve is not None:
-            served = online_bandit.serve(online.arms_frame, serve)
-            typer.echo(f"http://{online_bandit.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
-            try:
-                _until_interrupted()
-            finally:
-                served.close()
+    keep_inputs(out, log)
+    online = _online(log)
+    table = online.arms_frame()
+    show(table if as_json else table.round(4), as_json=as_json)
+    if out is not None:
+        online_bandit.write_metrics(table, out)
+        say(f"wrote {out}", err=True)
+    if serve is not None:
+        served = online_bandit.serve(online.arms_frame, serve)
+        say(f"http://{online_bandit.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
+        try:
+            _until_interrupted()
+        finally:
+            served.close()
 
 
 def feedback(
@@ -314,12 +311,11 @@ def feedback(
     as_json: AsJson = False,
 ) -> None:
     """Thumb up or down for an answer, now or later; of several the last counts."""
-    with refusals():
-        online = _online(log)
-        online.thumbs(request, up)
-        if not online.setup.weights.thumbs:
-            typer.echo("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
-        show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
+    online = _online(log)
+    online.thumbs(request, up)
+    if not online.setup.weights.thumbs:
+        say("kept in the log; RAGLAB_BANDIT_W_THUMBS is 0, so it changes no reward", err=True)
+    show({"request": request, "thumb": "up" if up else "down"}, as_json=as_json)
 
 
 def _online(log: str) -> Online:

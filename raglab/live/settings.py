@@ -46,9 +46,13 @@ What a `.env` may say, with the values that hold where nothing is said:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from io import StringIO
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Literal, Self
 
 import numpy as np
 from pydantic import Field, SecretStr, ValidationError, model_validator
@@ -97,16 +101,14 @@ class EnvironmentSettings(BaseSettings):
           env_file: None reads none; one that is not there says nothing.
 
         Raises:
-          InputError: an unknown or wrong variable; names it, its value unless it may be secret, the rule.
+          InputError: a wrong variable, or one that begins as ours do and is none, in the environment or the file; a
+            line of the file that cannot be read. Names place, variable, its value unless it may be secret, the rule.
         """
-        stated = _stated_variables(env_file, str(cls.model_config["env_prefix"]))
-        names = {cls.variable(name) for name in cls.model_fields}
-        for name in sorted(stated):
-            if name not in names:
-                rule = f"a variable must be one of {', '.join(sorted(names))}"
-                raise input_error(Where(name), rule, "correct its name")
+        stated = stated_variables(env_file)
+        fields = {cls.variable(name): info.alias or name for name, info in cls.model_fields.items()}
+        given = {fields[name]: value for name, value in stated.items() if name in fields and value}
         try:
-            return cls(_env_file=env_file)  # type: ignore[call-arg]
+            return cls(_env_file=None, **given)  # type: ignore[call-arg]
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
             prefix = str(cls.model_config["env_prefix"])
@@ -271,15 +273,6 @@ def load_prior(path: str | Path, arms: Sequence[str]) -> Stats:
     return Stats(*(np.array([float(rows.get(arm, none)[name]) for arm in arms]) for name in Stats._fields))
 
 
-def _stated_variables(env_file: str | Path | None, prefix: str) -> Mapping[str, str]:
-    """Variables with a prefix, of the file and the environment, as they were stated."""
-    from dotenv import dotenv_values
-
-    there = {} if env_file is None or not Path(env_file).is_file() else dotenv_values(env_file)
-    both: dict[str, Any] = {**there, **os.environ}
-    return {name.upper(): str(value) for name, value in both.items() if name.upper().startswith(prefix) and value}
-
-
 def _is_count(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and 0.0 <= value < float("inf")
 
@@ -377,3 +370,97 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
         return settings.audit_log(place or "", create=False)
     learner = ClarifySettings.read().learner
     return AuditLog(place, learner=learner, query=settings.query, keep_days=settings.keep_days, create=False)
+
+
+# Variables of raglab that only the environment of the process sets, and who reads them.
+PROCESS_VARIABLES = {
+    "RAGLAB_CACHE": "folder of the embeddings of every index, `raglab.retrieval.dense`",
+    "RAGLAB_DEBUG": "the stack of what ends a command, `raglab.cli.door`",
+}
+_OURS = "RAGLAB_"
+_LINE_OF_OURS = re.compile(r"^\s*(?:export\s+)?raglab_", re.IGNORECASE)
+
+
+def known_variables() -> frozenset[str]:
+    """Every variable that raglab reads and that begins as its own do."""
+    kinds = (BanditSettings, ClarifySettings, AuditSettings)
+    return frozenset(kind.variable(name) for kind in kinds for name in kind.model_fields) | PROCESS_VARIABLES.keys()
+
+
+def stated_variables(env_file: str | Path | None = ".env") -> Mapping[str, str]:
+    """Variables of raglab by their names in capitals: those of the environment, then those of the file.
+
+    Args:
+      env_file: None reads none; one that is not there says nothing.
+
+    Raises:
+      InputError: a variable that begins as ours do and is none, one stated twice, a line that cannot be read.
+    """
+    stated = dict(_file_variables(Path(env_file))) if env_file is not None and Path(env_file).exists() else {}
+    there = [name for name in os.environ if _begins_like_ours(name)]
+    for name in there:
+        _check_name(name, Where("the environment"))
+    for name, times in Counter(name.upper() for name in there).items():
+        if times > 1:
+            rule = f"{name} must be stated once, in capitals or not"
+            raise input_error(Where("the environment"), rule, "unset all but one", f"{times} times")
+    return stated | {name.upper(): os.environ[name] for name in there if os.environ[name]}
+
+
+def _file_variables(path: Path) -> Iterator[tuple[str, str]]:
+    """Ours of a file, each with what it stands for, once every line of the file could be read."""
+    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
+
+    text = read_text(path, _MAX_BYTES, blank=True)
+    lines = [one for one in parse_stream(StringIO(text)) if one.error or one.key is not None]
+    values = dotenv_values(stream=StringIO(text)) if not any(one.error for one in lines) else {}
+    seen: set[str] = set()
+    for line in lines:
+        where = Where(str(path), line.original.line + _blank_lines(line.original.string))
+        own = line.key is not None and _begins_like_ours(line.key)
+        if line.error or line.value is None or line.key is None:
+            rule = "a line must be NAME=value, quotes closed"
+            raise input_error(where, rule, "correct or remove it", "another")
+        if any(map(_LINE_OF_OURS.match, line.original.string.strip().splitlines()[1:])):
+            rule = "a quote must end before the next variable of raglab"
+            raise input_error(where, rule, "close it", f"an open one after {line.key}")
+        if not own:
+            continue
+        name = line.key.upper()
+        _check_name(line.key, where)
+        if name in PROCESS_VARIABLES:
+            raise input_error(where, f"{name} must be set in the environment", "export it, no file is read for it")
+        if name in seen:
+            raise input_error(where, f"{name} must be stated once", "remove all lines of it but one", "it again")
+        if line.value and not values[line.key]:
+            raise input_error(where, f"{name} must stand for something", "set the variable that it names", "nothing")
+        seen.add(name)
+        yield name, values[line.key] or ""
+
+
+def _blank_lines(text: str) -> int:
+    """Lines before the first that says something: they are read together with it."""
+    return text[: len(text) - len(text.lstrip())].count("\n")
+
+
+def _begins_like_ours(name: str) -> bool:
+    """Whether a variable has our prefix, in capitals or not, or all but the letters of one that we know."""
+    plain = re.sub(r"[^A-Z0-9]", "", name.upper())
+    if name.upper().startswith(_OURS) or not plain.startswith("RAGLAB"):
+        return name.upper().startswith(_OURS)
+    return bool(get_close_matches(plain, [one.replace("_", "") for one in known_variables()], 1, 0.85))
+
+
+def _check_name(name: str, where: Where) -> None:
+    """Refuse a variable that begins as ours do and is none of them."""
+    known = known_variables()
+    if name.upper() in known:
+        return
+    plain = {one.replace("_", ""): one for one in known}
+    near = get_close_matches(re.sub(r"[^A-Z0-9]", "", name.upper()), plain, 3, 0.6)
+    rule = f"a variable that begins with {_OURS} must be one of raglab's"
+    remedy = (
+        f"did you mean {' or '.join(plain[one] for one in near)}" if near else f"they are {', '.join(sorted(known))}"
+    )
+    raise input_error(where, rule, remedy, name)

@@ -7,14 +7,18 @@ import os
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
 from stat import S_IMODE
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.canonical import canonical_json
+from raglab.text import masked_passwords, visible
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _SHOWN_CHARACTERS = 80
 
@@ -36,7 +40,9 @@ class Where(NamedTuple):
 
 
 def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -> InputError:
-    """Error with one message: file, line, id, rule, what came, remedy.
+    """Error with one message of one line: file, line, id, rule, what came, remedy.
+
+    Whatever comes from a file is shown as text: no escape sequence, no turned direction, no password of a URL.
 
     Args:
       where: the place; parts that are None are left out.
@@ -51,7 +57,7 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
     seen = "" if came is None else f", got {came}"
-    return InputError(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")
+    return InputError(visible(masked_passwords(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")))
 
 
 def shown_value(value: object) -> str:
@@ -84,8 +90,11 @@ class JsonLine(NamedTuple):
     record: Mapping[str, Any]
 
 
-def read_bytes(path: Path, max_file_bytes: int) -> bytes:
+def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False) -> bytes:
     """Content of a file of at most `max_file_bytes`, without a byte-order mark.
+
+    Args:
+      blank: whether a file without content is one too.
 
     Raises:
       InputError: the file cannot be read, is empty, or is longer than the limit.
@@ -97,14 +106,18 @@ def read_bytes(path: Path, max_file_bytes: int) -> bytes:
         rule = f"a file must be at most {max_file_bytes} bytes"
         raise input_error(where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}")
     raw = raw.removeprefix(_BOM)
-    if not raw.strip():
+    if not blank and not raw.strip():
         raise input_error(where, "a file must not be empty", "fill it or take it away", "no content")
     return raw
 
 
-def read_text(path: Path, max_file_bytes: int) -> str:
-    """Text of a UTF-8 file, its line ends as one line feed."""
-    return decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1)).replace("\r\n", "\n").replace("\r", "\n")
+def read_text(path: Path, max_file_bytes: int, *, blank: bool = False) -> str:
+    """Text of a UTF-8 file, its line ends as one line feed; see `read_bytes`."""
+    return (
+        decode_utf8(read_bytes(path, max_file_bytes, blank=blank), Where(str(path), 1))
+        .replace("\r\n", "\n")
+        .replace("\r", "\n")
+    )
 
 
 def read_json(path: Path, max_file_bytes: int) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
@@ -192,6 +205,44 @@ def write_text(text: str, path: Path) -> None:
 def write_bytes(content: bytes, path: Path) -> None:
     """Write a file, whole or not at all; see `write_lines`."""
     _write([content], path)
+
+
+_FORMULA = tuple("=+-@\t\r\n＝＋－＠")  # what a spreadsheet takes a formula by, wide forms among them
+
+
+def csv_text(table: pd.DataFrame) -> str:
+    r"""CSV of a table without its index; a text that a spreadsheet would run as a formula has an apostrophe before it.
+
+    Numbers, and texts that are numbers, stay as they are.
+
+    Source: OWASP, CSV injection.
+
+    Example:
+      >>> import pandas as pd
+      >>> csv_text(pd.DataFrame({"query": ["=cmd|' /C calc'!A0", "-0.5"], "@cost": [-0.5, 1.0]}))
+      "query,'@cost\n'=cmd|' /C calc'!A0,-0.5\n-0.5,1.0\n"
+    """
+    return map_texts(table, _inert).to_csv(index=False, lineterminator="\n")
+
+
+def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFrame:
+    """Table with a function applied to its texts and its heads; numbers and whatever else stay as they are."""
+    made = table.set_axis([function(str(name)) for name in table.columns], axis=1)
+    for place, kind in enumerate(made.dtypes):
+        if kind.kind == "O":
+            column = made.iloc[:, place].astype(object)
+            made.isetitem(place, column.map(lambda cell: function(cell) if isinstance(cell, str) else cell))
+    return made
+
+
+def _inert(cell: str) -> str:
+    if not cell.startswith(_FORMULA):
+        return cell
+    try:
+        float(cell)
+    except ValueError:
+        return f"'{cell}"
+    return cell
 
 
 def _write(parts: Iterable[bytes], path: Path) -> None:
