@@ -114,11 +114,16 @@ def _read_table(path: Path) -> pd.DataFrame:
     """Table of a CSV or Parquet file."""
     import pandas as pd
 
+    from raglab.store.parquet import OversizeError
+    from raglab.store.traces import parquet_frame
+
     if not path.is_file():
         msg = f"{path} must be a CSV or Parquet file, got none there; check the path."
         raise ValueError(msg)
     try:
-        return pd.read_parquet(path) if path.suffix == ".parquet" else pd.read_csv(path)
+        return parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path)
+    except OversizeError:
+        raise
     except (ValueError, OSError) as error:
         msg = f"{path} must be a whole CSV or Parquet file, got {' '.join(str(error).split())}; write it again."
         raise ValueError(msg) from None

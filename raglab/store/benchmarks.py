@@ -48,6 +48,7 @@ from raglab.store.files import (
     required_text,
     shown_value,
 )
+from raglab.store.folders import check_link
 from raglab.values import Case, Chunk
 
 
@@ -151,11 +152,13 @@ def beir_chunk(line: JsonLine) -> Chunk:
     return Chunk(flat_name(name), "\n".join(part for part in (title, text) if part), flat_name(name))
 
 
-def beir_cases(folder: Path, max_line_bytes: int, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
+def beir_cases(
+    folder: Path, max_line_bytes: int, max_file_bytes: int, *, follow_links: bool = False
+) -> Iterator[tuple[Where, Case]]:
     """One case a judged query, in the order of queries.jsonl: `ok`, any of its relevant documents will do."""
-    judged = _read_judgements(folder, max_file_bytes)
+    judged = _read_judgements(folder, max_file_bytes, follow_links=follow_links)
     asked: set[str] = set()
-    for where, record in json_lines(folder / "queries.jsonl", max_line_bytes):
+    for where, record in json_lines(folder / "queries.jsonl", max_line_bytes, follow_links=follow_links):
         name = required_text(record, "_id", where)
         query = required_text(record, "text", where._replace(id=name), blank=True)
         asked.add(name)
@@ -182,14 +185,14 @@ def query_split(query_id: str, qrels_name: str) -> str:
     return "tune" if share < _TUNE_SHARE else "certify"
 
 
-def _read_judgements(folder: Path, max_file_bytes: int) -> dict[str, _JudgedQuery]:
-    files = sorted((folder / "qrels").glob("*.tsv"))
+def _read_judgements(folder: Path, max_file_bytes: int, *, follow_links: bool) -> dict[str, _JudgedQuery]:
+    files = sorted(check_link(folder / "qrels", follow_links=follow_links).glob("*.tsv"))
     if not files:
         rule = "a BEIR folder must have qrels/*.tsv"
         raise input_error(Where(str(folder)), rule, "add qrels/train.tsv or qrels/test.tsv", "none")
     judged: dict[str, _JudgedQuery] = {}
     for path in files:
-        for where, query, document, score in _qrels_rows(path, max_file_bytes):
+        for where, query, document, score in _qrels_rows(path, max_file_bytes, follow_links=follow_links):
             split = query_split(query, path.stem)
             known = judged.setdefault(query, _JudgedQuery(split, {}, where))
             if known.split != split:
@@ -203,8 +206,8 @@ def _read_judgements(folder: Path, max_file_bytes: int) -> dict[str, _JudgedQuer
     return judged
 
 
-def _qrels_rows(path: Path, max_file_bytes: int) -> Iterator[tuple[Where, str, str, int]]:
-    text = decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1))
+def _qrels_rows(path: Path, max_file_bytes: int, *, follow_links: bool) -> Iterator[tuple[Where, str, str, int]]:
+    text = decode_utf8(read_bytes(path, max_file_bytes, follow_links=follow_links), Where(str(path), 1))
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         cells = [cell.strip() for cell in line.split("\t")]
         where = Where(str(path), number, cells[0] or None)
@@ -242,10 +245,11 @@ def is_mtrag(record: Record) -> bool:
     return record.keys() >= _KEYS
 
 
-def mtrag_file(folder: Path, max_line_bytes: int) -> Path | None:
+def mtrag_file(folder: Path, max_line_bytes: int, *, follow_links: bool = False) -> Path | None:
     """The one file `reference*.jsonl` of a folder whose first line is a task; None where there is none."""
     files = sorted(folder.glob("reference*.jsonl"))
-    found = [path for path in files if is_mtrag(next(json_lines(path, max_line_bytes)).record)]
+    heads = ((path, next(json_lines(path, max_line_bytes, follow_links=follow_links))) for path in files)
+    found = [path for path, head in heads if is_mtrag(head.record)]
     if len(found) > 1:
         came = shown_value(", ".join(path.name for path in found))
         raise input_error(Where(str(folder)), "a folder must hold one file of tasks", "give the path of one", came)
@@ -390,12 +394,14 @@ def is_clinc(document: object) -> bool:
     return isinstance(document, dict) and bool(document) and document.keys() <= _CLINC_SPLITS.keys()
 
 
-def clinc_cases(document: Record, path: Path, max_file_bytes: int) -> Iterator[tuple[Where, Case]]:
+def clinc_cases(
+    document: Record, path: Path, max_file_bytes: int, *, follow_links: bool = False
+) -> Iterator[tuple[Where, Case]]:
     """One case a query, id `part-n` with n from 0: `refuse` where the label is `oos`, else `ok`; no expected sources.
 
     intent: the label. extra: the intent's domain, where `domains.json` stands beside the file.
     """
-    domains = _domains(path.with_name("domains.json"), max_file_bytes)
+    domains = _domains(path.with_name("domains.json"), max_file_bytes, follow_links=follow_links)
     for part, items in document.items():
         place = Where(str(path), id=part)
         if not isinstance(items, list):
@@ -416,10 +422,10 @@ def clinc_cases(document: Record, path: Path, max_file_bytes: int) -> Iterator[t
             yield where, Case(f"{part}-{n}", query, status, intent=intent, split=_CLINC_SPLITS[part], extra=extra)
 
 
-def _domains(path: Path, max_file_bytes: int) -> dict[str, str]:
+def _domains(path: Path, max_file_bytes: int, *, follow_links: bool) -> dict[str, str]:
     if not path.exists():
         return {}
-    table = read_json(path, max_file_bytes)
+    table = read_json(path, max_file_bytes, follow_links=follow_links)
     where = Where(str(path))
     if not isinstance(table, dict):
         raise input_error(

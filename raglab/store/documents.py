@@ -1,4 +1,4 @@
-"""Documents (shore): Markdown, CSV, PDF and plain text cut into passages."""
+"""Documents (shore): Markdown, CSV and plain text cut into passages."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO, StringIO
+from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
 
-from raglab.store.files import InputError, Where, input_error, read_bytes, shown_value
+from raglab.store.files import Where, input_error, shown_value
 from raglab.values import Chunk
 
 _PIECE_END = re.compile(r"(?<=[.!?])\s+|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])")
@@ -437,50 +437,3 @@ def _line_blocks(lines: Sequence[str], max_words: int) -> Iterator[list[str]]:
         held.append(line)
         total += count
     yield held
-
-
-def pdf_pages(path: Path, max_file_bytes: int) -> tuple[Page, ...]:
-    """Pages of a PDF with their text; labels where the PDF states some, else None.
-
-    Raises:
-      InputError: the PDF cannot be read, is encrypted, or has no text on any page.
-    """
-    raw = read_bytes(path, max_file_bytes)
-    where = Where(str(path))
-    try:
-        pages = _pdf_pages(raw, where)
-    except InputError:
-        raise
-    except Exception as error:  # pypdf raises KeyError, TypeError, RecursionError and more on broken files
-        came = shown_value(f"{type(error).__name__}: {error}")
-        raise input_error(where, "a PDF must be readable", "open and save it anew, or give its text", came) from error
-    if not any(page.text.strip() for page in pages):
-        came = f"no text on {len(pages)} pages"
-        raise input_error(where, "a PDF must have text", "it needs OCR: run one and give the result", came)
-    return pages
-
-
-def _pdf_pages(raw: bytes, where: Where) -> tuple[Page, ...]:
-    from pypdf import PdfReader
-
-    reader = PdfReader(BytesIO(raw))
-    if reader.is_encrypted:
-        raise input_error(where, "a PDF must not be encrypted", "save it without a password", "an encrypted one")
-    labelled = "/PageLabels" in reader.root_object
-    labels = reader.page_labels if labelled else [None] * len(reader.pages)
-    pages = []
-    for number, (page, label) in enumerate(zip(reader.pages, labels, strict=True), 1):
-        text = page.extract_text().replace("\r\n", "\n").replace("\r", "\n")
-        if not _is_unicode(text):
-            came = f"half a surrogate pair on page {number}"
-            raise input_error(where, "a PDF's text must be Unicode", "give its text as a .txt file", came)
-        pages.append(Page(number, label or None, text))
-    return tuple(pages)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from stat import S_IMODE
-from typing import TYPE_CHECKING, Any, NamedTuple
+from stat import S_IMODE, S_ISDIR, S_ISREG
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from raglab.canonical import canonical_json
 from raglab.text import masked_passwords, visible
@@ -90,18 +90,19 @@ class JsonLine(NamedTuple):
     record: Mapping[str, Any]
 
 
-def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False) -> bytes:
+def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True) -> bytes:
     """Content of a file of at most `max_file_bytes`, without a byte-order mark.
 
     Args:
-      blank: whether a file without content is one too.
+      blank: whether a file without content is one too. follow_links: whether the path may be a link; the path that a
+        person gave may, what a folder holds may not.
 
     Raises:
-      InputError: the file cannot be read, is empty, or is longer than the limit.
+      InputError: the file cannot be read, is empty, or is longer than the limit; or the path is a link, and may not be.
     """
     where = Where(str(path))
-    with _reading(path), path.open("rb") as file:
-        raw = file.read(max_file_bytes + 1)
+    with _opened(path, follow_links=follow_links) as file:
+        raw = file.read(max_file_bytes + 1) or b""
     if len(raw) > max_file_bytes:
         rule = f"a file must be at most {max_file_bytes} bytes"
         raise input_error(where, rule, "split it, or raise max_file_bytes", f"more than {max_file_bytes}")
@@ -111,21 +112,22 @@ def read_bytes(path: Path, max_file_bytes: int, *, blank: bool = False) -> bytes
     return raw
 
 
-def read_text(path: Path, max_file_bytes: int, *, blank: bool = False) -> str:
+def read_text(path: Path, max_file_bytes: int, *, blank: bool = False, follow_links: bool = True) -> str:
     """Text of a UTF-8 file, its line ends as one line feed; see `read_bytes`."""
-    return (
-        decode_utf8(read_bytes(path, max_file_bytes, blank=blank), Where(str(path), 1))
-        .replace("\r\n", "\n")
-        .replace("\r", "\n")
-    )
+    where = Where(str(path), 1)
+    text = decode_utf8(read_bytes(path, max_file_bytes, blank=blank, follow_links=follow_links), where)
+    if text.startswith("\ufeff"):  # it would hide the `---` of a front matter, or become a part of the first key
+        raise input_error(where, "a file must begin with one byte-order mark at most", "take the second away", "two")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def read_json(path: Path, max_file_bytes: int) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
+def read_json(path: Path, max_file_bytes: int, *, follow_links: bool = True) -> Any:  # noqa: ANN401 - any JSON value; the fields are checked where they are read
     """Value of a file that is one JSON document."""
-    return parse_json(decode_utf8(read_bytes(path, max_file_bytes), Where(str(path), 1)), Where(str(path)))
+    raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
+    return parse_json(decode_utf8(raw, Where(str(path), 1)), Where(str(path)))
 
 
-def json_lines(path: Path, max_line_bytes: int) -> Iterator[JsonLine]:
+def json_lines(path: Path, max_line_bytes: int, *, follow_links: bool = True) -> Iterator[JsonLine]:
     """Records of a JSON-lines file in their order; blank lines are passed over.
 
     No more than `max_line_bytes` + 2 bytes of a line are ever read.
@@ -134,7 +136,7 @@ def json_lines(path: Path, max_line_bytes: int) -> Iterator[JsonLine]:
       InputError: a line is too long, not UTF-8, not JSON, or not an object; or the file has no record.
     """
     found = False
-    with _reading(path), path.open("rb") as file:
+    with _opened(path, follow_links=follow_links) as file:
         number = 0
         while raw := file.readline(max_line_bytes + 2):
             number += 1
@@ -163,9 +165,11 @@ def decode_utf8(raw: bytes, where: Where) -> str:
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
-    """Value of a JSON text: no NaN, no repeated key, no half of a surrogate pair."""
+    """Value of a JSON text: no NaN, no number beyond a double, no repeated key, no half of a surrogate pair."""
     try:
-        value = json.loads(text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant)
+        value = json.loads(
+            text, object_pairs_hook=_without_repeats, parse_constant=_refuse_constant, parse_float=_finite
+        )
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode("utf-8")
     except json.JSONDecodeError as error:
@@ -174,6 +178,7 @@ def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
         raise input_error(place, "text must be valid JSON", "correct or remove it", came) from error
     except (ValueError, RecursionError) as error:
         came = "nesting too deep" if isinstance(error, RecursionError) else str(error)
+        came = "an integer of over 4300 digits" if "integer string conversion" in came else came
         raise input_error(where, "text must be valid JSON", "correct or remove it", came) from error
     return value
 
@@ -478,23 +483,48 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(msg)
 
 
-class _reading:  # noqa: N801 - reads as a phrase: with _reading(path)
-    """Turn the system's errors about a path into an InputError."""
+def _finite(text: str) -> float:
+    number = float(text)
+    if number in (float("inf"), float("-inf")):
+        msg = f"{shown_value(text)}, which is beyond 1.8e308"
+        raise ValueError(msg)
+    return number
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
 
-    def __enter__(self) -> None:
-        if self.path.exists() and not self.path.is_file():
-            came = "a folder" if self.path.is_dir() else "a device or pipe"
-            raise input_error(Where(str(self.path)), "the path must be a file", "give the path of a file", came)
+def link_error(path: Path) -> InputError:
+    """A link where only what a folder holds itself is read."""
+    came = "a link"
+    with suppress(OSError):
+        came = f"a link to {shown_value(str(path.readlink()))}"
+    remedy = "copy what it points at, or follow links with follow_links=True (--follow-links)"
+    return input_error(Where(str(path)), "a folder must hold its files itself", remedy, came)
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, OSError):
-            came = error.strerror or type(error).__name__
-            raise input_error(
-                Where(str(self.path)), "the file must be readable", "check path and rights", came
-            ) from error
+
+def check_regular(mode: int, path: Path) -> None:
+    """Stop at what is no file: a folder, device, pipe or socket, by the mode that the system gives."""
+    if not S_ISREG(mode):
+        came = "a folder" if S_ISDIR(mode) else "a device, pipe or socket"
+        raise input_error(Where(str(path)), "the path must be a file", "give the path of a file", came)
+
+
+_READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+
+
+@contextmanager
+def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
+    """A file open for reading; what is no file is never waited for, and the system's errors are InputErrors."""
+    try:
+        if not follow_links and path.is_symlink():
+            raise link_error(path)
+        check_regular(path.stat().st_mode, path)  # opening a device can do something
+        # Whatever stands there a moment later is looked at once more, and a link that took its place is not followed.
+        flags = _READ_FLAGS | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(os.open(path, flags), "rb") as file:
+            check_regular(os.fstat(file.fileno()).st_mode, path)
+            yield file
+    except OSError as error:
+        came = error.strerror or type(error).__name__
+        raise input_error(Where(str(path)), "the file must be readable", "check path and rights", came) from error
 
 
 Record = Mapping[str, Any]
@@ -531,14 +561,19 @@ def optional_texts(record: Record, key: str, where: Where) -> tuple[str, ...]:
     return tuple(value)
 
 
+MAX_INTEGER = 2**31 - 1  # pages and options become 32-bit numbers
+
+
 def optional_integer(record: Record, key: str, where: Where, least: int) -> int | None:
-    """Integer of an optional field, at least `least`; None where it is absent or null."""
+    """Integer of an optional field, from `least` to `MAX_INTEGER`; None where it is absent or null."""
     value = record.get(key)
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
         rule = f"{key} must be an integer of at least {least}"
         raise input_error(where, rule, f"write {key} as a number without quotes or point", shown_value(value))
+    if value > MAX_INTEGER:
+        raise input_error(where, f"{key} must be at most {MAX_INTEGER}", f"correct {key}", "a larger one")
     return value
 
 

@@ -54,7 +54,6 @@ from raglab.store.documents import (
     csv_passages,
     front_matter,
     marked_pages,
-    pdf_pages,
     plain_passages,
     section_passages,
 )
@@ -72,6 +71,7 @@ from raglab.store.files import (
     optional_tags,
     optional_text,
     optional_texts,
+    read_bytes,
     read_json,
     read_text,
     required_records,
@@ -80,6 +80,8 @@ from raglab.store.files import (
     write_lines,
     write_text,
 )
+from raglab.store.folders import check_link, files_below
+from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.text import BITS
 from raglab.values import Case, Chunk, Corpus, Status
 
@@ -92,11 +94,17 @@ _PAGE_KEYS = ("page", "label", "text")
 
 
 class Limits(NamedTuple):
-    """What loading may read at most: words of a chunk, bytes of a line, bytes of a file."""
+    """What loading may read at most.
+
+    max_words: of a chunk. max_line_bytes, max_file_bytes: of a line, and of a file that is read whole. pdf: of a PDF.
+    follow_links: whether a path may be a link.
+    """
 
     max_words: int = MAX_WORDS
     max_line_bytes: int = MAX_LINE_BYTES
     max_file_bytes: int = MAX_FILE_BYTES
+    pdf: PdfLimits = PDF_LIMITS
+    follow_links: bool = False
 
 
 PlacedChunks = Iterable[tuple[Where, Chunk]]
@@ -123,7 +131,7 @@ class Format(NamedTuple):
     mark: str = ""
     corpus_file: str = ""
     cases_file: str = ""
-    search: Callable[[Path, int], Path | None] | None = None
+    search: Callable[[Path, Limits], Path | None] | None = None
     pattern: str = ""
     cases_folder: Callable[[Path, Limits], PlacedCases] | None = None
 
@@ -134,6 +142,8 @@ def load_corpus(
     max_words: int = MAX_WORDS,
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
+    pdf: PdfLimits = PDF_LIMITS,
+    follow_links: bool = False,
 ) -> Corpus:
     """Chunks of a collection, by what the path is.
 
@@ -147,6 +157,9 @@ def load_corpus(
       max_words: a chunk's length without its first line of headings; a table may be longer.
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
+      pdf: pages, objects, seconds and text of a PDF.
+      follow_links: whether links inside the folder are followed, wherever they lead; else one stops the load. The path
+        itself may be a link.
 
     Returns:
       The corpus; its name is the folder's, or the file's without its ending, or what the first line states.
@@ -158,10 +171,12 @@ def load_corpus(
     if max_words < 1:
         msg = f"max_words must be at least 1, got {max_words}; 150 to 250 suit most encoders."
         raise ValueError(msg)
-    place, limits = Path(path), Limits(max_words, max_line_bytes, max_file_bytes)
+    place = Path(path)
+    limits = Limits(max_words, max_line_bytes, max_file_bytes, pdf, follow_links or not place.is_dir())
     name = place.resolve().name if place.is_dir() else place.stem
     if (place / "documents").is_dir():
-        return _unique_chunks(name, _folder(place / "documents", limits), str(place))
+        documents = check_link(place / "documents", follow_links=follow_links)
+        return _unique_chunks(name, _folder(documents, limits), str(place))
     file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
     if file is None and place.is_dir():
         return _unique_chunks(name, _folder(place, limits), str(place))
@@ -194,9 +209,9 @@ def _file_in(folder: Path, names: Iterable[str], limits: Limits) -> Path | None:
     """File of a corpus or of cases in a folder: the first of some fixed names, else what a search comes upon."""
     for name in names:
         if name and (folder / name).is_file():
-            return folder / name
+            return check_link(folder / name, follow_links=limits.follow_links)
     searches = (form.search for form in FORMATS.values() if form.search is not None)
-    return next((file for search in searches if (file := search(folder, limits.max_line_bytes)) is not None), None)
+    return next((file for search in searches if (file := search(folder, limits)) is not None), None)
 
 
 def _form(first: object, ending: str, purpose: Literal["corpus", "cases"]) -> Format | None:
@@ -225,17 +240,13 @@ def _document_endings() -> tuple[str, ...]:
 
 def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     endings = _document_endings()
-    files = {
-        file.relative_to(folder).as_posix(): file
-        for file in folder.rglob("*")
-        if file.suffix.lower() in endings and file.is_file()
-    }
-    sources = sorted(source for source in files if not any(part.startswith(".") for part in source.split("/")))
-    if not sources:
+    below = files_below(folder, follow_links=limits.follow_links)
+    files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
+    if not files:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
-    return chain.from_iterable(_document_chunks(files[source], source, limits) for source in sources)
+    return chain.from_iterable(_document_chunks(path, source, limits) for source, path in files.items())
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
@@ -248,28 +259,38 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     return form.corpus(source, path, limits)
 
 
+def _document_text(path: Path, limits: Limits) -> str:
+    """Text of a document, whose lines are as long as those of JSON lines at most."""
+    text = read_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
+    for number, line in enumerate(text.split("\n") if len(text) > limits.max_line_bytes else (), 1):
+        if len(line) > limits.max_line_bytes:
+            rule = f"a line must be at most {limits.max_line_bytes} characters"
+            raise input_error(Where(str(path), number), rule, "break it, or raise max_line_bytes", f"{len(line)}")
+    return text
+
+
 def _markdown(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    tags, entities, body, line = front_matter(read_text(path, limits.max_file_bytes), str(path))
+    tags, entities, body, line = front_matter(_document_text(path, limits), str(path))
     pages = marked_pages(body, str(path), line)
     passages = section_passages(pages, tags.get("title"), limits.max_words, Where(str(path)))
     return _passages_as_chunks(source, path, passages, tags, entities)
 
 
 def _text_chunks(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    texts = read_text(path, limits.max_file_bytes).split("\f")
+    texts = _document_text(path, limits).split("\f")
     return _passages_as_chunks(
         source, path, plain_passages((Page(n, None, text) for n, text in enumerate(texts, 1)), limits.max_words)
     )
 
 
 def _pdf(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    return _passages_as_chunks(source, path, plain_passages(pdf_pages(path, limits.max_file_bytes), limits.max_words))
+    raw = read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links)
+    pages = pdf_pages(raw, str(path), limits.pdf)
+    return _passages_as_chunks(source, path, plain_passages(pages, limits.max_words))
 
 
 def _csv(source: str, path: Path, limits: Limits) -> PlacedChunks:
-    return _passages_as_chunks(
-        source, path, csv_passages(read_text(path, limits.max_file_bytes), path, limits.max_words)
-    )
+    return _passages_as_chunks(source, path, csv_passages(_document_text(path, limits), path, limits.max_words))
 
 
 def _passages_as_chunks(
@@ -293,7 +314,7 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
         return _read_corpus(path, name, limits)
     if ending not in _JSON:
         return _unique_chunks(name, _document_chunks(path, path.name, limits), str(path))
-    document = read_json(path, limits.max_file_bytes)
+    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
     form = _form(document, ending, "corpus")
     if form is None or form.corpus is None:
         rule = f"a .json corpus must be {_format_endings(_JSON, 'corpus')}"
@@ -302,7 +323,7 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 
 def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
-    lines = json_lines(path, limits.max_line_bytes)
+    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
     first = next(lines, None)
     if first is not None and first.record.keys() == {"corpus"}:
         name = required_text(first.record, "corpus", first.where, blank=True)
@@ -383,7 +404,11 @@ STATUS_NAMES = tuple(status.name for status in Status)
 
 
 def load_cases(
-    path: str | Path, *, max_line_bytes: int = MAX_LINE_BYTES, max_file_bytes: int = MAX_FILE_BYTES
+    path: str | Path,
+    *,
+    max_line_bytes: int = MAX_LINE_BYTES,
+    max_file_bytes: int = MAX_FILE_BYTES,
+    follow_links: bool = False,
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, in the order of the file, by what the path is.
 
@@ -396,13 +421,16 @@ def load_cases(
       path: folder or file.
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
+      follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
 
     Raises:
       InputError: something breaks a rule; the message names file, line, id, rule and remedy.
 
     Source: rule S6.1.
     """
-    place, limits = Path(path), Limits(MAX_WORDS, max_line_bytes, max_file_bytes)
+    place = Path(path)
+    follow = follow_links or not place.is_dir()
+    limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     if file is not None:
         several = next((form for form in FORMATS.values() if form.cases_file == file.name and form.cases_folder), None)
@@ -458,7 +486,7 @@ def parse_case(record: Record, file: str = "record") -> Case:
 
 
 def _read_cases(path: Path, limits: Limits) -> PlacedCases:
-    lines = json_lines(path, limits.max_line_bytes)
+    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
     first = next(lines)
     form = _form(first.record, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
@@ -468,7 +496,7 @@ def _read_cases(path: Path, limits: Limits) -> PlacedCases:
 
 
 def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
-    document = read_json(path, limits.max_file_bytes)
+    document = read_json(path, limits.max_file_bytes, follow_links=limits.follow_links)
     form = _form(document, path.suffix.lower(), "cases")
     if form is None or form.cases is None:
         rule = f"JSON cases must be {_format_endings(_JSON, 'cases')}"
@@ -558,7 +586,7 @@ FORMATS: dict[str, Format] = {
         corpus=lambda lines, *_: mtrag_chunks(lines),
         cases=lambda lines, *_: mtrag_cases(lines),
         matches=is_mtrag,
-        search=mtrag_file,
+        search=lambda folder, limits: mtrag_file(folder, limits.max_line_bytes, follow_links=limits.follow_links),
         pattern="reference*.jsonl",
     ),
     "cases": Format(_LINES, cases=lambda lines, *_: map(_case, lines), cases_file="cases.jsonl"),
@@ -583,7 +611,9 @@ FORMATS: dict[str, Format] = {
         mark="_id (BEIR)",
         corpus_file="corpus.jsonl",
         cases_file="queries.jsonl",
-        cases_folder=lambda folder, limits: beir_cases(folder, limits.max_line_bytes, limits.max_file_bytes),
+        cases_folder=lambda folder, limits: beir_cases(
+            folder, limits.max_line_bytes, limits.max_file_bytes, follow_links=limits.follow_links
+        ),
     ),
     "SQuAD": Format(
         _JSON,
@@ -596,7 +626,9 @@ FORMATS: dict[str, Format] = {
     ),
     "CLINC150": Format(
         _JSON,
-        cases=lambda document, path, limits: clinc_cases(document, path, limits.max_file_bytes),
+        cases=lambda document, path, limits: clinc_cases(
+            document, path, limits.max_file_bytes, follow_links=limits.follow_links
+        ),
         matches=is_clinc,
         mark="CLINC150 (keys train, val, test, oos_train, oos_val, oos_test)",
         cases_file="data_full.json",
@@ -672,11 +704,14 @@ def load_pack(name: str | Path) -> packs.Pack:
     if str(name) in BUNDLED:
         return BUNDLED[str(name)]
     place = Path(name)
-    files = sorted(place.glob("*.yaml")) if place.is_dir() else [place]
-    if not files or not all(file.is_file() for file in files):
+    inside = place.is_dir()
+    files = sorted(place.glob("*.yaml")) if inside else [place]
+    if not files or not all(inside or file.is_file() for file in files):
         rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
         raise input_error(Where(str(place)), rule, "correct `pack` in the policy file", "none there")
-    return _pack_of_files(tuple((str(file), read_text(file, MAX_POLICY_BYTES)) for file in files))
+    return _pack_of_files(
+        tuple((str(file), read_text(file, MAX_POLICY_BYTES, follow_links=not inside)) for file in files)
+    )
 
 
 @lru_cache(maxsize=8)

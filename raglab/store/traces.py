@@ -13,10 +13,11 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
@@ -25,7 +26,11 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
+from raglab.store.parquet import OversizeError, check_decoded, check_parquet
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 DAMAGE = (pa.ArrowException, OSError)
 CHUNK = pa.struct(
@@ -54,6 +59,7 @@ _ANSWER = pa.struct(
         ("refused", pa.string()),
     ]
 )
+_STRINGS = (pa.string(), pa.large_string())
 SIGNAL = "signal_"  # before the name of a signal's column
 Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
@@ -186,9 +192,58 @@ def write(table: pa.Table, path: Path) -> None:
     pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
 
 
+def open_parquet(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file that declares no more than its size allows.
+
+    Raises:
+      OversizeError: it declares more (see `raglab.store.parquet`).
+    """
+    file = pq.ParquetFile(path, page_checksum_verification=True)
+    check_parquet(file.metadata, file.schema_arrow, path)
+    return file
+
+
+def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
+    """Whole table of a file that `open_parquet` opened.
+
+    Raises:
+      OversizeError: it takes more bytes when decoded than its size allows.
+    """
+    # A string that many rows share stands once in the file; read so, it is counted before each row has its own.
+    schema, total = file.schema_arrow, 0
+    shared = [field.name for field in schema if field.type in _STRINGS]
+    table = pq.ParquetFile(
+        path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=shared
+    ).read()
+    for number, name in enumerate(table.column_names):
+        column = table.column(number)
+        if pa.types.is_dictionary(column.type) and column.type.value_type in _STRINGS:
+            total += sum(_decoded_bytes(chunk) for chunk in column.chunks)
+            check_decoded(total, path)
+        if name in shared:
+            table = table.set_column(number, schema.field(number), column.cast(schema.field(number).type))
+    return table
+
+
+def _decoded_bytes(column: pa.Array) -> int:
+    """Bytes of the strings of a column, each counted as often as it stands there."""
+    lengths = pc.binary_length(column.dictionary).take(column.indices)
+    return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
+
+
+def parquet_frame(path: Path) -> pd.DataFrame:
+    """Table of a Parquet file of any columns.
+
+    Raises:
+      OversizeError: it declares or takes more than its size allows.
+      ValueError, OSError: it is no whole Parquet file.
+    """
+    return read_parquet(open_parquet(path), path).to_pandas()
+
+
 def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     """Open a trace's file; and what its metadata says."""
-    file = pq.ParquetFile(path, page_checksum_verification=True)
+    file = open_parquet(path)
     info = {key.decode(): value.decode() for key, value in (file.schema_arrow.metadata or {}).items()}
     return file, json.loads(info["raglab"])
 
@@ -244,9 +299,9 @@ def _list_array(field: NDArray[Any], size: int) -> pa.Array:
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 
 
-def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any]) -> TraceData:
+def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> TraceData:
     """Trace of an opened file."""
-    table = file.read()
+    table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
     cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
     rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
@@ -317,7 +372,8 @@ def save_latency(latency: Latency, fingerprint: str, path: Path) -> None:
 def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
     """Latencies beside a trace; None where there are none, or none of this trace."""
     with suppress(pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-        table = pq.read_table(latency_path(path))
+        beside = latency_path(path)
+        table = read_parquet(open_parquet(beside), beside)
         head = json.loads(table.schema.metadata[b"raglab"])
         if head["fingerprint"] == fingerprint and table.num_rows == size:
             flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -482,14 +538,18 @@ def load(path: Path) -> values.TraceData:
         file, head = open_trace(path)
         version = int(head["schema_version"])
         meta = dict(head["meta"])
+    except OversizeError:
+        raise
     except _DAMAGE as error:
         came = f"a damaged or other one ({type(error).__name__})"
         raise _trace_error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
     if version != SCHEMA_VERSION:
         raise _trace_error(path, f"the schema must be version {SCHEMA_VERSION}", f"version {version}", meta)
     try:
-        trace = parse_trace(file, head)
+        trace = parse_trace(file, head, path)
         same = content_hash(trace) == head["content"]
+    except OversizeError:
+        raise
     except _DAMAGE as error:
         came = f"damaged content ({type(error).__name__})"
         raise _trace_error(path, "a trace must be as it was written", came, meta) from error

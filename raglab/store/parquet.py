@@ -1,0 +1,84 @@
+"""Parquet (shore): what a Parquet file says of itself, held against its size before anything of it is decoded.
+
+A kilobyte of repeated values may stand for gigabytes. A file may hold a free number of values, and more in proportion
+to its own bytes, so that honest files pass at any size and a small one costs little.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from raglab.store.files import InputError, Where, input_error
+
+_BYTES = "BYTE_ARRAY"  # physical type of strings
+
+
+class OversizeError(InputError):
+    """A Parquet file declares, or holds when decoded, more than its size allows."""
+
+
+class ParquetLimits(NamedTuple):
+    """What a Parquet file may declare at most.
+
+    columns, row_groups: of the file. values, texts, decoded_bytes: values in all columns, those that become Python
+    objects (strings, and what stands inside lists of records), and bytes when decoded; of each the first figure is
+    free, and the second is added for each byte of the file.
+    """
+
+    columns: int = 10_000
+    row_groups: int = 10_000
+    values: tuple[int, int] = (20_000_000, 100)
+    texts: tuple[int, int] = (2_000_000, 4)
+    decoded_bytes: tuple[int, int] = (2**28, 100)
+
+
+PARQUET_LIMITS = ParquetLimits()
+
+
+def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN401 - of pyarrow, which is imported in one place alone
+    """Stop at a file that declares more than its size allows.
+
+    Args:
+      metadata: of an opened `pyarrow.parquet.ParquetFile`. schema: its Arrow schema.
+
+    Raises:
+      OversizeError: a limit is passed; the message names it.
+    """
+    size, limits = path.stat().st_size, PARQUET_LIMITS
+    groups = metadata.num_row_groups
+    counts = {"columns": (metadata.num_columns, limits.columns), "row groups": (groups, limits.row_groups)}
+    for what, (came, most) in counts.items():
+        _at_most(path, what, came, most)
+    values = texts = decoded = 0
+    for group in map(metadata.row_group, range(groups)):
+        for chunk in map(group.column, range(group.num_columns)):
+            values += chunk.num_values
+            decoded += chunk.total_uncompressed_size
+            nested = chunk.path_in_schema.count(".") > 2  # deeper than a list of numbers
+            texts += chunk.num_values if nested or chunk.physical_type == _BYTES else 0
+    padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows  # a null has its room too
+    _at_most(path, "values", max(values, padded, metadata.num_rows), _room(limits.values, size))
+    _at_most(path, "strings and values in records", texts, _room(limits.texts, size))
+    _at_most(path, "bytes when decoded", decoded, _room(limits.decoded_bytes, size))
+
+def check_decoded(came: int, path: Path) -> None:
+    """Stop at a file whose strings, once each row has its own, take more bytes than its size allows.
+
+    Raises:
+      OversizeError: as said.
+    """
+    _at_most(path, "bytes when decoded", came, _room(PARQUET_LIMITS.decoded_bytes, path.stat().st_size))
+
+
+def _room(limit: tuple[int, int], size: int) -> int:
+    """What a file of a size may have."""
+    free, more = limit
+    return free + more * size
+
+
+def _at_most(path: Path, what: str, came: int, most: int) -> None:
+    if not 0 <= came <= most:
+        rule = f"a Parquet file of this size must have at most {most} {what}"
+        remedy = "write it again, in smaller parts if it is honest"
+        raise OversizeError(str(input_error(Where(str(path)), rule, remedy, str(came))))
