@@ -1,10 +1,11 @@
 """What the audit log adds to a live question: a learned signal with its audit row, and the other rows of a request.
 
-A signal is one transaction: the change, the row's new version, the latest version over the one before. Times are of the
-wall on this machine's disk, each commit synchronised to it; the log grows from empty to the number of requests.
+A signal is one transaction: the change, the row's new version, their links in the hash chain, the latest version over
+the one before. Times are of the wall on this machine's disk, each commit synchronised to it; the log grows from empty
+to the number of requests. Then it is filled up to as many rows as are verified against the chain.
 
-    python experiments/bench_audit.py [folder]            2,000 requests
-    python experiments/bench_audit.py [folder] --quick    200, in a few seconds
+    python experiments/bench_audit.py [folder]            2,000 requests, 100,000 rows verified
+    python experiments/bench_audit.py [folder] --quick    200 and 10,000, in a few seconds
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +27,10 @@ from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.decision.decisions import Check
 from raglab.policy import PolicyData
+from raglab.store.log_tables import CHANGES, DECISIONS, REQUESTS
 
-AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row may take
+AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row and its links may take
+VERIFIED_S = 5.0  # seconds that the verification of 100,000 rows may take
 KEYS: list[tuple[str, str, dict[str, str]]] = [
     (field, "broker_contract", {}) for field in ("insurer_name", "limit", "expiry_date", "excess:date")
 ]
@@ -67,6 +71,35 @@ def played(log: AuditLog, requests: int) -> dict[str, list[float]]:
     return clock.spent
 
 
+def filled(log: AuditLog, rows: int) -> None:
+    """Fill a log up with copies of requests, changes and decisions, each under an id of its own."""
+    copied = (REQUESTS, CHANGES, DECISIONS)
+    with log.log.writing() as entries:
+        events = sorted(
+            ((row["seq"], table, row) for table in copied for row in entries.rows(table)), key=lambda one: one[0]
+        )
+        for number in count():
+            for _, table, row in events:
+                if entries.last >= rows:
+                    return
+                unique = {name: f"{row[name][:40]}-{number}" for name in ("request_id", "once") if name in row}
+                session = {"session": f"{row['session']}-{number}"} if table == REQUESTS else {}
+                entries.add(table, {name: value for name, value in row.items() if name != "seq"} | unique | session)
+
+
+def verified(log: AuditLog, rows: int) -> bool:
+    """Print how long the verification of a log of so many rows takes; whether nothing was found."""
+    start = time.perf_counter()
+    filled(log, rows)
+    middle = time.perf_counter()
+    said = log.verify()
+    seconds, most = time.perf_counter() - middle, VERIFIED_S * rows / 1e5
+    told = f"asked < {most:g} s: {'met' if seconds < most else 'MISSED'}   intact: {said.intact}"
+    print(f"{f'verify {said.rows:,} rows':<34}       {seconds:8.2f} s    {told}")
+    print(f"{'(a row added in bulk)':<34}       {1e3 * (middle - start) / rows:8.2f} ms")
+    return said.intact
+
+
 def bare(folder: Path, commits: int = 200) -> list[float]:
     """Seconds of commits of one small row, synchronised to the same disk, without anything of ours."""
     link, seconds = sqlite3.connect(folder / "bare.sqlite"), []
@@ -90,7 +123,7 @@ def line(name: str, seconds: list[float], asked: float | None = None) -> None:
 
 
 def main() -> int:
-    """Print the table; 1 where the rows are not those of the log."""
+    """Print the table; 1 where the rows are not those of the log, or the log does not verify."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", help="on the disk that is measured; a temporary one where not given")
     parser.add_argument("--quick", action="store_true", help="few requests")
@@ -115,8 +148,9 @@ def main() -> int:
         line("explain a request", seconds)
         size = (Path(folder) / "audit.sqlite").stat().st_size
         print(f"{'a request on disk':<34}       {size / requests / 1024:8.1f} kB")
+        intact = verified(log, 50 * requests)
         log.close()
-    return int(not same)
+    return int(not (same and intact))
 
 
 if __name__ == "__main__":

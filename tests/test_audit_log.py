@@ -655,9 +655,9 @@ class TestFiles:
         opened(log, "r1")
         log.close()
         with sqlite3.connect(tmp_path / "audit.sqlite") as link:
-            link.execute("UPDATE audit_numbers SET value = 2 WHERE name = 'schema'")
+            link.execute("UPDATE audit_numbers SET value = 3 WHERE name = 'schema'")
         link.close()
-        with pytest.raises(ValueError, match="a log must be of version 1, got version 2"):
+        with pytest.raises(ValueError, match="a log must be of version 2, got version 3"):
             opened(log, "r2")
 
     def test_export(self, log: AuditLog, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ class TestDatabase:
         with sqlite3.connect(database.shown) as link:
             link.execute("UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
         link.close()
-        with pytest.raises(ValueError, match="a log must be of version 1, got version 99"):
+        with pytest.raises(ValueError, match="a log must be of version 2, got version 99"):
             database.writing().__enter__()
 
     def test_a_folder_that_is_not_there(self, tmp_path: Path) -> None:

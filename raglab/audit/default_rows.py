@@ -22,6 +22,7 @@ from raglab.default_learner import (
     update,
 )
 from raglab.store.database import Entries
+from raglab.store.log_chain import Finding
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -216,6 +217,18 @@ def current(log: Entries, row_id: str) -> ClarificationDefault | None:
 def current_rows(log: Entries, **where: Any) -> tuple[ClarificationDefault, ...]:  # noqa: ANN401 - values of columns
     """Latest versions of the rows that have these values, in a fixed order."""
     return sort_rows(parse_row(found["body"]) for found in log.rows(CURRENT, **where))
+
+
+def current_findings(log: Entries) -> Iterator[Finding]:
+    """Rows of `CURRENT` that are not the latest of `VERSIONS`, which are events."""
+    columns = ("row_id", "target_field", "doctype", "body")
+    latest = {row[0]: row for row in log.stored(VERSIONS, *columns)}
+    kept = {row[0]: row for row in log.stored(CURRENT, *columns)}
+    for row_id in sorted({*latest, *kept}):
+        if row_id not in kept:
+            yield Finding(CURRENT, None, f"row {row_id} is missing")
+        elif kept[row_id] != latest.get(row_id):
+            yield Finding(CURRENT, None, f"row {row_id} differs from what the events make")
 
 
 def sort_rows(rows: Iterable[ClarificationDefault]) -> tuple[ClarificationDefault, ...]:

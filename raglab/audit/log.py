@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from raglab.audit.default_rows import (
     RowKey,
     SignalEvent,
     application_of,
+    current_findings,
     current_rows,
     digest_of,
     key_of_row,
@@ -31,26 +32,34 @@ from raglab.audit.default_rows import (
     replay_changes,
     sort_rows,
 )
-from raglab.audit.silence import SilenceRule, record_application, remember, settle
+from raglab.audit.silence import SilenceRule, open_findings, record_application, remember, settle
 from raglab.canonical import digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Entries, EventTable
+from raglab.store.database import Database, Entries, EventTable, Rebuild
 from raglab.store.files import make_folder, replacing
+from raglab.store.log_chain import Finding, Head, Verification
 from raglab.store.log_tables import (
+    APPLICATIONS,
+    CHOICE_TABLES,
     CLARIFICATIONS,
     CURRENT,
     DECISIONS,
     EVENTS,
     FORGOTTEN,
+    OF_QUESTION,
     OPEN,
     POLICIES,
     REPLIES,
     REQUEST_TABLES,
     REQUESTS,
+    SETTLEMENTS,
+    VERSIONS,
     check_id,
     request_row,
+    without_quotations,
+    without_values,
 )
 from raglab.values import Status
 
@@ -200,9 +209,9 @@ def _in(value: float | str | None) -> float:
 
 
 Redaction = Literal["text", "hash", "none"]
-OF_QUESTION = frozenset({"coverage"})  # gates whose words may quote the question
-QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
-_SLOT = 2
+
+
+_WITH_TEXTS = tuple(table.name for table in EVENTS if table.without is not None)
 
 
 def check_retention(query: str, keep_days: float) -> None:
@@ -243,59 +252,32 @@ def question_columns(question: str, parsed: object, query: Redaction) -> dict[st
     }
 
 
-def without_values(parsed: Any) -> Any:  # noqa: ANN401 - JSON values
-    """Parsed fields with their confidences alone."""
-    if not isinstance(parsed, Mapping):
-        return None
-    return {name: blank for name, slot in parsed.items() if (blank := _blank(slot)) is not None}
-
-
-def _blank(slot: object) -> list[Any] | None:
-    """A field without its value: [null, confidence]; None for what has no confidence."""
-    parts = slot.get("confidence") if isinstance(slot, Mapping) else None
-    if isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
-        parts = slot[1]
-    return [None, float(parts)] if isinstance(parts, int | float) and not isinstance(parts, bool) else None
-
-
 def blank_texts(log: Entries, before: str) -> int:
     """Take texts out of rows older than a moment; requests that had any."""
     had: set[str] = set()
-    for table, without in _WITHOUT.items():
-        for row in list(log.rows(table, before=before)):
-            new = without(row)
-            if any(row[name] != value for name, value in new.items()):
-                log.blank(table, row, **new)
-                had.add(row["request_id"])
+    for table in _WITH_TEXTS:
+        had.update(row["request_id"] for row in list(log.rows(table, before=before)) if log.blank(table, row))
     return len(had)
 
 
-def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
-    """A decision without answer, previews, warnings and quotations; its numbers stay."""
-    options = [{key: item for key, item in one.items() if key != "text"} for one in row["options"]]
-    return {"answer": None, "options": options, "warnings": [], **_without_quotations(row, QUOTING)}
+def forgotten_findings(log: Entries) -> Iterator[Finding]:
+    """Events whose texts are gone although no `forget` reached them."""
+    until = max((row["before"] for row in log.rows(FORGOTTEN)), default="")
+    for table in _WITH_TEXTS:
+        for seq in log.blanked(table, until):
+            yield Finding(table, seq, "its texts were taken out, and no event of forgetting covers it")
 
 
 def decision_columns(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]:
     """Columns of a decision without what quotes the question, where its text is not kept."""
-    return {**row, **({} if query == "text" else _without_quotations(row, OF_QUESTION))}
+    return {**row, **({} if query == "text" else without_quotations(row, OF_QUESTION))}
 
 
-def _without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
-    """Reason and checks of a decision without the words of these gates."""
-    quoted = {one["text"] for one in row["checks"] if one["gate"] in gates and one["text"]}
-    reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
-    return {"reason": reason, "checks": [one | {"text": ""} if one["gate"] in gates else one for one in row["checks"]]}
-
-
-_WITHOUT: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {  # by table: columns without their texts
-    REQUESTS: lambda row: {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])},
-    CLARIFICATIONS: lambda _: {"question_to_user": None, "proposed_reason": None, "audit": {}},
-    REPLIES: lambda _: {"reply": None},
-    DECISIONS: _decision_without_texts,
-}
-
-
+REBUILDS = (
+    Rebuild(CURRENT, (VERSIONS,), current_findings),
+    Rebuild(OPEN, (REQUESTS, APPLICATIONS, SETTLEMENTS), open_findings),
+    Rebuild(FORGOTTEN, _WITH_TEXTS, forgotten_findings),
+)
 _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
 
 
@@ -374,7 +356,7 @@ class AuditLog:
         check_silence(silence)
         self.learner, self.query, self.keep_days = learner, query, float(keep_days)
         self.silence = silence
-        self.log = Database(log, REQUEST_TABLES, create=create)
+        self.log = Database(log, REQUEST_TABLES, beside=CHOICE_TABLES, create=create)
         self._clock = clock
         self._asked: dict[str, tuple[str, frozenset[str]]] = {}
 
@@ -587,6 +569,23 @@ class AuditLog:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
         with self.log.reading() as log:
             return sort_rows(replay_changes(log).values())
+
+    def verify(self, *heads: Head) -> Verification:
+        """Hold every event against the hash chain, and the default table against the events; see `Database.verify`.
+
+        Args:
+          heads: kept elsewhere before, which the log must still contain.
+
+        Raises:
+          InputError: the database cannot read the log.
+
+        Source: rule S5.8.
+        """
+        return self.log.verify(heads, REBUILDS)
+
+    def head(self) -> Head | None:
+        """Number and digest of the last event, to be kept elsewhere; None before the first."""
+        return self.log.head()
 
     def export(self, folder: str | Path) -> list[Path]:
         """Write every table of events, and the rows, as Parquet; see `export_tables`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
@@ -13,6 +13,7 @@ from raglab.default_learner import (
     update,
 )
 from raglab.store.database import Entries
+from raglab.store.log_chain import Finding
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -154,6 +155,49 @@ def settle_silence(
         if outcome == "silent":
             votes.append(Silent(row["request_id"], key_of_row(log, row["row_id"]), row["value"], row["conditions"]))
     return votes
+
+
+def open_applications(log: Entries) -> dict[str, dict[str, Any]]:
+    """Rows of `OPEN` from the events: defaults applied and not settled, closed by the session's next request.
+
+    `rephrased` is None where the next request repeats the question: whether that came in time hangs on the hours of
+    the rule that the log was written under, which it does not hold.
+    """
+    requests = {row[0]: row for row in log.stored(REQUESTS, "seq", "at", "request_id", "session", "rephrases")}
+    applied = {row[0]: row for row in log.stored(APPLICATIONS, "seq", "once", "request_id")}
+    settled = {once for (once,) in log.stored(SETTLEMENTS, "once")}
+    asked: dict[str, tuple[str, str]] = {}  # by request: its time and session
+    found: dict[str, dict[str, Any]] = {}
+    waiting: dict[str, list[str]] = {}  # by session: what its next request closes
+    for seq in sorted({*requests, *applied}):
+        if seq in applied:
+            _, once, request_id = applied[seq]
+            at, session = asked[request_id]
+            about = {"once": once, "at": at, "request_id": request_id, "session": session}
+            if once not in settled:
+                found[once] = about | {"application": seq, "closed": 0, "rephrased": 0}
+                waiting.setdefault(session, []).append(once)
+            continue
+        _, at, request_id, session, rephrases = requests[seq]
+        asked[request_id] = (at, session)
+        for once in waiting.pop(session, []) if session else []:
+            again = rephrases == found[once]["request_id"]
+            found[once] |= {"closed": 1, "rephrased": None if again else 0}
+    return found
+
+
+def open_findings(log: Entries) -> Iterator[Finding]:
+    """Rows of `OPEN` that are not what the events make."""
+    made, kept = open_applications(log), {row["once"]: row for row in log.rows(OPEN)}
+    for once in sorted({*made, *kept}):
+        row, wanted = kept.get(once), made.get(once)
+        if row is None:
+            yield Finding(OPEN, None, f"row {once} is missing")
+            continue
+        if wanted is not None and wanted["rephrased"] is None and row["rephrased"] in {0, 1}:
+            wanted = wanted | {"rephrased": row["rephrased"]}
+        if row != wanted:
+            yield Finding(OPEN, None, f"row {once} differs from what the events make")
 
 
 def _outcome(log: Entries, row: Mapping[str, Any], *, rephrased: bool) -> str:

@@ -17,14 +17,16 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import is_success
+from raglab.bandit.learner import Stats, is_success
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
-from raglab.store.database import Database, Entries
+from raglab.store.database import Database, Entries, Rebuild
 from raglab.store.files import write_text
+from raglab.store.log_chain import Finding, Head, Verification
 from raglab.store.log_tables import (
     CHOICE_TABLES,
     CHOICES,
+    REQUEST_TABLES,
     REWARDS,
     SETUPS,
     SNAPSHOTS,
@@ -175,6 +177,40 @@ def unpack_snapshot(row: Mapping[str, str]) -> OnlineState:
     return OnlineState(bandits.loads(row["state"]).state, np.array(sums["n"]), np.array(sums["total"]))
 
 
+def setup_of(body: Mapping[str, Any]) -> Setup:
+    """Setup of the JSON that `Setup.body` gives."""
+    stated = body["bandit"]["history"]
+    history = None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
+    bandit = Bandit(**{**body["bandit"], "history": history})
+    return Setup(tuple(body["arms"]), bandit, RewardWeights(**body["weights"]))
+
+
+def snapshot_findings(log: Entries) -> Iterator[Finding]:
+    """Snapshots that are not the state which the events before them make."""
+    kept = {row["setup"]: row for row in log.rows(SNAPSHOTS)}
+    setups = {row["digest"]: setup_of(row["body"]) for row in log.rows(SETUPS) if row["digest"] in kept}
+    states = {named: initial_state(setup) for named, setup in setups.items()}
+    ends = {named: int(kept[named]["seq"]) for named in states}
+    for event in events(log):
+        for named, setup in setups.items():
+            if event.seq <= ends[named]:
+                states[named] = apply_event(states[named], event, setup)
+    for named, row in sorted(kept.items()):
+        if named not in setups:
+            yield Finding(SNAPSHOTS, None, f"the setup {named} of a snapshot is not in the log")
+        elif setups[named].digest != named:
+            yield Finding(
+                SETUPS, None, f"the setup {named} is recorded, its body has the digest {setups[named].digest}"
+            )
+        elif ends[named] > log.last:
+            yield Finding(SNAPSHOTS, None, f"the snapshot of {named} is of event {ends[named]}, past the last")
+        elif pack_snapshot(states[named], setups[named]) != {name: row[name] for name in ("state", "sums")}:
+            yield Finding(SNAPSHOTS, None, f"the snapshot of {named} differs from the state that the events make")
+
+
+REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapshot_findings),)
+
+
 def p95(ms: Sequence[float]) -> float:
     """P95 of milliseconds; NaN of none."""
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
@@ -309,7 +345,7 @@ class Online:
             raise ValueError(msg)
         self.setup = Setup(tuple(arms), bandit, weights)
         self.budget_ms, self.seed = float(budget_ms), int(seed)
-        self.log = Database(log, CHOICE_TABLES, create=create)
+        self.log = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=create)
         self._clock, self._ready = clock, False
         initial_state(self.setup)  # settings out of range stop here
         reward_with_thumb(dict.fromkeys(COMPONENTS, 0.0), None, weights)
@@ -486,6 +522,17 @@ class Online:
         """State after the last event, from the log alone: to the byte what `state` has from the snapshot."""
         with self.log.reading() as log:
             return replay_events(initial_state(self.setup), events(log), self.setup).state
+
+    def verify(self, *heads: Head) -> Verification:
+        """Hold every event against the hash chain, and each snapshot against the events; see `Database.verify`.
+
+        Args:
+          heads: kept elsewhere before, which the log must still contain.
+
+        Raises:
+          InputError: the database cannot read the log.
+        """
+        return self.log.verify(heads, REBUILDS)
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
         """Arm that last answered a question, None where none did."""

@@ -2,25 +2,44 @@
 
 `Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and those of the
 questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out when they are to
-be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild.
+be forgotten; what `keep` writes over and `drop` takes away is what the log can rebuild. Each event has its link in a
+hash chain, see `log_chain`, which `verify` holds the rows against. Reading makes no file, no table and no column.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+import secrets
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
+from heapq import merge
 from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY, OperationalError
 from time import monotonic, sleep
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
 
 from raglab.store.files import InputError, Where, input_error
+from raglab.store.log_chain import (
+    CHAIN,
+    NUMBERS,
+    UNREADABLE,
+    ChainWalk,
+    Finding,
+    Head,
+    Link,
+    Row,
+    Verification,
+    chain_problem,
+    gap_link,
+    make_link,
+    row_problem,
+)
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 
@@ -77,12 +96,14 @@ class Column(NamedTuple):
 class EventTable(NamedTuple):
     """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
 
-    key: the column that tells such values apart.
+    key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they are when its texts
+    are forgotten; the same of a row whose texts are. None where it has no texts.
     """
 
     name: str
     columns: tuple[Column, ...]
     key: str | None = None
+    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
 
 
 def encode_row(row: Mapping[str, Any], of_json: Collection[str]) -> dict[str, Any]:
@@ -118,10 +139,11 @@ def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-SCHEMA = 1
+SCHEMA = 2  # of the tables; `Database._steps` brings an older log to it on the first write
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
-_NUMBERS = "audit_numbers"
+_MADE = 1  # value of a table's name among the numbers
+_BATCH = 1000  # rows that are read or linked at a time
 _KINDS: dict[str, Any] = {
     "name": sql.String(200),
     "text": sql.Text,
@@ -129,6 +151,19 @@ _KINDS: dict[str, Any] = {
     "whole": sql.BigInteger,
     "number": sql.Double,
 }
+_STORED: dict[str, Callable[[Any], Any]] = {"name": str, "text": str, "json": str, "whole": int, "number": float}
+new_salt = partial(secrets.token_hex, 16)
+
+
+class Rebuild(NamedTuple):
+    """How a table that is written over is held against the events that it comes from.
+
+    table: its name. sources: tables of these events. findings: what differs.
+    """
+
+    table: str
+    sources: tuple[str, ...]
+    findings: Callable[[Entries], Iterator[Finding]]
 
 
 class Database:
@@ -138,49 +173,76 @@ class Database:
     with a locked row. Reads see one moment and wait for nobody. Not to be carried over a fork.
     """
 
-    def __init__(self, place: str | Path, tables: Sequence[EventTable], *, create: bool = True) -> None:
+    def __init__(
+        self,
+        place: str | Path,
+        tables: Sequence[EventTable],
+        *,
+        beside: Sequence[EventTable] = (),
+        create: bool = True,
+        salt: Callable[[], str] = new_salt,
+    ) -> None:
         """Name the place: a path is a file of SQLite, a text with `://` a URL of SQLAlchemy.
 
         Args:
-          create: whether file and tables are made where they are not there.
+          beside: tables that another log may have in the same database, whose events have their place in the chain.
+          create: whether file and tables are made where they are not there, on the first write. salt: gives the salt of
+            each event that has texts.
 
         Raises:
           InputError: a URL that is none.
         """
-        self.url, self.shown, self._create = _url(place), masked_url(place), create
+        self.url, self.shown, self._create, self._salt = _url(place), masked_url(place), create, salt
         meta = sql.MetaData()
-        number = (sql.Column("name", sql.String(32), primary_key=True), sql.Column("value", sql.BigInteger))
-        self._numbers = sql.Table(_NUMBERS, meta, *number)
-        self._tables = {table.name: _sql_table(table, meta) for table in tables}
-        self._kinds = {table.name: {one.name for one in table.columns if one.kind == "json"} for table in tables}
+        self._numbers = sql.Table(
+            NUMBERS,
+            meta,
+            sql.Column("name", sql.String(32), primary_key=True),
+            sql.Column("value", sql.BigInteger),
+            sql.Column("digest", sql.String(64)),  # of the last event's link
+        )
+        self._chain = _chain_table(meta)
+        self._own = tuple(table.name for table in tables)
+        self._tables = {table.name: _sql_table(table, meta) for table in (*tables, *beside)}
+        self._forms = {table.name: _row_form(table) for table in (*tables, *beside)}
         self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
+        self._turn = sql.select(self._numbers.c.value, self._numbers.c.digest).where(self._numbers.c.name == "event")
         self._count = sql.update(self._numbers).where(self._numbers.c.name == "event")
         self._statements: dict[Hashable, Any] = {}
         self._engine: sql.Engine | None = None
+        self._empty: sql.Engine | None = None
+        self._version = 0  # of the tables as they were when the log was opened
 
     @contextmanager
     def writing(self) -> Iterator[Entries]:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
         with self._told(), self._link("READ COMMITTED", alone=True) as link:
-            before = link.scalar(self._asked("turn", self._last.with_for_update))
-            entries = Entries(
-                link=link, tables=self._tables, kinds=self._kinds, asked=self._asked, last=int(before or 0)
-            )
+            before = link.execute(self._asked("turn", self._turn.with_for_update)).one_or_none()
+            if before is None:
+                raise self._altered(NUMBERS)
+            entries = self._entries(link, int(before.value), before.digest or "")
             yield entries
-            if entries.last != before:
-                link.execute(self._count, {"value": entries.last})
+            if entries.last != before.value:
+                link.execute(self._count, {"value": entries.last, "digest": entries.digest})
 
     @contextmanager
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
         with self._told(), self._link("REPEATABLE READ", alone=False) as link:
-            yield Entries(
-                link=link,
-                tables=self._tables,
-                kinds=self._kinds,
-                asked=self._asked,
-                last=int(link.scalar(self._last) or 0),
-            )
+            yield self._entries(link, int(link.scalar(self._last) or 0), "")
+
+    def _entries(self, link: sql.Connection, last: int, digest: str) -> Entries:
+        return Entries(
+            link=link,
+            tables=self._tables,
+            chain=self._chain,
+            forms=self._forms,
+            asked=self._asked,
+            last=last,
+            digest=digest,
+            salt=self._salt,
+            chained=self._version != 1,
+        )
 
     def _asked(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
         """Statement of a key, made once: to build one costs more than to run it."""
@@ -194,7 +256,7 @@ class Database:
         Raises:
           InputError: another process reads the log for longer than `BUSY_S`; what was blanked stands in a file yet.
         """
-        engine = self._engine or self._opened()
+        engine = self._opened(alone=True)
         if engine.dialect.name != "sqlite":
             return
         with self._told(), engine.connect() as link:
@@ -212,47 +274,239 @@ class Database:
 
     def close(self) -> None:
         """Let go of files and connections; the next use opens them again."""
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
+        for engine in filter(None, (self._engine, self._empty)):
+            engine.dispose()
+        self._engine, self._empty, self._version = None, None, 0
 
     @contextmanager
     def _link(self, isolation: str, *, alone: bool) -> Iterator[sql.Connection]:
-        engine = self._engine or self._opened()
+        engine = self._opened(alone=alone)
         with engine.connect() as link:
             level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": isolation}
             with link.execution_options(alone=alone, **level), link.begin():
                 yield link
 
-    def _opened(self) -> sql.Engine:
-        engine = self._connected()
-        with engine.connect() as link, link.begin():
-            known = set(sql.inspect(link).get_table_names())
-        if not (_NUMBERS in known or self._create):
-            rule = "a log must hold events"
-            raise self._refused(rule, "check the place; `ask` makes it")
-        if not known >= {_NUMBERS, *self._tables}:
-            self._make(engine)
-        with engine.connect() as link, link.begin():
-            version = link.scalar(sql.select(self._numbers.c.value).where(self._numbers.c.name == "schema"))
-        if version != SCHEMA:
+    def _opened(self, *, alone: bool) -> sql.Engine:
+        """Engine of the log, its tables made or brought up to date where it is to be written `alone`.
+
+        A log that has not begun is read as an empty one.
+        """
+        if self._engine is not None and (self._version == SCHEMA or not alone):
+            return self._engine
+        if not alone and self._unmade():
+            return self._stand_in()
+        engine = self._engine or self._connected()
+        try:
+            with engine.connect() as link, link.begin():
+                version = self._state(link)
+            if alone and version != SCHEMA:
+                self._make(engine)
+                version = SCHEMA
+        except BaseException:
             engine.dispose()
-            remedy = "open it with the raglab that made it, or choose another"
-            rule = f"a log must be of version {SCHEMA}"
-            raise self._refused(rule, remedy, f"version {version}")
-        self._engine = engine
+            raise
+        if not version:
+            engine.dispose()
+            return self._stand_in()
+        self._engine, self._version = engine, version
         return engine
 
+    def _unmade(self) -> bool:
+        """Whether the log is to be a file that is not there."""
+        file = self.url.get_backend_name() == "sqlite" and self.url.database
+        return self._create and bool(file) and not Path(str(file)).is_file()
+
+    def _state(self, link: sql.Connection) -> int:
+        """Version of the log, 0 where it has not begun.
+
+        Raises:
+          InputError: another version, a table that was there and is not, or nothing that may be begun.
+        """
+        known, own = set(sql.inspect(link).get_table_names()), set(self._own)
+        if NUMBERS not in known:
+            if known & {CHAIN, *own}:
+                raise self._altered(NUMBERS)
+            return self._none()
+        numbers = self._stated(link)
+        version = self._known_version(numbers)
+        made = own if known & own else own & numbers.keys()  # a log's tables are made together
+        if version > 1 and CHAIN not in known:
+            raise self._altered(CHAIN)
+        if version > 1 and not made:
+            of = self._chain.c.of
+            made = own & set(link.scalars(sql.select(of).where(of.in_(own)).distinct()))
+        if gone := sorted(made - known):
+            raise self._altered(*gone)
+        return version if made else self._none()
+
+    def _stated(self, link: sql.Connection) -> dict[str, int | None]:
+        query = sql.select(self._numbers.c.name, self._numbers.c.value)
+        return {row.name: row.value for row in link.execute(query)}
+
+    def _known_version(self, numbers: Mapping[str, int | None]) -> int:
+        version = numbers.get("schema")
+        if version not in {SCHEMA, *self._steps}:
+            rule, came = f"a log must be of version {SCHEMA}", f"version {version}"
+            raise self._refused(rule, "open it with the raglab that made it, or choose another", came)
+        return int(version or 0)
+
+    def _none(self) -> int:
+        """0, where a log may begin."""
+        if self._create:
+            return 0
+        rule = "a log must hold events"
+        raise self._refused(rule, "check the place; `ask` makes it")
+
+    def _stand_in(self) -> sql.Engine:
+        """Empty tables in memory, in place of those of a log that has not begun."""
+        if self._empty is None:
+            self._empty = sql.create_engine("sqlite://", poolclass=sql.StaticPool)
+            self._numbers.metadata.create_all(self._empty)
+        return self._empty
+
     def _make(self, engine: sql.Engine) -> None:
-        """Make the tables that are not there, whoever else does so too."""
+        """Make the tables that are not there, and bring older ones up to date, whoever else does so too."""
         with engine.connect().execution_options(alone=True) as link, link.begin():
             if link.dialect.name == "postgresql":
                 link.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
-            made = sql.inspect(link).has_table(_NUMBERS)
-            self._numbers.metadata.create_all(link)
-            if not made:
+            version = self._state(link)  # again: another may have been faster
+            if version == SCHEMA:
+                return
+            if not sql.inspect(link).has_table(NUMBERS):
+                self._numbers.metadata.create_all(link, tables=[self._numbers, self._chain])
                 rows = [{"name": "schema", "value": SCHEMA}, {"name": "event", "value": 0}]
                 link.execute(sql.insert(self._numbers), rows)
+            before = link.scalar(sql.select(self._numbers.c.value).where(self._numbers.c.name == "schema"))
+            for number in range(int(before or SCHEMA), SCHEMA):
+                self._steps[number](self, link)
+            if not version:
+                self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in self._own])
+                link.execute(sql.insert(self._numbers), [{"name": name, "value": _MADE} for name in self._own])
+
+    def _begin_chain(self, link: sql.Connection) -> None:
+        """From version 1 to 2: every event that is there gets its link, in order, and tables are known by name."""
+        link.execute(sql.select(self._numbers.c.value).with_for_update())  # a writer of version 1 ends its turn first
+        link.execute(sql.DDL(f"ALTER TABLE {NUMBERS} ADD COLUMN digest VARCHAR(64)"))
+        self._chain.create(link)
+        known = set(sql.inspect(link).get_table_names())
+        last, digest, batch = 0, "", list[Link]()
+        for seq, of, row in self._stored_rows(link, known):
+            while last + 1 < seq:
+                batch.append(gap_link(digest, last := last + 1))
+                digest = batch[-1].digest
+            batch.append(make_link(digest, seq, of, row, self._blank_form(of, row), self._salt()))
+            last, digest = seq, batch[-1].digest
+            if len(batch) >= _BATCH:
+                link.execute(sql.insert(self._chain), [one._asdict() for one in batch])
+                batch.clear()
+        for number in range(last + 1, int(link.scalar(self._last) or 0) + 1):
+            batch.append(gap_link(digest, number))
+            last, digest = number, batch[-1].digest
+        if batch:
+            link.execute(sql.insert(self._chain), [one._asdict() for one in batch])
+        link.execute(self._count, {"value": last, "digest": digest or None})
+        made = [{"name": name, "value": _MADE} for name in self._forms if name in known]
+        if made:
+            link.execute(sql.insert(self._numbers), made)
+        link.execute(sql.update(self._numbers).where(self._numbers.c.name == "schema"), {"value": SCHEMA})
+
+    _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {1: _begin_chain}  # by version before
+
+    def _stored_rows(self, link: sql.Connection, known: Collection[str]) -> Iterator[tuple[int, str, Row]]:
+        """Number, table and stored row of every event in the tables that there are, in order."""
+
+        def stream(of: str) -> Iterator[tuple[int, str, Row]]:
+            table = self._tables[of]
+            names = table.c.keys()
+            query = sql.select(table).order_by(table.c.seq)
+            for row in link.execute(query, execution_options={"yield_per": _BATCH}):
+                yield row[0], of, dict(zip(names, row, strict=True))
+
+        tables = [of for of, form in self._forms.items() if form.event and of in known]
+        return merge(*map(stream, tables), key=lambda event: event[0])
+
+    def _blank_form(self, of: str, row: Row) -> Row | None:
+        return stored_without(self._forms[of], row)
+
+    def head(self) -> Head | None:
+        """Number and digest of the last event, to be kept elsewhere; None before the first, or without a chain."""
+        with self.reading() as entries:
+            return entries.head()
+
+    def verify(self, heads: Sequence[Head] = (), rebuilds: Sequence[Rebuild] = ()) -> Verification:
+        """Hold every row against the chain, and tables that are written over against the events.
+
+        Args:
+          heads: as they were kept elsewhere; without one, nothing tells that the last events were taken away with
+            their links, or that the log was written anew as a whole.
+
+        Raises:
+          InputError: no log there, or one that the database cannot read.
+        """
+        engine = self._engine or (self._stand_in() if self._unmade() else self._connected())
+        try:
+            with self._told(), engine.connect() as link:
+                level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
+                with link.execution_options(alone=False, **level), link.begin():
+                    return self._verified(link, heads, rebuilds)
+        finally:
+            if engine not in {self._engine, self._empty}:
+                engine.dispose()
+
+    def _verified(self, link: sql.Connection, heads: Sequence[Head], rebuilds: Sequence[Rebuild]) -> Verification:
+        known = set(sql.inspect(link).get_table_names())
+        if not known & {NUMBERS, CHAIN, *self._forms}:
+            self._none()
+            return Verification(self.shown, 0, None, SCHEMA, ())
+        if NUMBERS not in known:
+            return Verification(self.shown, 0, None, 0, (Finding(NUMBERS, None, "the table is missing"),))
+        numbers = self._stated(link)
+        if self._known_version(numbers) == 1:
+            rows = sum(1 for _ in self._stored_rows(link, known))
+            told = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
+            return Verification(self.shown, rows, None, 1, (told,))
+        walk = ChainWalk(self._blank_form, known & self._forms.keys(), [one.seq for one in heads])
+        findings = list(walk.findings(self._links(link) if CHAIN in known else (), self._stored_rows(link, known)))
+        gone = sorted({CHAIN, *(walk.named - {""}), *(numbers.keys() - {"schema", "event"})} - known)
+        findings += [Finding(name, None, "the table is missing") for name in gone]
+        findings += [
+            Finding(NUMBERS, None, f"it does not name the table {name}")
+            for name in sorted(known & self._forms.keys())
+            if numbers.get(name) != _MADE
+        ]
+        findings += self._counter_findings(link, walk.head)
+        for one in heads:
+            if walk.at.get(one.seq) != one.digest:
+                findings.append(Finding(CHAIN, one.seq, f"the log does not contain the head that was kept, {one}"))
+        for rebuild in rebuilds:
+            if rebuild.table not in gone:
+                findings += self._rebuild_findings(link, rebuild, known)
+        return Verification(self.shown, walk.rows, walk.head, SCHEMA, tuple(findings))
+
+    def _links(self, link: sql.Connection) -> Iterator[Link]:
+        chain = self._chain
+        query = sql.select(*(chain.c[name] for name in Link._fields)).order_by(chain.c.seq)
+        return (Link(*row) for row in link.execute(query, execution_options={"yield_per": _BATCH}))
+
+    def _counter_findings(self, link: sql.Connection, head: Head | None) -> Iterator[Finding]:
+        counter = link.execute(self._turn).one_or_none()
+        stated = None if counter is None else (counter.value, counter.digest)
+        ended = (0, None) if head is None else tuple(head)
+        if stated != ended:
+            told = "is missing" if stated is None else f"says event {stated[0]} with digest {stated[1]}"
+            yield Finding(NUMBERS, None, f"the counter {told}, the chain ends at event {ended[0]} with {ended[1]}")
+
+    def _rebuild_findings(self, link: sql.Connection, rebuild: Rebuild, known: Collection[str]) -> list[Finding]:
+        """What differs between a table and what events make; nothing where these are not there."""
+        if not all(source in known for source in rebuild.sources):
+            return []
+        if rebuild.table not in known:
+            return [Finding(rebuild.table, None, "the table is missing")]
+        try:
+            return list(rebuild.findings(self._entries(link, int(link.scalar(self._last) or 0), "")))
+        except UNREADABLE as error:
+            told = f"events do not rebuild it: {type(error).__name__}: {error}"
+            return [Finding(rebuild.table, None, told)]
 
     def _connected(self) -> sql.Engine:
         if self.url.get_backend_name() != "sqlite":
@@ -288,6 +542,12 @@ class Database:
                 raise UnwritableLogError(str(refused)) from None
             raise refused from None
 
+    def _altered(self, *gone: str) -> InputError:
+        rule = "a log must have every table that was made with it"
+        return self._refused(
+            rule, "restore a copy; `raglab audit --verify` names what is missing", f"no {', '.join(gone)}"
+        )
+
     def _refused(self, rule: str, remedy: str, came: str | None = None) -> InputError:
         return input_error(Where(self.shown), rule, remedy, came)
 
@@ -304,23 +564,42 @@ class Entries:
         self,
         link: sql.Connection,
         tables: Mapping[str, sql.Table],
-        kinds: Mapping[str, set[str]],
+        chain: sql.Table,
+        forms: Mapping[str, RowForm],
         asked: Callable[[Hashable, Callable[[], Any]], Any],
         last: int,
+        digest: str,
+        salt: Callable[[], str],
+        *,
+        chained: bool,
     ) -> None:
-        """Take what `Database` gives; `last` is the number of the last event, 0 before the first, without a gap."""
-        self._link, self._tables, self._kinds, self._asked, self.last = link, tables, kinds, asked, last
+        """Take what `Database` gives.
+
+        Args:
+          last: number of the last event, 0 before the first, without a gap. digest: of its link; '' where it is only
+            read. chained: whether there is a chain.
+        """
+        self._link, self._tables, self._chain, self._forms = link, tables, chain, forms
+        self._asked, self._salt = asked, salt
+        self.last, self.digest, self.chained = last, digest, chained
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
-        """Add an event under the next number, and give it back."""
+        """Add an event under the next number, with its link, and give the number back."""
+        form = self._forms[table]
+        stored = {
+            name: value if value is None else form.stored[name](value)
+            for name, value in encode_row(row, form.packed).items()
+        }
         insert = self._asked(("add", table), lambda: sql.insert(self._tables[table]))
-        self._link.execute(insert, {"seq": self.last + 1, **encode_row(row, self._kinds[table])})
-        self.last += 1
+        self._link.execute(insert, {"seq": self.last + 1, **stored})
+        link = make_link(self.digest, self.last + 1, table, stored, stored_without(form, stored), self._salt())
+        self._link.execute(self._asked(("link",), lambda: sql.insert(self._chain)), link._asdict())
+        self.last, self.digest = link.seq, link.digest
         return self.last
 
     def keep(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a value over the one of the same key."""
-        into, values = self._tables[table], encode_row(row, self._kinds[table])
+        into, values = self._tables[table], encode_row(row, self._forms[table].packed)
         key = next(iter(into.primary_key.columns))
         over = self._asked(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
         if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
@@ -331,10 +610,60 @@ class Entries:
         of = self._tables[table]
         self._link.execute(sql.delete(of).where(next(iter(of.primary_key.columns)) == key))
 
-    def blank(self, table: str, row: Mapping[str, Any], **values: object) -> None:
-        """Write over columns of an event: only to take texts out of it."""
-        of = self._tables[table]
-        self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(encode_row(values, self._kinds[table])))
+    def blank(self, table: str, row: Mapping[str, Any]) -> bool:
+        """Take its texts out of an event, and the salt out of its link; whether it had any."""
+        form, of = self._forms[table], self._tables[table]
+        new = {} if form.without is None else form.without(row)
+        if all(row[name] == value for name, value in new.items()):
+            return False
+        values = encode_row(new, form.packed)
+        self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(values))
+        self._link.execute(sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None))
+        return True
+
+    def head(self) -> Head | None:
+        """Number and digest of the last event; None before the first, or without a chain."""
+        chain = self._chain
+        if not self.chained:
+            return None
+        last = self._link.execute(sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1))
+        row = last.one_or_none()
+        return None if row is None else Head(*row)
+
+    def row_findings(self, of: str, seqs: Iterable[int]) -> Iterator[Finding]:
+        """What is wrong with some events of a table, each held against its link, and that against the one before."""
+        wanted, table, chain = sorted(set(seqs)), self._tables[of], self._chain
+        near = {seq - gap for seq in wanted for gap in (0, 1)}
+        query = sql.select(*(chain.c[name] for name in Link._fields)).where(chain.c.seq.in_(near))
+        links = {row[0]: Link(*row) for row in self._link.execute(query)}
+        rows = {
+            row["seq"]: row for row in self._link.execute(sql.select(table).where(table.c.seq.in_(wanted))).mappings()
+        }
+        for seq in wanted:
+            link, before = links.get(seq), links.get(seq - 1)
+            if link is None or link.of != of:
+                yield Finding(of, seq, "the chain has no such event: the row was forged, or its entry deleted")
+                continue
+            problem = row_problem(link, rows[seq])
+            if problem is None and before is None and seq > 1:
+                problem = "the chain has no entry for the event before it"
+            problem = problem or chain_problem("" if before is None else before.digest, link)
+            if problem is not None:
+                yield Finding(of, seq, problem)
+
+    def blanked(self, of: str, since: str) -> list[int]:
+        """Numbers of a table's events from a moment on whose texts are forgotten."""
+        table, chain = self._tables[of], self._chain
+        query = sql.select(table.c.seq).join(chain, chain.c.seq == table.c.seq)
+        forgotten = (chain.c.seal.is_not(None), chain.c.salt.is_(None), table.c.at >= since)
+        return list(self._link.scalars(query.where(*forgotten).order_by(table.c.seq)))
+
+    def missing(self, of: str, after: int) -> Iterator[Finding]:
+        """Events of a table past a number that have a link and no row."""
+        table, chain = self._tables[of], self._chain
+        there = sql.select(table.c.seq).where(table.c.seq == chain.c.seq).exists()
+        query = sql.select(chain.c.seq).where(chain.c.of == of, chain.c.seq > after, sql.not_(there))
+        yield from (Finding(of, seq, "the row is missing") for seq in self._link.scalars(query.order_by(chain.c.seq)))
 
     def one(self, table: str, **where: object) -> dict[str, Any] | None:
         """The latest row that has these values, None where there is none."""
@@ -366,7 +695,13 @@ class Entries:
         query = self._asked(("rows", table, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
         for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
-            yield decode_row(row, self._kinds[table])
+            yield decode_row(row, self._forms[table].packed)
+
+    def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
+        """Values of some columns as they are stored, JSON as text, in order of the key or the number."""
+        of = self._tables[table]
+        query = sql.select(*(of.c[name] for name in columns)).order_by(*of.primary_key.columns)
+        return (tuple(row) for row in self._link.execute(query, execution_options={"yield_per": _BATCH}))
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
         """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
@@ -397,6 +732,49 @@ def _url(place: str | Path) -> URL:
         where = Where(str(place).partition("://")[0] + "://" + _HIDDEN)
         rule = "a log must be a path or a URL such as postgresql://user@host/name"
         raise input_error(where, rule, "correct the URL") from None
+
+
+class RowForm(NamedTuple):
+    """What is known of a table's rows.
+
+    stored: makes a column's values what they are stored as. packed: columns of JSON. without: of `EventTable`. event:
+    whether its rows are events.
+    """
+
+    stored: Mapping[str, Callable[[Any], Any]]
+    packed: frozenset[str]
+    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
+    event: bool
+
+
+def _row_form(table: EventTable) -> RowForm:
+    stored = {"at": str} | {one.name: _STORED[one.kind] for one in table.columns}
+    packed = frozenset(one.name for one in table.columns if one.kind == "json")
+    return RowForm(stored, packed, table.without, table.key is None)
+
+
+def stored_without(form: RowForm, row: Row) -> Row | None:
+    """Row as stored, without its texts; None where its table has none.
+
+    Raises:
+      ValueError: JSON that is none. KeyError, TypeError, AttributeError: values of another form.
+    """
+    if form.without is None:
+        return None
+    return {**row, **encode_row(form.without(decode_row(row, form.packed)), form.packed)}
+
+
+def _chain_table(meta: sql.MetaData) -> sql.Table:
+    return sql.Table(
+        CHAIN,
+        meta,
+        sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
+        sql.Column("of", sql.String(200), nullable=False),
+        sql.Column("content", sql.String(64), nullable=False),
+        sql.Column("seal", sql.String(64)),
+        sql.Column("salt", sql.String(64)),
+        sql.Column("digest", sql.String(64), nullable=False),
+    )
 
 
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:

@@ -7,7 +7,7 @@ whose outcome is not known yet. What a person wrote stands in the columns that `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Any, NamedTuple
 
@@ -144,6 +144,51 @@ def request_choice(log: Entries, request_id: str) -> dict[str, Any]:
     return found
 
 
+OF_QUESTION = frozenset({"coverage"})  # gates whose words may quote the question
+QUOTING = OF_QUESTION | {"support", "hygiene"}  # or the answer
+_SLOT = 2
+
+
+def without_values(parsed: Any) -> Any:  # noqa: ANN401 - JSON values
+    """Parsed fields with their confidences alone."""
+    if not isinstance(parsed, Mapping):
+        return None
+    return {name: blank for name, slot in parsed.items() if (blank := _blank(slot)) is not None}
+
+
+def _blank(slot: object) -> list[Any] | None:
+    """A field without its value: [null, confidence]; None for what has no confidence."""
+    parts = slot.get("confidence") if isinstance(slot, Mapping) else None
+    if isinstance(slot, Sequence) and not isinstance(slot, str) and len(slot) == _SLOT:
+        parts = slot[1]
+    return [None, float(parts)] if isinstance(parts, int | float) and not isinstance(parts, bool) else None
+
+
+def _request_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {"question": None, "question_hash": "", "parsed": without_values(row["parsed"])}
+
+
+def _clarification_without_texts(_: Mapping[str, Any]) -> dict[str, Any]:
+    return {"question_to_user": None, "proposed_reason": None, "audit": {}}
+
+
+def _reply_without_text(_: Mapping[str, Any]) -> dict[str, Any]:
+    return {"reply": None}
+
+
+def _decision_without_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A decision without answer, previews, warnings and quotations; its numbers stay."""
+    options = [{key: item for key, item in one.items() if key != "text"} for one in row["options"]]
+    return {"answer": None, "options": options, "warnings": [], **without_quotations(row, QUOTING)}
+
+
+def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[str, Any]:
+    """Reason and checks of a decision without the words of these gates."""
+    quoted = {one["text"] for one in row["checks"] if one["gate"] in gates and one["text"]}
+    reason = "" if any((row["reason"] or "").startswith(text) for text in quoted) else row["reason"]
+    return {"reason": reason, "checks": [one | {"text": ""} if one["gate"] in gates else one for one in row["checks"]]}
+
+
 REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
     "query_log",
     "clarifications",
@@ -182,6 +227,7 @@ REQUEST_TABLES = (
             Column("prompt_version", "name"),
             Column("learner", "name"),
         ),
+        without=_request_without_texts,
     ),
     EventTable(
         CLARIFICATIONS,
@@ -199,8 +245,13 @@ REQUEST_TABLES = (
             Column("cost", "number", missing=True),
             Column("tried", "json"),
         ),
+        without=_clarification_without_texts,
     ),
-    EventTable(REPLIES, (Column("request_id", "name", listed=True), Column("reply", "text", missing=True))),
+    EventTable(
+        REPLIES,
+        (Column("request_id", "name", listed=True), Column("reply", "text", missing=True)),
+        without=_reply_without_text,
+    ),
     EventTable(
         APPLICATIONS,
         (
@@ -232,6 +283,7 @@ REQUEST_TABLES = (
             Column("models", "json"),
             Column("prompt_version", "name"),
         ),
+        without=_decision_without_texts,
     ),
     EventTable(
         CHANGES,
@@ -293,6 +345,7 @@ REQUEST_TABLES = (
     EventTable(FORGOTTEN, (Column("before", "name"), Column("requests", "whole"))),
 )
 EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
+LOG_TABLES = (*CHOICE_TABLES, *REQUEST_TABLES)  # one database may hold both logs
 
 
 def request_row(log: Entries, request_id: str) -> dict[str, Any]:
