@@ -35,7 +35,7 @@ notebooks: $(READY)  ## run every notebook again and keep its outputs
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,prometheus,test]"
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[bench,fast,langgraph,openai,postgres,prometheus,test]"
 	@touch $(READY)
 
 clean:  ## everything that can be made again

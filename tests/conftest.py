@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import gc
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from databases import Places, Server, server, why_not
 
 LONGEST = "test_notebooks.py"  # one notebook after the other: half of what a worker has to do
 
@@ -12,6 +16,27 @@ LONGEST = "test_notebooks.py"  # one notebook after the other: half of what a wo
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest module first; all else stays in its order, which is the same in every worker."""
     items.sort(key=lambda item: item.path.name != LONGEST)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Server]:
+    """Return a server of PostgreSQL, one for a worker of the suite."""
+    if (reason := why_not()) is not None:
+        pytest.skip(reason)
+    with server() as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def places(request: pytest.FixtureRequest, tmp_path: Path) -> Places:
+    """Return places for logs on either database."""
+    return Places(tmp_path, None if request.param == "sqlite" else request.getfixturevalue("postgresql"))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in one line that nothing was tried on PostgreSQL."""
+    if (reason := why_not()) is not None:
+        terminalreporter.write_line(f"PostgreSQL: skipped, {reason}")
 
 
 def pytest_collection_finish() -> None:

@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner, Result
 
+from databases import Places
 from raglab.bandit import Bandit, Table, simulation
 from raglab.cli import app
 from raglab.live.online_bandit import Online
@@ -160,19 +161,20 @@ def test_a_fixed_choice_is_not_uniform(tmp_path: Path) -> None:
     assert "Log with a floor" in ran(str(tmp_path / "certain.csv"), "-e", "snips", code=1).stderr
 
 
-def test_the_log_of_a_bandit_at_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it lies in the folder of an index; rounds without a reward are left out, and it is said how many."""
+def test_the_log_of_a_bandit_at_work(places: Places, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the folder of an index, or by its URL; rounds without a reward are left out, and it is said how many."""
     for name in list(os.environ):
         if name.startswith("RAGLAB_BANDIT_"):
             monkeypatch.delenv(name)
-    at = Online(Bandit(floor=0.1), RewardWeights(), 8000.0, tmp_path / "bandit.sqlite", ("hybrid", "iterative"))
+    at = Online(Bandit(floor=0.1), RewardWeights(), 8000.0, places("bandit.sqlite"), ("hybrid", "iterative"))
     for number in range(5):
         at.choose(str(number), [True, True], {})
     for number in range(4):
         raw = {"margin": 0.1 * number, "diversity": 0.5, "latency_ratio": 0.1, "cache_hit": 0.0, "consistency": 1.0}
         at.update(str(number), raw)
     at.close()
-    for place in (tmp_path, tmp_path / "bandit.sqlite"):
+    by_folder = (tmp_path,) if places.server is None else ()
+    for place in (*by_folder, places("bandit.sqlite")):
         said = ran(str(place), "-e", "snips", "--json", code=4)
         assert json.loads(said.stdout)["overlap"]["n"] == 4
         assert "1 of 5 rounds have no reward yet and are left out" in said.stderr

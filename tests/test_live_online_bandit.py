@@ -10,7 +10,7 @@ import subprocess
 import sys
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner
 
+from databases import Places
 from generators import Fixed
 from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
@@ -56,14 +57,18 @@ def mask_of(number: int) -> list[bool]:
 
 
 @pytest.fixture
-def opened(tmp_path: Path) -> Callable[..., Online]:
-    """Return what opens a bandit over a log of its own."""
+def opened(places: Places) -> Iterator[Callable[..., Online]]:
+    """Return what opens a bandit over a log of its own, on either database; it is closed at the end of the test."""
+    logs: list[Online] = []
 
     def make(bandit: Bandit = Bandit(), weights: RewardWeights = RewardWeights(), **more: Any) -> Online:  # noqa: B008
-        given: dict[str, Any] = {"budget_ms": 8000.0, "log": tmp_path / "log.sqlite", "arms": ARMS, **more}
-        return Online(bandit, weights, **given)
+        given: dict[str, Any] = {"budget_ms": 8000.0, "log": places("log.sqlite"), "arms": ARMS, **more}
+        logs.append(Online(bandit, weights, **given))
+        return logs[-1]
 
-    return make
+    yield make
+    for at in logs:
+        at.close()
 
 
 def rows(at: Online, table: str) -> list[dict[str, Any]]:
@@ -131,11 +136,11 @@ class TestChoice:
         assert json.loads(document(at))["state"]["t"]["values"] == [25]
 
     @pytest.mark.slow
-    def test_the_same_log_and_seed_give_the_same_arms(self, tmp_path: Path, opened: Callable[..., Online]) -> None:
+    def test_the_same_log_and_seed_give_the_same_arms(self, places: Places, opened: Callable[..., Online]) -> None:
         """Another seed gives others."""
 
         def arms(name: str, seed: int) -> list[str]:
-            at = opened(seed=seed, log=tmp_path / name)
+            at = opened(seed=seed, log=places(name))
             for number in range(12):
                 at.choose(f"r{number}", mask_of(number), KNOWN)
                 at.update(f"r{number}", measured(number))
@@ -658,7 +663,7 @@ KILLED = f"""{WORKER}
 work("first", 1)
 import random, signal
 drawn = random.Random(5)
-for child in range(50):
+for child in range(int(sys.argv[4])):
     made = os.fork()
     if made == 0:
         try:
@@ -670,12 +675,13 @@ for child in range(50):
     assert os.waitstatus_to_exitcode(os.waitpid(made, 0)[1]) == -signal.SIGKILL
 """
 
-AT_ONCE = f"{WORKER}\nwork(sys.argv[4], 25)\n"
+AT_ONCE = f"{WORKER}\nwork(sys.argv[4], int(sys.argv[5]))\n"
 
 
-def worked(folder: Path, script: str, *more: str) -> subprocess.Popen[str]:
-    """A process at work on the log of a folder."""
-    command = [sys.executable, "-c", script, str(ROOT), str(folder / "log.sqlite"), str(folder / "told"), *more]
+def worked(places: Places, script: str, *more: str) -> subprocess.Popen[str]:
+    """A process at work on a log."""
+    told = str(places.folder / "told")
+    command = [sys.executable, "-c", script, str(ROOT), str(places("log.sqlite")), told, *more]
     known = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(command, env=known, stderr=subprocess.PIPE, text=True)
 
@@ -696,23 +702,24 @@ def gapless(at: Online) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_killed_fifty_times(tmp_path: Path, opened: Callable[..., Online]) -> None:
-    """SIGKILL at fifty moments: what was told done is in the log once, and the log rebuilds the state to the byte.
+def test_killed_in_the_middle(places: Places, opened: Callable[..., Online]) -> None:
+    """SIGKILL at fifty moments, a dozen on a server: what was told done is in the log once, the log rebuilds the state.
 
     A child tells after each call; between a call's end and its telling at most one event of it can stand untold.
     """
     at = opened(Bandit(floor=0.05))
-    ended = worked(tmp_path, KILLED)
+    kills = 50 if places.server is None else 12
+    ended = worked(places, KILLED, str(kills))
     assert ended.wait(120) == 0, ended.communicate()[1]
     order = gapless(at)
-    told = [tuple(line.split()) for line in (tmp_path / "told").read_text().splitlines()]
+    told = [tuple(line.split()) for line in (places.folder / "told").read_text().splitlines()]
     assert len(set(told)) == len(told)
     assert set(told) <= set(order)
     untold = set(order) - set(told)
-    assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= 50
+    assert len({request.split("-")[0] for _, request in untold}) == len(untold) <= kills
     rewards = {request for kind, request in order if kind == "reward"}
     waiting = [request for kind, request in order if kind == "choice" and request not in rewards]
-    assert len(waiting) > 5, "too few were killed between choice and reward to say anything"
+    assert len(waiting) > kills // 10, "too few were killed between choice and reward to say anything"
     document(at)
     state, came = at.state(), at.frame()
     assert int(state.t) == len(came)
@@ -724,16 +731,17 @@ def test_killed_fifty_times(tmp_path: Path, opened: Callable[..., Online]) -> No
 
 
 @pytest.mark.slow
-def test_eight_processes_at_once(tmp_path: Path, opened: Callable[..., Online]) -> None:
-    """Eight writers of 25 questions each: 200 choices, 200 rewards, none lost, and one state."""
-    ended = [worked(tmp_path, AT_ONCE, f"p{number}") for number in range(8)]
+def test_eight_processes_at_once(places: Places, opened: Callable[..., Online]) -> None:
+    """Eight writers of 25 questions each, of 8 on a server: as many choices and rewards, none lost, and one state."""
+    each = 25 if places.server is None else 8
+    ended = [worked(places, AT_ONCE, f"p{number}", str(each)) for number in range(8)]
     for one in ended:
         assert one.wait(120) == 0, one.communicate()[1]
     at = opened(Bandit(floor=0.05))
     order = gapless(at)
-    assert set(order) == {(kind, f"p{p}-{n}") for kind in ("choice", "reward") for p in range(8) for n in range(25)}
+    assert set(order) == {(kind, f"p{p}-{n}") for kind in ("choice", "reward") for p in range(8) for n in range(each)}
     document(at)
-    assert int(at.state().t) == 200
+    assert int(at.state().t) == 8 * each
 
 
 def test_it_imports_lightly() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,20 +16,36 @@ from sqlalchemy import select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from raglab.store.database import Column, Database, EventTable, masked_url
+from databases import Places, Server
+from raglab.store import database as store
+from raglab.store.database import Database, masked_url
+from raglab.store.log_rows import LONGEST_LISTED, LONGEST_TEXT, Column, EventTable
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, events
 
 NOTES = EventTable(
     "notes", (Column("who", "name", unique=True), Column("said", "json"), Column("kind", "name", listed=True))
+)
+EVERY = EventTable(
+    "every",
+    (
+        Column("who", "name", missing=True),
+        Column("session", "text", missing=True, listed=True),
+        Column("answer", "text", missing=True),
+        Column("n", "whole", missing=True),
+        Column("x", "number", missing=True),
+        Column("body", "json"),
+    ),
 )
 COUNTS = EventTable("counts", (Column("who", "name"), Column("n", "whole", missing=True)), key="who")
 ROW: dict[str, Any] = {"at": "2026-01-01", "who": "ann", "said": {"x": [1, 0.1]}, "kind": "a"}
 
 
 @pytest.fixture
-def database(tmp_path: Path) -> Database:
+def database(places: Places) -> Iterator[Database]:
     """Return a fresh database of two tables."""
-    return Database(tmp_path / "log.sqlite", (NOTES, COUNTS))
+    made = Database(places("log.sqlite"), (NOTES, COUNTS))
+    yield made
+    made.close()
 
 
 class TestRows:
@@ -61,7 +82,10 @@ class TestRows:
         """A second row of the same name is refused in one line, and nothing is written."""
         with database.writing() as log:
             log.add("notes", ROW)
-        with pytest.raises(ValueError, match="UNIQUE constraint failed"), database.writing() as log:
+        with (
+            pytest.raises(ValueError, match=r"UNIQUE constraint failed|duplicate key value"),
+            database.writing() as log,
+        ):
             log.add("notes", ROW)
         with database.reading() as log:
             assert log.last == 1
@@ -88,25 +112,27 @@ class TestRows:
 class TestDatabase:
     """The file, and what it is not."""
 
-    def test_readers_wait_for_nobody(self, database: Database) -> None:
-        """SQLite is in WAL mode: while one writes, another reads what was there before."""
+    def test_readers_wait_for_nobody(self, database: Database, places: Places) -> None:
+        """While one writes, another reads what was there before; SQLite is in WAL mode."""
         with database.writing() as log:
             log.add("notes", ROW)
-        other = Database(database.shown, (NOTES, COUNTS))
+        other = Database(places("log.sqlite"), (NOTES, COUNTS))
         with database.writing() as log, other.reading() as seen:
             log.add("notes", ROW | {"who": "bob"})
             assert seen.last == 1
-        with sqlite3.connect(database.shown) as link:
-            assert link.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-        link.close()
+        other.close()
+        if places.server is None:
+            assert places.execute("log.sqlite", "PRAGMA journal_mode") == [("wal",)]
 
-    def test_tables_are_added_to_a_file_that_is_there(self, database: Database) -> None:
-        """What another part of the system logs goes into the same file, under the same numbers."""
+    def test_tables_are_added_to_a_log_that_is_there(self, database: Database, places: Places) -> None:
+        """What another part of the system logs goes into the same log, under the same numbers."""
         with database.writing() as log:
             log.add("notes", ROW)
         more = EventTable("more", (Column("who", "name"),))
-        with Database(database.shown, (more,)).writing() as log:
+        other = Database(places("log.sqlite"), (more,))
+        with other.writing() as log:
             assert log.add("more", {"at": "", "who": "ann"}) == 2
+        other.close()
 
     def test_a_file_that_is_not_there(self, tmp_path: Path) -> None:
         """Is made only where that is wanted."""
@@ -128,14 +154,12 @@ class TestDatabase:
             Database(tmp_path / "x.sqlite", (NOTES,)).writing().__enter__()
         assert (tmp_path / "x.sqlite").read_bytes() == before
 
-    def test_another_version(self, database: Database) -> None:
+    def test_another_version(self, database: Database, places: Places) -> None:
         """Is refused, and nothing changed."""
         with database.writing():
             pass
         database.close()
-        with sqlite3.connect(database.shown) as link:
-            link.execute("UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
-        link.close()
+        places.execute("log.sqlite", "UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
         with pytest.raises(ValueError, match="a log must be of version 2, got version 99"):
             database.writing().__enter__()
 
@@ -143,6 +167,249 @@ class TestDatabase:
         """Says so, without a stack of the driver's."""
         with pytest.raises(ValueError, match="must be readable and writable, got unable to open database file"):
             Database(tmp_path / "no" / "x.sqlite", (NOTES,)).writing().__enter__()
+
+
+class TestDoor:
+    """What one of the databases cannot hold is refused by both, in the same words, and leaves no trace."""
+
+    @pytest.mark.parametrize(
+        ("column", "value", "told"),
+        [
+            ("who", "a\0b", r"who must be a text without NUL, got 'a\\x00b'; take it out"),
+            ("answer", "\0", "answer must be a text without NUL"),
+            ("at", "\0", "at must be a text without NUL"),
+            ("who", "half \ud800", r"who must be a text in Unicode, got 'half \\ud800'"),
+            ("body", ["half \ud800"], "body must be a text in Unicode"),
+            ("who", "x" * 201, "who must be at most 200 characters, got 201 characters; shorten it"),
+            ("at", "x" * 41, "at must be at most 40 characters"),
+            ("session", "é" * 1001, "session must be at most 2000 bytes in UTF-8, got 2002 bytes in UTF-8; shorten it"),
+            ("answer", "x" * (LONGEST_TEXT + 1), "answer must be at most 16777216 bytes in UTF-8"),
+            ("body", "x" * LONGEST_TEXT, "body must be at most 16777216 bytes in UTF-8"),
+            ("who", 7, "who must be a text, got int"),
+            ("n", 2**63, "n must be a whole number of 64 bits, got 9223372036854775808"),
+            ("n", -(2**63) - 1, "n must be a whole number of 64 bits"),
+            ("n", 0.5, "n must be a whole number of 64 bits, got 0.5"),
+            ("n", "7", "n must be a whole number of 64 bits, got '7'"),
+            ("x", float("nan"), "x must be a finite number, got nan"),
+            ("x", float("inf"), "x must be a finite number, got inf"),
+            ("x", "0.5", "x must be a finite number, got '0.5'"),
+            ("body", float("inf"), "not JSON compliant"),
+        ],
+    )
+    def test_what_is_refused(self, places: Places, column: str, value: Any, told: str) -> None:
+        """By rule, value and remedy."""
+        at = Database(places("log.sqlite"), (EVERY,))
+        with pytest.raises(ValueError, match=told), at.writing() as log:
+            log.add("every", {"at": "", "body": None} | {column: value})
+        with at.reading() as log:
+            assert (log.last, list(log.rows("every"))) == (0, [])
+        at.close()
+
+    def test_what_comes_back_as_it_was(self, places: Places) -> None:
+        """The longest name, key and text there may be, in characters of four bytes; the ends of all numbers."""
+        rows: list[dict[str, Any]] = [
+            {"who": "\U0001f600" * 200, "session": os.urandom(LONGEST_LISTED // 2).hex(), "answer": "", "n": 2**63 - 1},
+            {"who": "", "session": "", "answer": "\U0001f600\r\n\x1b\u202e" * 9, "n": -(2**63)},
+            {"who": None, "session": None, "answer": "x" * 2**20, "n": None},
+        ]
+        numbers, bodies = (5e-324, -1.7976931348623157e308, None), ({"\0": "\0"}, 0.1, None)
+        for row, x, body in zip(rows, numbers, bodies, strict=True):
+            row |= {"at": "x" * 40, "x": x, "body": body}
+        at = Database(places("log.sqlite"), (EVERY,))
+        with at.writing() as log:
+            for row in rows:
+                log.add("every", row)
+            log.add("every", {"at": "", "n": True, "x": 1, "body": True})
+        with at.reading() as log:
+            *kept, last = log.rows("every")
+        at.close()
+        assert [{name: row[name] for name in rows[0]} for row in kept] == rows
+        assert (last["n"], last["x"], last["body"]) == (1, 1.0, True)
+
+    @pytest.mark.parametrize("value", ["a\0b", "\ud800", 7, None, "x" * 10_000])
+    def test_what_no_row_can_hold_no_row_has(self, database: Database, value: Any) -> None:
+        """To look for it finds nothing, whatever the driver would say."""
+        with database.writing() as log:
+            log.add("notes", ROW)
+            assert log.one("notes", who=value) is None
+            assert log.latest("notes", "who", 3, who=value) == []
+            assert log.one("counts", n=2**63) is None
+
+
+OPENING = """
+import sys, time
+import sqlalchemy as sql
+from raglab.store import database
+from raglab.store.database import Database
+from raglab.store.log_rows import Column, EventTable
+
+def step(log, link):
+    link.execute(sql.text("ALTER TABLE notes ADD COLUMN mood TEXT"))
+    time.sleep(0.2)
+    link.execute(sql.text("UPDATE notes SET mood = 'calm'"))
+    if sys.argv[3] == "breaks":
+        raise SystemExit("broken off")
+
+if sys.argv[3] != "new":
+    database.SCHEMA, Database._steps = 3, {**Database._steps, 2: step}
+notes = EventTable("notes", (Column("who", "name", unique=True), Column("said", "json")))
+log = Database(sys.argv[1], (notes,))
+with log.writing() as entries:
+    entries.add("notes", {"at": "", "who": sys.argv[2], "said": None})
+"""
+
+
+def opening(place: str | Path, who: str, how: str) -> subprocess.Popen[str]:
+    """A process that opens a log and adds a row."""
+    command = [sys.executable, "-c", OPENING, str(place), who, how]
+    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+
+
+class TestProcesses:
+    """Several processes, and what becomes of one that is killed."""
+
+    def test_a_log_is_made_once(self, places: Places) -> None:
+        """Whoever opens it at the same time."""
+        ended = [opening(places("log.sqlite"), str(number), "new") for number in range(3)]
+        assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
+        assert places.execute("log.sqlite", "SELECT value FROM audit_numbers ORDER BY name") == [(3,), (1,), (2,)]
+
+    def test_a_log_is_brought_to_a_version_once(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+        """By one of those that open it; the others wait, and find it done. A step that breaks off leaves it whole."""
+        assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
+        broken = opening(places("log.sqlite"), "second", "breaks").communicate(timeout=60)[1]
+        assert broken == "broken off\n"
+        before = "SELECT (SELECT value FROM audit_numbers WHERE name = 'schema'), count(*) FROM notes"
+        assert places.execute("log.sqlite", before) == [(2, 1)]
+        ended = [opening(places("log.sqlite"), str(number), "step") for number in range(3)]
+        assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
+        assert places.execute("log.sqlite", before) == [(3, 4)]
+        assert places.execute("log.sqlite", "SELECT mood FROM notes WHERE who = 'first'") == [("calm",)]
+        monkeypatch.setattr(store, "SCHEMA", 3)
+        at = Database(places("log.sqlite"), (NOTES,))
+        with at.reading() as log:
+            assert log.last == 4
+        at.close()
+
+    def test_one_that_is_killed_in_its_turn(self, database: Database, places: Places) -> None:
+        """Leaves nothing half-written, and its turn to the next."""
+        with database.writing() as log:
+            log.add("notes", ROW)
+        code = (
+            OPENING.replace('"new"', '"x"')
+            + """
+with log.writing() as entries:
+    entries.add("notes", {"at": "", "who": "half", "said": None})
+    print("in its turn", flush=True)
+    time.sleep(60)
+"""
+        )
+        code = code.replace('Column("said", "json")', 'Column("said", "json"), Column("kind", "name")')
+        code = code.replace('"said": None', '"said": None, "kind": ""')
+        code = code.replace("3, {**Database._steps, 2: step}", "2, Database._steps")
+        command = [sys.executable, "-c", code, str(places("log.sqlite")), "whole", ""]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+            assert child.stdout is not None
+            assert child.stdout.readline() == "in its turn\n"
+            child.send_signal(signal.SIGKILL)
+        with database.writing() as log:
+            assert log.add("notes", ROW | {"who": "next"}) == 3
+            assert [row["who"] for row in log.rows("notes")] == ["ann", "whole", "next"]
+
+    def test_a_turn_that_does_not_come(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Is told after the same patience, and what to do; then it goes on."""
+        monkeypatch.setattr(store, "BUSY_S", 0.2)
+        one, other = (Database(places("log.sqlite"), (NOTES,)) for _ in "ab")
+        with one.writing() as log:
+            log.add("notes", ROW)
+        rule = r"a writer of a log must get its turn within 0\.2 s, got .*lock.*; another process holds the log's lock"
+        with one.writing(), pytest.raises(ValueError, match=rule), other.writing():
+            pass
+        with other.writing() as log:
+            assert log.last == 1
+        one.close()
+        other.close()
+
+
+class TestServer:
+    """PostgreSQL alone."""
+
+    def test_the_server_is_started_again(self, postgresql: Server) -> None:
+        """What is asked meanwhile is refused in one line, and the next call goes on by a new connection."""
+        at = Database(postgresql.database(), (NOTES,))
+        with at.writing() as log:
+            log.add("notes", ROW)
+        postgresql.stop("immediate")  # as a kill: it recovers when it starts
+        with pytest.raises(ValueError, match=r"a log must be readable .*refused.*; check URL, server and rights"):
+            at.reading().__enter__()
+        postgresql.start()
+        with at.writing() as log:
+            assert log.add("notes", ROW | {"who": "bob"}) == 2
+        postgresql.stop()
+        postgresql.start()
+        with at.reading() as log:
+            assert log.last == 2
+
+        def broken_off() -> None:
+            with at.writing() as log:
+                log.add("notes", ROW | {"who": "cat"})
+                postgresql.stop("immediate")
+                postgresql.start()
+
+        with pytest.raises(ValueError, match="check URL, server and rights"):
+            broken_off()
+        with at.writing() as log:
+            assert log.add("notes", ROW | {"who": "cat"}) == 3
+        at.close()
+
+    def test_no_password_is_told(self, postgresql: Server) -> None:
+        """Whatever is wrong with the place: password, database, host, option, or a password with every odd sign."""
+        good = postgresql.url()
+        wrong = {
+            postgresql.url(password="hunter2'\\ @"):  # noqa: S106 - a wrong one
+            "password authentication failed",
+            postgresql.url("nowhere"): 'database "nowhere" does not exist',
+            "postgres://ann:hunter2@127.0.0.1:1/rag": "Connection refused",
+            "postgresql+psycopg://ann:hunter2@nohost.invalid/rag?connect_timeout=2": "resolve host",
+            f"{good}?sslpasswords=hunter2": "invalid connection option",
+            f"{good}?sslmode=hunter2": "invalid sslmode value",
+            f"{good}?sslmode=require": "server does not support SSL",
+        }
+        for url, told in wrong.items():
+            with pytest.raises(ValueError, match="a log must be readable and writable") as caught:
+                Database(url, (NOTES,)).reading().__enter__()
+            assert told in str(caught.value), url
+            for secret in ("hunter2", postgresql.password, url.partition("@")[0].rpartition(":")[2]):
+                assert secret not in str(caught.value)
+                assert secret not in repr(caught.value)
+            assert "\n" not in str(caught.value)
+
+    def test_it_waits_for_a_silent_server_as_told(self, postgresql: Server) -> None:
+        """The driver is told how long, unless the URL tells; and the session how long a lock may last."""
+        at = Database(postgresql.database(), (NOTES,))
+        with at.writing() as log:
+            assert log._link.exec_driver_sql("SHOW lock_timeout").scalar() == "1min"
+            assert log._link.exec_driver_sql("SHOW client_encoding").scalar() == "UTF8"
+            told = log._link.connection.dbapi_connection
+            assert told is not None
+            assert told.info.get_parameters()["connect_timeout"] == "10"
+        at.close()
+
+    def test_a_role_that_only_reads(self, postgresql: Server) -> None:
+        """Reads, and is told that it may not write."""
+        url = postgresql.database()
+        at = Database(url, (NOTES,))
+        with at.writing() as log:
+            log.add("notes", ROW)
+        at.close()
+        postgresql.execute(url, "CREATE ROLE reader LOGIN PASSWORD 'hunter2'")
+        postgresql.execute(url, "GRANT SELECT ON ALL TABLES IN SCHEMA public TO reader")
+        reads = Database("postgresql://reader:hunter2@" + url.partition("@")[2], (NOTES,))
+        with reads.reading() as log:
+            assert log.last == 1
+        with pytest.raises(ValueError, match="permission denied"), reads.writing():
+            pass
+        reads.close()
 
 
 class TestUrls:
@@ -157,6 +424,19 @@ class TestUrls:
         assert "db.example" in str(caught.value)
         for text in (str(caught.value), repr(caught.value), masked_url(self.URL)):
             assert "hunter" not in text
+
+    def test_a_driver_that_is_not_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Is named with what installs it."""
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+        told = r"got postgresql\+psycopg \(.*\); pip install \"raglab\[postgres\]\""
+        with pytest.raises(ValueError, match=told) as caught:
+            Database("postgresql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
+        assert "hunter2" not in str(caught.value)
+
+    def test_another_database(self) -> None:
+        """Is none that the log was tried on."""
+        with pytest.raises(ValueError, match="must be a file of SQLite or a database of PostgreSQL, got mysql"):
+            Database("mysql://ann:hunter2@db/rag", (NOTES,)).writing().__enter__()
 
     @pytest.mark.parametrize("url", ["://ann:hunter2@db", "postgresql://ann:hunter2@db:port/x"])
     def test_one_that_is_none(self, url: str) -> None:

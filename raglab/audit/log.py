@@ -37,9 +37,10 @@ from raglab.canonical import digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Entries, EventTable, Rebuild
+from raglab.store.database import Database, Entries, Rebuild
 from raglab.store.files import make_folder, replacing
 from raglab.store.log_chain import Finding, Head, Verification
+from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHOICE_TABLES,

@@ -26,10 +26,10 @@ OPEN = 4
 
 def evaluate_log(
     log: Annotated[
-        Path,
+        str,
         typer.Argument(
             help="CSV or Parquet, a row a round: action, reward, propensity, optional q_<arm>, optional p_<arm> (the "
-            "probability of every arm); or an index whose questions a bandit answered, or its log, a .sqlite."
+            "probability of every arm); or an index whose questions a bandit answered, or its log: a .sqlite or a URL."
         ),
     ],
     target: Annotated[
@@ -64,8 +64,9 @@ def evaluate_log(
     """What another policy would have earned, from the log of this one, and whether the log can say so."""
     from raglab.off_policy import ESTIMATORS, estimate, overlap
 
-    rounds = _live(log) if log.is_dir() or log.suffix == ".sqlite" else _read_table(log)
-    keep_inputs(out, log, target)
+    live = "://" in log or Path(log).is_dir() or Path(log).suffix == ".sqlite"
+    rounds = _live(log) if live else _read_table(Path(log))
+    keep_inputs(out, None if "://" in log else log, target)
     names = tuple(name.strip() for part in estimators or () for name in part.split(",")) or ESTIMATORS
     aim = _target_frame(target, rounds, arm)
     with warnings.catch_warnings(record=True) as caught:
@@ -129,7 +130,7 @@ def _read_table(path: Path) -> pd.DataFrame:
         raise ValueError(msg) from None
 
 
-def _live(place: Path) -> pd.DataFrame:
+def _live(place: str) -> pd.DataFrame:
     """Rounds of a bandit at work whose reward has come."""
     from raglab.live.settings import open_online
 

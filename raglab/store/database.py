@@ -1,4 +1,4 @@
-"""Database (shore): tables through SQLAlchemy, SQLite's files and locks.
+"""Database (shore): tables through SQLAlchemy, in a file of SQLite or on a server of PostgreSQL.
 
 `Database` opens whatever tables it is given, declared as `EventTable`; those of the bandit and those of the
 questions are in `log_tables`. A row is added and never changed, but for texts that `blank` takes out when they are to
@@ -8,7 +8,6 @@ hash chain, see `log_chain`, which `verify` holds the rows against. Reading make
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -19,10 +18,11 @@ from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY, OperationalError
 from time import monotonic, sleep
 from typing import Any, ClassVar, NamedTuple
+from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
@@ -40,9 +40,20 @@ from raglab.store.log_chain import (
     make_link,
     row_problem,
 )
+from raglab.store.log_rows import (
+    LONGEST_NAME,
+    LONGEST_TIME,
+    EventTable,
+    RowForm,
+    can_stand,
+    decode_row,
+    encode_row,
+    row_form,
+    stored_without,
+)
 
 BUSY_S = 60.0  # a writer waits so long for its turn
-
+CONNECT_S = 10  # and for an answer of a server
 
 # What SQLite says of a place that takes nothing: read-only, a full disk, a failed write, no rights.
 _UNWRITABLE = {SQLITE_PERM, SQLITE_READONLY, SQLITE_IOERR, SQLITE_FULL}
@@ -80,78 +91,19 @@ def _in_wal(link: Any) -> None:  # noqa: ANN401 - of the driver
             return
 
 
-class Column(NamedTuple):
-    """A column: kind is one of name (a short text), text, json, whole, number.
-
-    unique: no value twice. missing: may be null. listed: found fast by its value, in the order of events.
-    """
-
-    name: str
-    kind: str
-    unique: bool = False
-    missing: bool = False
-    listed: bool = False
-
-
-class EventTable(NamedTuple):
-    """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
-
-    key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they are when its texts
-    are forgotten; the same of a row whose texts are. None where it has no texts.
-    """
-
-    name: str
-    columns: tuple[Column, ...]
-    key: str | None = None
-    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
-
-
-def encode_row(row: Mapping[str, Any], of_json: Collection[str]) -> dict[str, Any]:
-    """Row with values of JSON columns as text, every digit kept.
-
-    Raises:
-      ValueError: a text that is no Unicode.
-    """
-    made = {key: _json_text(value) if key in of_json else value for key, value in row.items()}
-    for key, value in made.items():
-        try:
-            value.encode() if isinstance(value, str) else None
-        except UnicodeEncodeError:
-            msg = f"{key} must be a text in Unicode, got {value!a:.80}; take out the half of a pair of surrogates."
-            raise ValueError(msg) from None
-    return made
-
-
-def decode_row(row: Mapping[Any, Any], of_json: Collection[str]) -> dict[str, Any]:
-    """Row with values of JSON columns as they were.
-
-    Raises:
-      ValueError: one is no JSON.
-    """
-    try:
-        return {key: json.loads(value) if key in of_json else value for key, value in row.items()}
-    except (ValueError, TypeError) as error:
-        msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
-        raise ValueError(msg) from None
-
-
-def _json_text(value: Any) -> str:  # noqa: ANN401 - any JSON value
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-
-
 SCHEMA = 2  # of the tables; `Database._steps` brings an older log to it on the first write
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
 _MADE = 1  # value of a table's name among the numbers
 _BATCH = 1000  # rows that are read or linked at a time
+_INSTALL = 'pip install "raglab[postgres]"'
 _KINDS: dict[str, Any] = {
-    "name": sql.String(200),
+    "name": sql.String(LONGEST_NAME),
     "text": sql.Text,
     "json": sql.Text,
     "whole": sql.BigInteger,
     "number": sql.Double,
 }
-_STORED: dict[str, Callable[[Any], Any]] = {"name": str, "text": str, "json": str, "whole": int, "number": float}
 new_salt = partial(secrets.token_hex, 16)
 
 
@@ -164,6 +116,27 @@ class Rebuild(NamedTuple):
     table: str
     sources: tuple[str, ...]
     findings: Callable[[Entries], Iterator[Finding]]
+
+
+_NO_TURN = "55P03"  # PostgreSQL's lock_not_available
+_LATEST = "READ COMMITTED"  # each statement sees what was committed before it: whoever waited for a turn, all before
+_SERVER = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
+
+
+def prepare_session(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
+    """Wait for a lock as long as for one of SQLite, not for ever."""
+    cursor = link.cursor()
+    cursor.execute(f"SET lock_timeout = {round(1e3 * BUSY_S)}")
+    cursor.close()
+    link.commit()
+
+
+@contextmanager
+def _transaction(engine: sql.Engine, isolation: str, *, alone: bool) -> Iterator[sql.Connection]:
+    with engine.connect() as link:
+        level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": isolation}
+        with link.execution_options(alone=alone, **level), link.begin():
+            yield link
 
 
 class Database:
@@ -204,7 +177,7 @@ class Database:
         self._chain = _chain_table(meta)
         self._own = tuple(table.name for table in tables)
         self._tables = {table.name: _sql_table(table, meta) for table in (*tables, *beside)}
-        self._forms = {table.name: _row_form(table) for table in (*tables, *beside)}
+        self._forms = {table.name: row_form(table) for table in (*tables, *beside)}
         self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
         self._turn = sql.select(self._numbers.c.value, self._numbers.c.digest).where(self._numbers.c.name == "event")
         self._count = sql.update(self._numbers).where(self._numbers.c.name == "event")
@@ -216,7 +189,7 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Entries]:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
-        with self._told(), self._link("READ COMMITTED", alone=True) as link:
+        with self._told(), self._link(_LATEST, alone=True) as link:
             before = link.execute(self._asked("turn", self._turn.with_for_update)).one_or_none()
             if before is None:
                 raise self._altered(NUMBERS)
@@ -256,13 +229,14 @@ class Database:
         Raises:
           InputError: another process reads the log for longer than `BUSY_S`; what was blanked stands in a file yet.
         """
-        engine = self._opened(alone=True)
-        if engine.dialect.name != "sqlite":
-            return
-        with self._told(), engine.connect() as link:
-            if not erase_blanked(link.connection.dbapi_connection, anew=anew):
-                rule = "a log must have no other reader while texts are erased"
-                raise self._refused(rule, "end the other processes and forget again")
+        with self._told():
+            engine = self._opened(alone=True)
+            if engine.dialect.name != "sqlite":
+                return
+            with engine.connect() as link:
+                if not erase_blanked(link.connection.dbapi_connection, anew=anew):
+                    rule = "a log must have no other reader while texts are erased"
+                    raise self._refused(rule, "end the other processes and forget again")
 
     @property
     def read_only(self) -> bool:
@@ -281,10 +255,8 @@ class Database:
     @contextmanager
     def _link(self, isolation: str, *, alone: bool) -> Iterator[sql.Connection]:
         engine = self._opened(alone=alone)
-        with engine.connect() as link:
-            level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": isolation}
-            with link.execution_options(alone=alone, **level), link.begin():
-                yield link
+        with _transaction(engine, isolation, alone=alone) as link:
+            yield link
 
     def _opened(self, *, alone: bool) -> sql.Engine:
         """Engine of the log, its tables made or brought up to date where it is to be written `alone`.
@@ -366,7 +338,7 @@ class Database:
 
     def _make(self, engine: sql.Engine) -> None:
         """Make the tables that are not there, and bring older ones up to date, whoever else does so too."""
-        with engine.connect().execution_options(alone=True) as link, link.begin():
+        with _transaction(engine, _LATEST, alone=True) as link:
             if link.dialect.name == "postgresql":
                 link.execute(sql.select(sql.func.pg_advisory_xact_lock(_MAKING)))
             version = self._state(link)  # again: another may have been faster
@@ -379,6 +351,7 @@ class Database:
             before = link.scalar(sql.select(self._numbers.c.value).where(self._numbers.c.name == "schema"))
             for number in range(int(before or SCHEMA), SCHEMA):
                 self._steps[number](self, link)
+                link.execute(sql.update(self._numbers).where(self._numbers.c.name == "schema"), {"value": number + 1})
             if not version:
                 self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in self._own])
                 link.execute(sql.insert(self._numbers), [{"name": name, "value": _MADE} for name in self._own])
@@ -408,7 +381,6 @@ class Database:
         made = [{"name": name, "value": _MADE} for name in self._forms if name in known]
         if made:
             link.execute(sql.insert(self._numbers), made)
-        link.execute(sql.update(self._numbers).where(self._numbers.c.name == "schema"), {"value": SCHEMA})
 
     _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {1: _begin_chain}  # by version before
 
@@ -445,10 +417,8 @@ class Database:
         """
         engine = self._engine or (self._stand_in() if self._unmade() else self._connected())
         try:
-            with self._told(), engine.connect() as link:
-                level: dict[str, Any] = {} if link.dialect.name == "sqlite" else {"isolation_level": "REPEATABLE READ"}
-                with link.execution_options(alone=False, **level), link.begin():
-                    return self._verified(link, heads, rebuilds)
+            with self._told(), _transaction(engine, "REPEATABLE READ", alone=False) as link:
+                return self._verified(link, heads, rebuilds)
         finally:
             if engine not in {self._engine, self._empty}:
                 engine.dispose()
@@ -509,17 +479,35 @@ class Database:
             return [Finding(rebuild.table, None, told)]
 
     def _connected(self) -> sql.Engine:
-        if self.url.get_backend_name() != "sqlite":
-            try:
-                return sql.create_engine(self.url, hide_parameters=True)
-            except (NoSuchModuleError, ImportError) as error:
-                came = f"{self.url.drivername} ({self._hidden(str(error))})"
-                rule = "the database's driver must be installed"
-                raise self._refused(rule, "pip install it", came) from None
+        return self._connected_to_file() if self.url.get_backend_name() == "sqlite" else self._connected_to_server()
+
+    def _connected_to_server(self) -> sql.Engine:
+        url = self.url
+        if url.drivername in {"postgresql", "postgres"}:
+            url = url.set(drivername="postgresql+psycopg")
+        if url.drivername.partition("+")[0] != "postgresql":
+            rule = "a log must be a file of SQLite or a database of PostgreSQL"
+            raise self._refused(rule, "use a path, or a URL such as postgresql://user@host/name", url.drivername)
+        # A server that is gone says nothing for minutes, unless it is told; and it speaks UTF-8 whatever it stores.
+        stated = {name: value for name, value in _SERVER.items() if name not in url.query}
+        try:
+            engine = sql.create_engine(
+                url, connect_args=stated, hide_parameters=True, pool_pre_ping=True, pool_timeout=BUSY_S
+            )
+        except (NoSuchModuleError, ImportError) as error:
+            came = f"{url.drivername} ({self._hidden(str(error))})"
+            rule = "the database's driver must be installed"
+            raise self._refused(rule, _INSTALL, came) from None
+        sql.event.listen(engine, "connect", prepare_session)
+        return engine
+
+    def _connected_to_file(self) -> sql.Engine:
         if not self._create and not Path(self.url.database or "").is_file():
             rule = "a log must be there"
             raise self._refused(rule, "check the path; `ask` makes it")
-        engine = sql.create_engine(self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True)
+        engine = sql.create_engine(
+            self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True, pool_timeout=BUSY_S
+        )
 
         def begun(link: sql.Connection) -> None:
             link.exec_driver_sql("BEGIN IMMEDIATE" if link.get_execution_options().get("alone") else "BEGIN")
@@ -533,11 +521,17 @@ class Database:
         """Errors of the driver as one line, without what is secret."""
         try:
             yield
-        except DBAPIError as error:
-            came = self._hidden(" ".join(str(error.orig).split()))
+        except SQLAlchemyError as error:
+            cause = error.orig if isinstance(error, DBAPIError) else error
+            came = self._hidden(" ".join(str(cause).split()))
+            if getattr(cause, "sqlstate", None) == _NO_TURN or "database is locked" in came:
+                rule = f"a writer of a log must get its turn within {BUSY_S:g} s"
+                remedy = "another process holds the log's lock: end it or let it finish, then go on"
+                raise self._refused(rule, remedy, came) from None
             rule = "a log must be readable and writable"
-            refused = self._refused(rule, "check place, rights and disk", came)
-            code = getattr(error.orig, "sqlite_errorcode", None)
+            place = "place, rights and disk" if self.url.get_backend_name() == "sqlite" else "URL, server and rights"
+            refused = self._refused(rule, f"check {place}", came)
+            code = getattr(cause, "sqlite_errorcode", None)
             if self.read_only or (code is not None and code & 0xFF in _UNWRITABLE):
                 raise UnwritableLogError(str(refused)) from None
             raise refused from None
@@ -552,8 +546,12 @@ class Database:
         return input_error(Where(self.shown), rule, remedy, came)
 
     def _hidden(self, text: str) -> str:
-        for secret in filter(None, (self.url.password, *(str(value) for value in self.url.query.values()))):
-            text = text.replace(str(secret), _HIDDEN)
+        """Text without the secrets of the URL, as they are, as a URL writes them, and as libpq quotes them."""
+        values = (one for value in self.url.query.values() for one in ([value] if isinstance(value, str) else value))
+        for secret in filter(None, (str(self.url.password or ""), *values)):
+            quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
+            for form in sorted({secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len):
+                text = text.replace(form, _HIDDEN)
         return text
 
 
@@ -586,10 +584,7 @@ class Entries:
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, with its link, and give the number back."""
         form = self._forms[table]
-        stored = {
-            name: value if value is None else form.stored[name](value)
-            for name, value in encode_row(row, form.packed).items()
-        }
+        stored = encode_row(row, form.kinds)
         insert = self._asked(("add", table), lambda: sql.insert(self._tables[table]))
         self._link.execute(insert, {"seq": self.last + 1, **stored})
         link = make_link(self.digest, self.last + 1, table, stored, stored_without(form, stored), self._salt())
@@ -599,7 +594,7 @@ class Entries:
 
     def keep(self, table: str, row: Mapping[str, Any]) -> None:
         """Write a value over the one of the same key."""
-        into, values = self._tables[table], encode_row(row, self._forms[table].packed)
+        into, values = self._tables[table], encode_row(row, self._forms[table].kinds)
         key = next(iter(into.primary_key.columns))
         over = self._asked(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
         if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
@@ -616,7 +611,7 @@ class Entries:
         new = {} if form.without is None else form.without(row)
         if all(row[name] == value for name, value in new.items()):
             return False
-        values = encode_row(new, form.packed)
+        values = encode_row(new, form.kinds)
         self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(values))
         self._link.execute(sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None))
         return True
@@ -682,7 +677,9 @@ class Entries:
     def _rows(
         self, table: str, where: Mapping[str, object], after: int, most: int | None, before: str | None
     ) -> Iterator[dict[str, Any]]:
-        of = self._tables[table]
+        of, kinds = self._tables[table], self._forms[table].kinds
+        if not all(can_stand(value, kinds[name]) for name, value in where.items()):
+            return
 
         def made() -> Any:  # noqa: ANN401 - a statement
             query = sql.select(of).where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
@@ -695,7 +692,7 @@ class Entries:
         query = self._asked(("rows", table, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
         for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
-            yield decode_row(row, self._forms[table].packed)
+            yield decode_row(row, kinds)
 
     def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Values of some columns as they are stored, JSON as text, in order of the key or the number."""
@@ -705,7 +702,9 @@ class Entries:
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
         """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
-        of = self._tables[table]
+        of, kinds = self._tables[table], self._forms[table].kinds
+        if not all(can_stand(value, kinds[name]) for name, value in where.items()):
+            return []
         query = sql.select(of.c[column]).where(of.c.seq > after, *(of.c[name] == at for name, at in where.items()))
         return list(self._link.scalars(query.order_by(of.c.seq.desc()).limit(most)))
 
@@ -734,36 +733,6 @@ def _url(place: str | Path) -> URL:
         raise input_error(where, rule, "correct the URL") from None
 
 
-class RowForm(NamedTuple):
-    """What is known of a table's rows.
-
-    stored: makes a column's values what they are stored as. packed: columns of JSON. without: of `EventTable`. event:
-    whether its rows are events.
-    """
-
-    stored: Mapping[str, Callable[[Any], Any]]
-    packed: frozenset[str]
-    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
-    event: bool
-
-
-def _row_form(table: EventTable) -> RowForm:
-    stored = {"at": str} | {one.name: _STORED[one.kind] for one in table.columns}
-    packed = frozenset(one.name for one in table.columns if one.kind == "json")
-    return RowForm(stored, packed, table.without, table.key is None)
-
-
-def stored_without(form: RowForm, row: Row) -> Row | None:
-    """Row as stored, without its texts; None where its table has none.
-
-    Raises:
-      ValueError: JSON that is none. KeyError, TypeError, AttributeError: values of another form.
-    """
-    if form.without is None:
-        return None
-    return {**row, **encode_row(form.without(decode_row(row, form.packed)), form.packed)}
-
-
 def _chain_table(meta: sql.MetaData) -> sql.Table:
     return sql.Table(
         CHAIN,
@@ -788,7 +757,7 @@ def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:
         return sql.Table(table.name, meta, *columns)
     first = (
         sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
-        sql.Column("at", sql.String(40), nullable=False),
+        sql.Column("at", sql.String(LONGEST_TIME), nullable=False),
     )
     listed = [sql.Index(f"{table.name}_of_{one.name}", one.name, "seq") for one in table.columns if one.listed]
     return sql.Table(table.name, meta, *first, *columns, *listed)

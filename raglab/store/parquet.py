@@ -62,6 +62,7 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
     _at_most(path, "strings and values in records", texts, _room(limits.texts, size))
     _at_most(path, "bytes when decoded", decoded, _room(limits.decoded_bytes, size))
 
+
 def check_decoded(came: int, path: Path) -> None:
     """Stop at a file whose strings, once each row has its own, take more bytes than its size allows.
 

@@ -212,9 +212,7 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
     # A string that many rows share stands once in the file; read so, it is counted before each row has its own.
     schema, total = file.schema_arrow, 0
     shared = [field.name for field in schema if field.type in _STRINGS]
-    table = pq.ParquetFile(
-        path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=shared
-    ).read()
+    table = pq.ParquetFile(path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=shared).read()
     for number, name in enumerate(table.column_names):
         column = table.column(number)
         if pa.types.is_dictionary(column.type) and column.type.value_type in _STRINGS:

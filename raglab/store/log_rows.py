@@ -1,0 +1,154 @@
+"""Log rows (shore): columns of a log's tables, and their values as every database holds them."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+from raglab.store.log_chain import Row
+
+LONGEST_NAME = 200  # characters of a name
+LONGEST_LISTED = 2_000  # bytes in UTF-8 of a text that is found by its value: PostgreSQL's index holds 2,704 in all
+LONGEST_TEXT = 16 * 2**20  # bytes in UTF-8 of any other text, and of JSON
+LONGEST_TIME = 40
+_MOST_WHOLE = 2**63
+
+
+class Column(NamedTuple):
+    """A column: kind is one of name (a short text), text, json, whole, number.
+
+    unique: no value twice. missing: may be null. listed: found fast by its value, in the order of events.
+    """
+
+    name: str
+    kind: str
+    unique: bool = False
+    missing: bool = False
+    listed: bool = False
+
+
+class EventTable(NamedTuple):
+    """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
+
+    key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they are when its texts
+    are forgotten; the same of a row whose texts are. None where it has no texts.
+    """
+
+    name: str
+    columns: tuple[Column, ...]
+    key: str | None = None
+    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+
+
+def encode_row(row: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Row as every database can hold it: JSON as text with every digit, whole numbers and numbers as what they are.
+
+    Args:
+      kinds: by column, see `Column`; `listed` for a text that is found by its value, `time` for a moment as text.
+
+    Raises:
+      ValueError: a value that one of the databases could not hold, or not as it is: a text that is no Unicode, that has
+        a NUL or is too long, a whole number beyond 64 bits, a number that is not finite.
+    """
+    return {name: _encode(name, value, kinds[name]) for name, value in row.items()}
+
+
+def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value of a column
+    if kind == "json":
+        value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    if value is None:
+        return None
+    if kind in _NUMBER_TYPES:
+        return _encode_number(name, value, kind)
+    if not isinstance(value, str):
+        msg = f"{name} must be a text, got {type(value).__name__}; pass a str."
+        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        msg = f"{name} must be a text in Unicode, got {value!a:.80}; take out the half of a pair of surrogates."
+        raise ValueError(msg) from None
+    if "\0" in value:
+        msg = f"{name} must be a text without NUL, got {value!a:.80}; take it out."
+        raise ValueError(msg)
+    limit, unit = _LIMITS[kind]
+    length = len(value) if unit == "characters" else size
+    if length > limit:
+        msg = f"{name} must be at most {limit} {unit}, got {length} {unit}; shorten it."
+        raise ValueError(msg)
+    return value
+
+
+_LIMITS = {
+    "name": (LONGEST_NAME, "characters"),
+    "time": (LONGEST_TIME, "characters"),
+    "listed": (LONGEST_LISTED, "bytes in UTF-8"),
+    "text": (LONGEST_TEXT, "bytes in UTF-8"),
+    "json": (LONGEST_TEXT, "bytes in UTF-8"),
+}
+_NUMBER_TYPES: dict[str, Any] = {"whole": int, "number": int | float}
+_UNSTORABLE = re.compile("[\0\ud800-\udfff]")
+
+
+def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: ANN401 - a value of a column
+    if kind == "whole":
+        if not isinstance(value, int) or not -_MOST_WHOLE <= value < _MOST_WHOLE:
+            msg = f"{name} must be a whole number of 64 bits, got {value!r:.80}; correct it."
+            raise ValueError(msg)
+        return int(value)  # a boolean is none for PostgreSQL
+    if not isinstance(value, int | float) or not math.isfinite(value):
+        msg = f"{name} must be a finite number, got {value!r:.80}; leave it out where it is not known."
+        raise ValueError(msg)
+    return float(value)
+
+
+def can_stand(value: object, kind: str) -> bool:
+    """Whether a column may hold a value that is looked for: what none can, drivers refuse in words of their own."""
+    if kind in _NUMBER_TYPES:
+        return isinstance(value, _NUMBER_TYPES[kind]) and -_MOST_WHOLE <= value < _MOST_WHOLE
+    return isinstance(value, str) and _UNSTORABLE.search(value) is None
+
+
+def decode_row(row: Mapping[Any, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+    """Row with values of JSON columns as they were.
+
+    Raises:
+      ValueError: one is no JSON.
+    """
+    try:
+        return {key: json.loads(value) if kinds[key] == "json" else value for key, value in row.items()}
+    except (ValueError, TypeError) as error:
+        msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
+        raise ValueError(msg) from None
+
+
+class RowForm(NamedTuple):
+    """What is known of a table's rows.
+
+    kinds: by column, as `encode_row` takes them. without: of `EventTable`. event: whether its rows are events.
+    """
+
+    kinds: Mapping[str, str]
+    without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
+    event: bool
+
+
+def row_form(table: EventTable) -> RowForm:
+    """Form of a table's rows: kinds of all columns, number and time among those of events."""
+    kinds = {one.name: "listed" if one.listed and one.kind == "text" else one.kind for one in table.columns}
+    first = {} if table.key is not None else {"seq": "whole", "at": "time"}
+    return RowForm(first | kinds, table.without, table.key is None)
+
+
+def stored_without(form: RowForm, row: Row) -> Row | None:
+    """Row as stored, without its texts; None where its table has none.
+
+    Raises:
+      ValueError: JSON that is none. KeyError, TypeError, AttributeError: values of another form.
+    """
+    if form.without is None:
+        return None
+    return {**row, **encode_row(form.without(decode_row(row, form.kinds)), form.kinds)}

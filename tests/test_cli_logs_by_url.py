@@ -1,0 +1,89 @@
+"""Every command that takes a log takes the URL of one on a server, and tells no password."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from databases import Server
+from raglab.audit.log import AuditLog
+from raglab.bandit import Bandit
+from raglab.cli import app
+from raglab.decision.decisions import Check
+from raglab.live.online_bandit import Online
+from raglab.policy import PolicyData
+from raglab.reward import RewardWeights
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+RAW = {"margin": 0.5, "diversity": 0.2, "latency_ratio": 0.25, "cache_hit": 0.0, "consistency": 1.0}
+
+
+@pytest.fixture(autouse=True)
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Without variables of ours, in a folder where no file is made of a URL."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith("RAGLAB_"):
+            monkeypatch.delenv(name)
+    yield
+    assert list(tmp_path.glob("*postgresql*")) == []
+
+
+@pytest.fixture(scope="module")
+def url(postgresql: Server) -> str:
+    """Return the URL of a database that holds both logs."""
+    made = postgresql.database()
+    log, online = AuditLog(made, clock=lambda: START), Online(Bandit(floor=0.1), RewardWeights(), 8e3, made, ("a", "b"))
+    policy = PolicyData.from_mapping()
+    for number in range(4):
+        log.opened(f"r{number}", "who pays?", policy=policy, fingerprint="f", models={}, now=START)
+        log.signal(f"r{number}", ("insurer_name", "contract", {}), "1", "explicit_yes", conditions={}, now=START)
+        check = Check("similarity", "S2.6", 0.5, 0.7, 0.5 - 0.7, False, "top-1 similarity")
+        said = {"status": "refuse", "answer": "no", "refusal_reason": "top-1 similarity"}
+        log.decided(f"r{number}", said, [check], now=START)
+        online.choose(f"r{number}", [True, True], {})
+        online.update(f"r{number}", RAW)
+    log.close()
+    online.close()
+    return made
+
+
+def run(*words: str) -> Result:
+    """Result of a command."""
+    return CliRunner().invoke(app, list(words))
+
+
+def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The audit's with --log or its variable, the bandit's by argument."""
+    assert "decided anew  refuse by similarity" in run("explain", "r1", "--log", url).output
+    monkeypatch.setenv("RAGLAB_AUDIT_LOG", url)
+    assert json.loads(run("explain", "r1", "--json").output)["rebuilt"]
+    assert run("audit", "--export", str(tmp_path / "out")).exit_code == 0
+    assert (tmp_path / "out" / "query_log.parquet").is_file()
+    told = json.loads(run("audit", "--forget", "2026-03-03", "--json").output)
+    assert (told["forgotten"], told["days"][0]["refuse"]) == (4, 4)
+    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)
+    assert (sum(arm["pulls"] for arm in arms), sum(arm["rewards"] for arm in arms)) == (4, 4)
+    assert run("feedback", url, "r1", "--up").exit_code == 0
+    ended = run("evaluate-log", url, "--estimators", "snips", "--json")
+    assert json.loads(ended.stdout)["overlap"]["n"] == 4, ended.output
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("explain", "r1", "--log"), ("audit", "--log"), ("metrics",), ("feedback", "r1", "--up"), ("evaluate-log",)],
+)
+def test_a_password_is_not_told(url: str, words: tuple[str, ...]) -> None:
+    """One line, exit code 1."""
+    wrong = "postgresql://raglab:hunter2@" + url.partition("@")[2]
+    place = (words[0], wrong, *words[1:]) if words[0] == "feedback" else (*words, wrong)
+    ended = run(*place)
+    assert (ended.exit_code, ended.output.count("\n")) == (1, 1)
+    assert "password authentication failed" in ended.output
+    assert "hunter2" not in ended.output
