@@ -418,6 +418,11 @@ class DecisionSection(_Section):
         return self
 
 
+MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
+LONGEST_PATTERN = 2_000  # characters
+LONGEST_NAME = 200  # characters of an entity's name
+
+
 class PatternLists(_Section):
     """Case-insensitive linear-time regular expressions (rules S2.1, S2.5, S3.3)."""
 
@@ -439,19 +444,35 @@ class PatternLists(_Section):
     @field_validator("deny", "allow", "generic", "facet", "compare", "coverage_generic")
     @classmethod
     def _compile(cls, patterns: tuple[Pattern, ...]) -> tuple[Pattern, ...]:
+        if len(patterns) > MOST_PATTERNS:
+            msg = f"a list must hold at most {MOST_PATTERNS} patterns, {len(patterns)} are more; join some by |"
+            raise ValueError(msg)
         for pattern in patterns:
             parts = (pattern,) if isinstance(pattern, str) else pattern
             if not parts or not all(parts):
                 msg = "a pattern must not be empty, it would match every text; remove it"
                 raise ValueError(msg)
             for part in parts:
+                if len(part) > LONGEST_PATTERN:
+                    msg = f"a pattern must have at most {LONGEST_PATTERN} characters, {len(part)} are more; split it"
+                    raise ValueError(msg)
                 matches(part, "")
         return patterns
 
     @field_validator("entities")
     @classmethod
     def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
-        for aliases in entities.values():
+        n_aliases = sum(map(len, entities.values()))
+        if max(n_aliases, len(entities)) > MOST_PATTERNS:
+            msg = (
+                f"entities must be at most {MOST_PATTERNS} with all their aliases, {max(n_aliases, len(entities))} are "
+                "more; state those of documents in their metadata"
+            )
+            raise ValueError(msg)
+        for name, aliases in entities.items():
+            if len(name) > LONGEST_NAME:
+                msg = f"an entity's name must have at most {LONGEST_NAME} characters, {len(name)} are more; shorten it"
+                raise ValueError(msg)
             cls._compile(aliases)
         return entities
 

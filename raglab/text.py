@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import math
 import re
 import string
@@ -98,6 +99,19 @@ def masked_passwords(text: str) -> str:
     if ":/" not in text:
         return text
     return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+NO_MATH = "tex2jax_ignore mathjax_ignore"  # classes of HTML in which a notebook sets no formula; pandas' too
+
+
+def html_text(text: str) -> str:
+    r"""Text as a page or notebook may show it: no markup, control characters and bidirectional overrides escaped.
+
+    Example:
+      >>> html_text("<img src=x>\u202e & so\non")
+      '&lt;img src=x&gt;\\u202e &amp; so\non'
+    """
+    return html.escape(visible(text, lines=True))
 
 
 def composed(text: str) -> str:

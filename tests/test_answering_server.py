@@ -4,6 +4,8 @@ import json
 import logging
 import math
 import pickle
+import socket
+import struct
 import sys
 import threading
 import time
@@ -44,6 +46,12 @@ def tokens(*values: Any) -> dict[str, Any]:
 
 GOOD = reply("The excess is £250 [1].", tokens(math.log(0.5), math.log(0.5)))
 HTML = b"<!doctype html><html><head><script>alert(1)</script></head><body><h1>Welcome</h1></body></html>"
+PLAIN = f"content-length: {len(GOOD)}\r\n\r\n".encode()
+WHOLE = b"HTTP/1.1 200 OK\r\n" + PLAIN + GOOD
+SIZED = f"HTTP/1.1 200 OK\r\ncontent-length: {len(GOOD) + 100}\r\n\r\n".encode()
+CHUNKED = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+CHUNK = f"{len(GOOD):x}\r\n".encode() + GOOD + b"\r\n0\r\n\r\n"
+HOSTILE = "\x1b[2J\u202egood\r\nSet-Cookie: a\x00<img src='http://example.org/x'>" + "ha" * 500_000
 BODIES: dict[str, bytes] = {
     "good": GOOD,
     "unmeasured": reply("The excess is £250 [1]."),
@@ -57,6 +65,8 @@ BODIES: dict[str, bytes] = {
     "nothing": b"",
     "not-utf8": b"\xff\xfe\xfa",
     "deep": b"[" * 100_000,
+    "choices": b'{"choices": [' + b"{}," * 1_000_000 + b"{}]}",
+    "novel": reply("The excess is £250. " * 100_000),
     "huge-number": reply("yes", tokens(1)).replace(b'"logprob": 1', b'"logprob": -1' + b"0" * 400),
     "list": b"[1, 2]",
     "string": b'"hello"',
@@ -150,11 +160,27 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def drip(self) -> None:
-        """A byte every 20 ms, so that no single read takes long."""
-        self.say(200, b"", content_length="1000")
-        while not self.server.released.wait(0.02):
-            self.wfile.write(b" ")
+    def drip(self, begins: bytes, part: bytes, ends: bytes = b"") -> None:
+        """A part every 20 ms for two seconds, so that no single read takes long; then a good end."""
+        self.wfile.write(begins)
+        for _ in range(100):
+            if self.server.released.wait(0.02):
+                break
+            self.wfile.write(part)
+        self.wfile.write(ends)
+
+    def flood(self, begins: bytes, part: bytes) -> None:
+        """As much as is taken, up to 50 MB."""
+        self.wfile.write(begins)
+        for _ in range(50_000_000 // len(part)):
+            if self.server.released.is_set():
+                break
+            self.wfile.write(part)
+
+    def reset(self) -> None:
+        """Break off without a word: the socket is reset."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
 
     def recover(self) -> None:
         """Fail the first time, and ask for an hour of patience."""
@@ -166,7 +192,40 @@ class Handler(BaseHTTPRequestHandler):
 
 ODD: dict[str, Callable[[Handler], object]] = {
     "slow": lambda handler: handler.server.released.wait(2),
-    "dripping": Handler.drip,
+    "dripping": lambda handler: handler.drip(SIZED, b" ", GOOD),
+    "header-dripping": lambda handler: handler.drip(b"HTTP/1.1 200 OK\r\nx-slow: ", b"y", b"\r\n" + PLAIN + GOOD),
+    "status-dripping": lambda handler: handler.drip(b"HTTP/1.1 200 ", b"O", b"\r\n" + PLAIN + GOOD),
+    "continuing": lambda handler: handler.drip(b"", b"HTTP/1.1 100 Continue\r\n\r\n", WHOLE),
+    "hinting": lambda handler: handler.drip(b"", b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n", WHOLE),
+    "chunk-dripping": lambda handler: handler.drip(CHUNKED, b"1\r\n \r\n", CHUNK),
+    "size-dripping": lambda handler: handler.drip(CHUNKED + b"1;", b"x", b"\r\n \r\n" + CHUNK),
+    "trailer-dripping": lambda handler: handler.drip(CHUNKED + CHUNK[:-2] + b"x-slow: ", b"y", b"\r\n\r\n"),
+    "stalling": lambda handler: (
+        handler.wfile.write(SIZED),
+        handler.server.released.wait(2),
+        handler.wfile.write(b" " * 2000 + GOOD),
+    ),
+    "continue-flood": lambda handler: handler.flood(b"", b"HTTP/1.1 100 Continue\r\n\r\n" * 1000),
+    "header-flood": lambda handler: handler.flood(b"HTTP/1.1 200 OK\r\n", b"x-more: more\r\n" * 1000),
+    "chunk-flood": lambda handler: handler.flood(CHUNKED, b"8000\r\n" + b" " * 0x8000 + b"\r\n"),
+    "body-flood": lambda handler: handler.flood(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1000000000\r\n\r\n", b" " * 0x8000
+    ),
+    "bomb": lambda handler: handler.say(200, gzip.compress(b" " * 30_000_000), content_encoding="gzip"),
+    "resetting": Handler.reset,
+    "switching": lambda handler: handler.say(101, b"", upgrade="h2c"),
+    "two-lengths": lambda handler: handler.wfile.write(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 50\r\n\r\n" + GOOD
+    ),
+    "negative-length": lambda handler: handler.say(200, GOOD, content_length="-1"),
+    "short-length": lambda handler: handler.say(200, GOOD, content_length="9"),
+    "busy": lambda handler: handler.say(503, b""),
+    "elsewhere": lambda handler: handler.say(
+        308, b"", location=f"http://localhost:{handler.server.server_port}/good/v1/chat/completions"
+    ),
+    "header-echo": lambda handler: handler.say(200, GOOD, x_echo=f"Bearer {KEY}"),
+    "status-echo": lambda handler: handler.wfile.write(f"HTTP/9 {KEY}\r\n\r\n".encode()),
+    "hostile-error": lambda handler: handler.say(400, json.dumps({"error": {"message": HOSTILE}}).encode()),
     "recovering": Handler.recover,
     "closing": lambda handler: handler.connection.close(),
     "nonsense": lambda handler: handler.wfile.write(b"\x00\x01 nonsense\r\n\r\n"),
@@ -202,9 +261,14 @@ def server(running: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
     return running
 
 
+ENDLESS = {"slow", "stalling", "continue-flood", "continuing", "hinting"} | {
+    mode for mode in ODD if mode.endswith("dripping")
+}
+
+
 def patience(mode: str) -> float:
     """Seconds to wait: few where the server never ends, else more than a busy machine needs."""
-    return 0.2 if mode in {"slow", "dripping"} else 10.0
+    return 0.2 if mode in ENDLESS else 10.0
 
 
 def generator(server: Server, mode: str, **changes: Any) -> OpenAIGenerator:
@@ -250,8 +314,21 @@ def test_log_probabilities_that_are_none_give_no_confidence(
 
 
 FAILURES = {
-    "slow": "did not answer within 0.2 s",
-    "dripping": "did not answer within 0.2 s",
+    **dict.fromkeys(sorted(ENDLESS), "did not answer within 0.2 s"),
+    "header-flood": "could not be reached or broke off",
+    "chunk-flood": "answered with more than 4000000 bytes",
+    "body-flood": "answered with more than 4000000 bytes",
+    "bomb": "answered with what is not JSON",
+    "resetting": "could not be reached or broke off",
+    "switching": "could not be reached or broke off",
+    "two-lengths": "could not be reached or broke off",
+    "negative-length": "could not be reached or broke off",
+    "short-length": "answered with what is not JSON",
+    "busy": "answered 503",
+    "elsewhere": "answered 308",
+    "choices": "answered without a choice",
+    "novel": "answered with 2000000 characters, more than 512 tokens hold",
+    "status-echo": "could not be reached or broke off",
     "closing": "could not be reached or broke off",
     "nonsense": "could not be reached or broke off",
     "truncated": "could not be reached or broke off",
@@ -305,6 +382,43 @@ def test_a_failure_is_a_reason_and_never_an_exception(server: Server, mode: str)
     assert math.isnan(said.confidence)
     assert said.reason == f"{server.host} {FAILURES[mode]}"
     assert KEY not in said.reason
+
+
+def test_a_deadline_is_for_all_attempts_and_pauses(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A million attempts are allowed: there are as many as fit into the seconds, and the last reason is told."""
+    now = [1000.0]
+    monkeypatch.setattr("raglab.answering.server.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("raglab.answering.server.time.sleep", lambda seconds: now.append(now.pop() + seconds))
+    said = ask(server, "busy", max_retries=1_000_000)
+    assert said.reason == f"{server.host} answered 503"
+    assert len(server.seen) == 5  # after 0, 0.5, 1.5, 3.5 and 7.5 of 10 s
+
+
+def test_what_was_late_is_not_tried_again(server: Server) -> None:
+    """The seconds are gone."""
+    assert ask(server, "dripping", max_retries=9).reason == f"{server.host} did not answer within 0.2 s"
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("mode", ["header-echo", "status-echo", "elsewhere", "hostile-error"])
+def test_the_key_stands_in_no_log_line_whatever_the_server_sends_back(
+    server: Server, caplog: pytest.LogCaptureFixture, mode: str
+) -> None:
+    """As a header, as a status: not with every library's log open, nor in an error that hangs on to another."""
+    with caplog.at_level(logging.DEBUG):
+        ask(server, mode)
+    assert "httpcore2" in {record.name.partition(".")[0] for record in caplog.records}  # it does log the rest
+    assert KEY not in caplog.text
+    assert [one.path for one in server.seen] == [f"/{mode}/v1/chat/completions"]  # and is sent nowhere else
+
+
+def test_a_hostile_error_is_one_short_line_of_plain_text(server: Server) -> None:
+    """No escape sequence, no override, no second line, no markup, no megabyte."""
+    said = ask(server, "hostile-error").reason or ""
+    assert said.startswith(f"{server.host} answered 400: ")
+    assert said.isprintable()
+    assert "<img" not in said
+    assert len(said) < 300
 
 
 def test_a_server_that_is_not_there_is_a_reason() -> None:

@@ -76,11 +76,11 @@ _MARKS = r"[.!?,;:()\[\]–—|\"“”«»]+"
 _TOKEN = re.compile(rf"{_LETTERS}|{_MARKS}|{_DATE}|{_CODE}|(?:{_DIGIT_RUN})(?:[^\W\d_]+\d*)?|[%£€$]")
 _NUMBER = re.compile(rf"({_DIGIT_RUN})([^\W\d_]+\d*)?")
 _IS_DATE = re.compile(_DATE)
-_CONTRACTED = re.compile(rf"(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")  # don't, isn't
+_CONTRACTED = re.compile(rf"\A(.+)(?:{any_of(LANGUAGES.negation.contracted) or '(?!)'})$")  # don't, isn't
 _IRREGULAR = LANGUAGES.negation.irregular
 _ENDINGS = _NUMERALS.endings
 _MAYBE_MONTHS = frozenset(LANGUAGES.months_or_words)
-_ADVERB = re.compile("|".join(LANGUAGES.words.adverbs) or "(?!)")
+_ADVERB = re.compile(rf"\A(?:{'|'.join(LANGUAGES.words.adverbs) or '(?!)'})")
 _ENDING = re.compile(r"(?<=[a-z]{3})(?:(?:ing|ed|e)?s?|(?<=[^s])s)$")
 _PER_CENT = re.compile(
     rf"\b(?:{any_of([phrase for phrase in LANGUAGES.quantities.percent if ' ' in phrase])})\b", re.IGNORECASE

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import json
+import logging
 import math
 import os
 import re
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +27,7 @@ from raglab.canonical import digest
 from raglab.values import Chunk, Generation
 
 if TYPE_CHECKING:
+    import httpcore2
     import httpx2
 
 
@@ -58,7 +61,11 @@ def parse_body(body: bytes, max_tokens: int) -> ServerReply:
         why = "withheld its answer (content_filter)"
     elif refusal and isinstance(refusal, str):
         why = f"declined to answer: {refusal}"
-    elif not isinstance(text, str) or not visible(text).strip():
+    elif not isinstance(text, str):
+        why = "answered without a text"
+    elif len(text) > TOKEN_CHARS * max_tokens:  # it did not heed max_tokens, and what reads the answer takes time
+        why = f"answered with {len(text)} characters, more than {max_tokens} tokens hold"
+    elif not visible(text).strip():
         why = "answered without a text"
     else:
         return ServerReply(visible(text).strip(), _token_confidence(choice.get("logprobs")))
@@ -134,6 +141,9 @@ def one_line_reason(why: str, secrets: Sequence[str]) -> str:
 
 
 MAX_BYTES = 4_000_000  # of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
+TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
+FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts; each pause is twice the one before
+WRITTEN = 16_384  # bytes sent in one step
 
 ANSWER = """\
 You answer a question from numbered passages, and from nothing else.
@@ -156,6 +166,8 @@ _INSUFFICIENT = re.compile(r"\W*INSUFFICIENT\b(?!\s+\w)")
 _OPENS = re.compile(r"<(?!\s*[\d=€$£])")
 _SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
 _POSITIVE = frozenset({"timeout", "max_tokens", "max_passage_chars", "max_passages", "max_chars"})
+_MAY_PASS, _SERVER_FAILS = frozenset({408, 409, 429}), 500  # statuses worth another attempt
+_CONNECTION_LOGS = ("httpcore2.connection", "httpcore2.http11")
 _SHAPELESS = frozenset({"model", "base_url", "key_env", "timeout", "max_retries"})  # what does not shape an answer
 
 
@@ -165,8 +177,9 @@ class OpenAIGenerator:
 
     model: as the server calls it. base_url: such as `http://127.0.0.1:8000/v1`; a user and a password in it go before
     the key, and stand in no name, representation or reason. key_env: variable of the environment that holds the key;
-    where it is not set, none is sent. timeout: seconds, of each attempt. max_retries: further attempts after a failure
-    that may pass. max_tokens: of the answer; one cut off there is none. max_passage_chars: sent of a passage at most.
+    where it is not set, none is sent. timeout: seconds, of the whole request: every attempt, the pauses between them,
+    headers and body. max_retries: further attempts after a failure that may pass, as long as there is time. max_tokens:
+    of the answer; one cut off there is none. max_passage_chars: sent of a passage at most.
 
     Raises:
       ImportError: the extra `raglab[openai]` must be installed.
@@ -325,24 +338,18 @@ def _data(text: str) -> str:
 
 def _request_reply(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> ServerReply:
     """What the server says to a prompt, with secrets masked; every failure is a `ServerError`."""
-    import openai
-
     url = urlsplit(asked.base_url)
     authorization, secrets = credentials(url, asked.key_env)
-    # Messages of the library may carry the request with its key: only what is written here is shown.
-    try:
-        said = parse_body(_reply(asked, url, authorization, system, user), asked.max_tokens)
-    except openai.APITimeoutError:
-        why = f"did not answer within {asked.timeout:g} s"
-    except openai.APIConnectionError:
-        why = "could not be reached or broke off"
-    except openai.APIStatusError as error:
-        why = f"answered {error.status_code}{message_of(error.body)}"
-    except ServerError as error:
-        why = str(error)
-    except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
-        why = f"could not be asked or read ({type(error).__name__})"
-    else:
+    deadline, place = time.monotonic() + asked.timeout, 0
+    with _unlogged(secrets):
+        while True:
+            said, why, may_pass = _attempt(asked, url, authorization, system, user, deadline)
+            pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**place)
+            if not may_pass or place == asked.max_retries or time.monotonic() + pause >= deadline:
+                break
+            time.sleep(pause)  # the server has no say in how long
+            place += 1
+    if said is not None:
         text = mask_secrets(said.text, secrets)
         if not carries(text, secrets):  # spelt with other marks between its letters, a key is not masked
             return said._replace(text=text)
@@ -351,8 +358,59 @@ def _request_reply(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: s
     raise ServerError(reason)
 
 
+def _attempt(
+    asked: OpenAIGenerator | OpenAIRewriter,
+    url: SplitResult,
+    authorization: str | None,
+    system: str,
+    user: str,
+    deadline: float,
+) -> tuple[ServerReply | None, str, bool]:
+    """What the server says once; else why it says nothing, and whether that may pass."""
+    import openai
+
+    # Messages of the library may carry the request with its key: only what is written here is shown.
+    why, may_pass = "", False
+    try:
+        return parse_body(_reply(asked, url, authorization, system, user, deadline), asked.max_tokens), why, may_pass
+    except openai.APITimeoutError:
+        why = f"did not answer within {asked.timeout:g} s"
+    except openai.APIConnectionError:
+        why, may_pass = "could not be reached or broke off", True
+    except openai.APIStatusError as error:
+        why = f"answered {error.status_code}{message_of(error.body)}"
+        may_pass = error.status_code in _MAY_PASS or error.status_code >= _SERVER_FAILS
+    except ServerError as error:
+        why = str(error)
+    except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
+        why = f"could not be asked or read ({type(error).__name__})"
+    return None, why, may_pass
+
+
+@contextmanager
+def _unlogged(secrets: Sequence[str]) -> Iterator[None]:
+    """Meanwhile the connection's log leaves out lines with a secret: a server may send the key back as a header."""
+
+    def shows_none(record: logging.LogRecord) -> bool:
+        return not any(secret in record.getMessage() for secret in secrets)
+
+    logs = [logging.getLogger(name) for name in _CONNECTION_LOGS]
+    for log in logs:
+        log.addFilter(shows_none)
+    try:
+        yield
+    finally:
+        for log in logs:
+            log.removeFilter(shows_none)
+
+
 def _reply(
-    asked: OpenAIGenerator | OpenAIRewriter, url: SplitResult, authorization: str | None, system: str, user: str
+    asked: OpenAIGenerator | OpenAIRewriter,
+    url: SplitResult,
+    authorization: str | None,
+    system: str,
+    user: str,
+    deadline: float,
 ) -> bytes:
     """The body of the server's reply."""
     import httpx2
@@ -362,8 +420,8 @@ def _reply(
         api_key="stands in the transport",
         base_url=urlunsplit((url.scheme, _host(url), url.path, "", "")),
         timeout=asked.timeout,
-        max_retries=asked.max_retries,
-        http_client=httpx2.Client(transport=_transport(asked.timeout, authorization, secure=url.scheme == "https")),
+        max_retries=0,  # its pauses know no deadline
+        http_client=httpx2.Client(transport=_transport(deadline, authorization, secure=url.scheme == "https")),
     ) as client:
         raw = client.chat.completions.with_raw_response.create(
             model=asked.model,
@@ -376,35 +434,96 @@ def _reply(
         return raw.content
 
 
-def _transport(timeout: float, authorization: str | None, *, secure: bool) -> httpx2.BaseTransport:
-    """A transport that sends no header but the needed ones, and takes a reply in a time and a size, or not at all."""
+def _transport(deadline: float, authorization: str | None, *, secure: bool) -> httpx2.BaseTransport:
+    """A transport that sends no header but the needed ones, and takes a reply by a deadline and in a size, or not."""
+    import httpcore2
     import httpx2
 
-    class Bounded(httpx2.HTTPTransport):
+    context = httpx2.create_ssl_context() if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+    class Bounded(httpx2.BaseTransport):
         def handle_request(self, request: httpx2.Request) -> httpx2.Response:
             # The client adds headers of its own, which would say what runs here; unpacked size could not be bounded.
-            headers = {name: value for name, value in request.headers.items() if name in _SENT}
-            headers |= {"accept-encoding": "identity"} | ({"authorization": authorization} if authorization else {})
-            start, body = time.monotonic(), bytearray()
-            response = super().handle_request(
-                httpx2.Request(
-                    request.method, request.url, headers=headers, stream=request.stream, extensions=request.extensions
-                )
-            )
-            # The client's timeout is for one read: a server that sends a byte at a time would never reach it.
+            headers = [(name, value) for name, value in request.headers.items() if name in _SENT]
+            headers += [("accept-encoding", "identity"), *([("authorization", authorization)] if authorization else [])]
+            body, failure = bytearray(), ""
             try:
-                for part in response.iter_raw():
-                    body += part
-                    if time.monotonic() - start > timeout:
-                        msg = "the body took too long"
-                        raise httpx2.ReadTimeout(msg)
-                    if len(body) > MAX_BYTES:
-                        msg = f"answered with more than {MAX_BYTES} bytes"
-                        raise ServerError(msg)
-            finally:
-                response.close()
+                with (
+                    httpcore2.ConnectionPool(context, network_backend=_backend(deadline)) as pool,
+                    pool.stream(request.method, str(request.url), headers=headers, content=request.read()) as response,
+                ):
+                    for part in response.iter_stream():
+                        body += part
+                        if len(body) > MAX_BYTES:
+                            msg = f"answered with more than {MAX_BYTES} bytes"
+                            raise ServerError(msg)
+            except httpcore2.TimeoutException:
+                failure = "late"
+            except (httpcore2.NetworkError, httpcore2.ProtocolError):
+                failure = "broken"
+            # Raised here, so that no text of the server's hangs on as the context of an error.
+            if failure:
+                raise (httpx2.ReadTimeout if failure == "late" else httpx2.ReadError)(failure, request=request)
             # No cookie, redirect or encoding of the server's is acted on.
-            kept = {name: value for name, value in response.headers.items() if name == "content-type"}
-            return httpx2.Response(response.status_code, headers=kept, content=bytes(body))
+            kept = [(name, value) for name, value in response.headers if name.lower() == b"content-type"]
+            return httpx2.Response(response.status, headers=kept, content=bytes(body))
 
-    return Bounded(verify=True if secure else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT))
+    return Bounded()
+
+
+def _seconds_left(deadline: float) -> float:
+    """Seconds until a deadline, above 0; past it the step in hand has timed out."""
+    import httpcore2
+
+    seconds = deadline - time.monotonic()
+    if seconds <= 0.0:
+        msg = "no time is left"
+        raise httpcore2.ReadTimeout(msg)
+    return seconds
+
+
+def _backend(deadline: float) -> httpcore2.NetworkBackend:
+    """A network of which every step ends by one deadline.
+
+    A client's own timeout is for one step: a server that sends a header, a `100 Continue` or a byte at a time would
+    never reach it.
+    """
+    import httpcore2
+
+    class Stream(httpcore2.NetworkStream):
+        def __init__(self, base: httpcore2.NetworkStream) -> None:
+            self.base = base
+
+        def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ARG002
+            return self.base.read(max_bytes, _seconds_left(deadline))
+
+        def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ARG002
+            for start in range(0, len(buffer), WRITTEN):
+                self.base.write(buffer[start : start + WRITTEN], _seconds_left(deadline))
+
+        def close(self) -> None:
+            self.base.close()
+
+        def start_tls(
+            self,
+            ssl_context: ssl.SSLContext,
+            server_hostname: str | None = None,
+            timeout: float | None = None,  # noqa: ARG002
+        ) -> httpcore2.NetworkStream:
+            return Stream(self.base.start_tls(ssl_context, server_hostname, _seconds_left(deadline)))
+
+        def get_extra_info(self, info: str) -> Any:  # noqa: ANN401  (as the library says)
+            return self.base.get_extra_info(info)
+
+    class Network(httpcore2.SyncBackend):
+        def connect_tcp(
+            self,
+            host: str,
+            port: int,
+            timeout: float | None = None,  # noqa: ARG002
+            local_address: str | None = None,
+            socket_options: Iterable[Any] | None = None,
+        ) -> httpcore2.NetworkStream:
+            return Stream(super().connect_tcp(host, port, _seconds_left(deadline), local_address, socket_options))
+
+    return Network()

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from html import escape
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -42,7 +41,7 @@ from raglab.store.log_tables import (
     request_events,
     request_row,
 )
-from raglab.text import decimals
+from raglab.text import NO_MATH, decimals, html_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -576,10 +575,10 @@ class Explanation:
         left = "text-align: left; vertical-align: top"
         text = f"{left}; white-space: pre-wrap"
         rows = "".join(
-            f'<tr><th style="{left}">{escape(head)}</th><td style="{text}">{escape(words)}</td></tr>'
+            f'<tr><th style="{left}">{html_text(head)}</th><td style="{text}">{html_text(words)}</td></tr>'
             for head, words in self.lines()
         )
-        return f"<table>{rows}</table>"
+        return f'<table class="{NO_MATH}">{rows}</table>'
 
 
 def explain_request(request_id: str, log: AuditLog) -> Explanation:

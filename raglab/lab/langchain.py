@@ -14,7 +14,7 @@ from raglab.store.files import Where, input_error, shown_value
 from raglab.store.frames import OF_CASE, trace_from_frame, whole_number
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
-from raglab.values import TAG_KEYS, Case, Chunk
+from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -91,6 +91,10 @@ def hits_frame(
     import pandas as pd
 
     _check_distance(distance, embeddings, is_store=_is_store(source))
+    for case in cases:
+        if len(case.query) > LONGEST_QUESTION:
+            rule = f"query must have at most {LONGEST_QUESTION} characters"
+            raise input_error(Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}")
     keys = _keys(columns)
     found = [_case_hits(source, case, k, distance, search(case) if search else {}) for case in cases]
     cosines = (

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from html import escape
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 from raglab.default_learner import OTHER
 from raglab.live import clarification
-from raglab.live.clarification_requests import Request, moment_or_now, question_text
+from raglab.live.clarification_requests import Request, check_request, moment_or_now
 from raglab.live.pipeline import answer_request
 from raglab.live.response import Response
 from raglab.live.system import Lab, normalise_question
+from raglab.store.log_tables import check_id
+from raglab.text import NO_MATH, html_text, visible
 
 
 def ask(
@@ -44,13 +45,21 @@ def ask(
       now: time of the request; with a zone. The clock's where not given.
 
     Raises:
-      ValueError: the question is no text, a document is named that the corpus does not hold, a time without a zone;
-        with a bandit or where the system clarifies, a request_id that has had its question.
+      ValueError: the question is no text or has over 20,000 characters, over 1,000 documents, a request_id or session
+        of over 200 characters, a document that the corpus does not hold, a time without a zone; with a bandit or where
+        the system clarifies, a request_id that has had its question.
 
     Source: rules S0.3, S2.12, S3.7, S4.6, S5.
     """
+    check_request(
+        question,
+        documents=documents,
+        selected_option=selected_option,
+        request_id=request_id or None,
+        session=session,
+    )
     system = lab if isinstance(lab, Lab) else Lab.open(lab)
-    identity = (request_id or uuid4().hex, normalise_question(question_text(question)))
+    identity = (request_id or uuid4().hex, normalise_question(question))
     request = Request(*identity, tuple(documents or ()), selected_option, session, moment_or_now(now))
     return answer_request(request, system) if system.audit is None else clarification.clarify_request(request, system)
 
@@ -78,6 +87,9 @@ def reply(
 
     Source: rules S5.2, S5.4.
     """
+    check_id(request_id)
+    if question is not None:
+        check_request(question)
     system = lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
     return clarification.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
 
@@ -118,7 +130,7 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
         try:
             final = reply(said["request_id"], text, lab=lab)
         except ValueError as error:
-            shown.append_stdout(f"{error}\n")
+            shown.append_stdout(f"{visible(str(error))}\n")
             return
         box.children = (head, shown)
         shown.append_display_data(final)
@@ -130,13 +142,14 @@ def buttons(said: Response, *, lab: Lab, then: Callable[[Response], object] | No
         one.on_click(lambda _: answer(text()))
         return one
 
-    head = widgets.HTML(escape(question["question_to_user"]))  # breaks its lines, as a label does not
+    told = html_text(question["question_to_user"])
+    head = widgets.HTML(f'<span class="{NO_MATH}">{told}</span>')  # breaks its lines, as a label does not
     others = [one for one in said["options"] if one["value"] not in {question["proposed_default"], OTHER}]
     agreed = [] if question["proposed_default"] is None else [button(words["yes"], lambda: "yes")]
     row = [
         *agreed,
         button(words["no"], lambda: "no"),
-        *(button(one["text"], lambda value=one["value"]: value) for one in others),  # type: ignore[misc]
+        *(button(visible(one["text"]), lambda value=one["value"]: value) for one in others),  # type: ignore[misc]
     ]
     box.children = (head, widgets.HBox(row), widgets.HBox([own, button(words[OTHER], lambda: own.value)]), shown)
     return box

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from raglab.answering.contents import page_kind
 from raglab.answering.question_parsing import parse
@@ -15,8 +15,10 @@ from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
+from raglab.store.files import shown_value
+from raglab.store.log_tables import check_id
 from raglab.text import decimals
-from raglab.values import Chunk
+from raglab.values import LONGEST_QUESTION, Chunk
 
 COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may be split by (rule S5.6)
 ANY = "any"  # doctype of documents of several kinds, or of none
@@ -150,16 +152,60 @@ def moment_or_now(now: datetime | None) -> datetime:
     return datetime.now(UTC) if now is None else instant(now)
 
 
-def question_text(question: Any) -> str:  # noqa: ANN401 - what a caller may pass
-    """A question, which must be text.
+MOST_DOCUMENTS = 1_000  # that a request names
+LONGEST_NAME = 1_000  # characters of one of them
+LONGEST_SESSION = 200
+MOST_OPTIONS = 1_000_000  # a number beyond is no choice of a user's
+
+
+def check_request(
+    question: object,
+    *,
+    documents: object = None,
+    selected_option: object = None,
+    request_id: object = None,
+    session: object = "",
+) -> None:
+    """Stop at the door what no question is: another kind of value, or one beyond the lengths above.
 
     Raises:
-      ValueError: it is none.
+      ValueError: names the field, what it must be, what came and what to do.
+
+    Example:
+      >>> check_request("Why?", documents="a.md")
+      Traceback (most recent call last):
+      ValueError: documents must be a list of names, got 'a.md'; put it in square brackets.
     """
     if not isinstance(question, str):
-        msg = f"question must be a text, got {type(question).__name__}; pass a str."
-        raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
-    return question
+        _refuse("question must be a text", type(question).__name__, "pass a str")
+    if len(question) > LONGEST_QUESTION:
+        _refuse(f"question must have at most {LONGEST_QUESTION} characters", f"{len(question)}", "ask in short")
+    if documents is not None:
+        _check_documents(documents)
+    if selected_option is not None and (type(selected_option) is not int or abs(selected_option) > MOST_OPTIONS):
+        came = "one of no list" if type(selected_option) is int else shown_value(selected_option)
+        _refuse("selected_option must be the number of an option, from 1", came, "choose among those offered")
+    if request_id is not None:
+        check_id(request_id)
+    if not isinstance(session, str) or len(session) > LONGEST_SESSION:
+        rule = f"session must be a text of at most {LONGEST_SESSION} characters"
+        _refuse(rule, shown_value(session), "shorten it, or leave it out")
+
+
+def _check_documents(documents: object) -> None:
+    if isinstance(documents, str) or not isinstance(documents, Sequence):
+        _refuse("documents must be a list of names", shown_value(documents), "put it in square brackets")
+    if len(documents) > MOST_DOCUMENTS:
+        _refuse(f"documents must be at most {MOST_DOCUMENTS}", f"{len(documents)}", "name fewer, or none for all")
+    for name in documents:
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_NAME:
+            rule = f"a document must be named by 1 to {LONGEST_NAME} characters"
+            _refuse(rule, shown_value(name), "name it as `file` or `file#page`")
+
+
+def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
+    msg = f"{rule}, got {came}; {remedy}."
+    raise ValueError(msg)
 
 
 LONGEST = 200  # characters of a reply

@@ -15,6 +15,7 @@ from raglab.answering.compression import Compression, Count, Meaning, compress, 
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.live.arm_choice import default_arm
+from raglab.live.clarification_requests import check_request
 from raglab.live.pipeline import case_trace, complete_response
 from raglab.live.response import Generator, Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
@@ -77,10 +78,9 @@ class _Nodes:
 
     def retriever(self, state: Mapping[str, Any]) -> dict[str, Any]:
         """Hits of the arm before any refinement."""
-        question = state.get("question")
-        if not isinstance(question, str):
-            msg = f"question must be a text, got {type(question).__name__}; pass a str."
-            raise ValueError(msg)  # noqa: TRY004 - a ValueError at the door, as everywhere
+        question: Any = state.get("question")
+        named = {name: state.get(name) for name in ("documents", "selected_option", "request_id")}
+        check_request(question, **named | {"request_id": named["request_id"] or None})
         arm, reason = default_arm(normalise_question(question), self.lab)
         further = self._walk(state, arm)
         found = list(islice(further, 1))

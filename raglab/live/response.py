@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +24,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
-from raglab.text import decimals
+from raglab.text import NO_MATH, decimals, html_text
 from raglab.values import Answers, Chunk, Generation
 
 KEYS = (
@@ -102,7 +101,7 @@ class Response(Mapping[str, Any]):
             f"<tr><th style='text-align:left'>{key}</th><td style='text-align:left'>{_escape_cell(value)}</td></tr>"
             for key, value in told.items()
         )
-        return f"<table>{rows}</table>"
+        return f"<table class='{NO_MATH}'>{rows}</table>"
 
     def json(self) -> str:
         """The response as JSON, keys in the order of rule S0.3."""
@@ -124,7 +123,7 @@ def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _escape_cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return html.escape(text).replace("\n", "<br>")
+    return html_text(text).replace("\n", "<br>")
 
 
 class Generator(Protocol):

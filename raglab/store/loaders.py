@@ -83,7 +83,7 @@ from raglab.store.files import (
 from raglab.store.folders import check_link, files_below
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.text import BITS
-from raglab.values import Case, Chunk, Corpus, Status
+from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
 
 MAX_WORDS = 220
 _LINES = (".jsonl", ".ndjson")
@@ -513,9 +513,13 @@ def _case(line: JsonLine) -> tuple[Where, Case]:
         raise input_error(where, rule, "correct the label", shown_value(status))
     if "query" in record and "question" in record:
         raise input_error(where, "a case must have query or question", "take one away", "both")
+    query = required_text(record, "question" if "question" in record else "query", where, blank=True)
+    if len(query) > LONGEST_QUESTION:
+        rule = f"query must have at most {LONGEST_QUESTION} characters"
+        raise input_error(where, rule, "a document is no question: shorten it", f"{len(query)}")
     return where, Case(
         id=case_id,
-        query=required_text(record, "question" if "question" in record else "query", where, blank=True),
+        query=query,
         expect_status=status,
         expect_sources=_case_sources(record, "expect_sources", where),
         expect_sources_any=_case_sources(record, "expect_sources_any", where),
@@ -641,6 +645,7 @@ FORMATS: dict[str, Format] = {
 
 
 MAX_POLICY_BYTES = 2**20
+MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
 
 
 class Policy(policy.PolicyData):
@@ -757,6 +762,11 @@ class _StrictYaml(yaml.SafeLoader):
         if self.check_event(yaml.AliasEvent):
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             problem = f"the alias *{event.anchor}; write the value out"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        self.n_nodes = getattr(self, "n_nodes", 0) + 1
+        if self.n_nodes > MOST_YAML_VALUES:  # before the rest is read, which would take seconds
+            problem = f"more than {MOST_YAML_VALUES} keys and values"
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 

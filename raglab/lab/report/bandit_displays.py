@@ -148,7 +148,7 @@ class RegretDisplay:
             self.ax_.set_xscale("log")
         self.ax_.set_xlim(self.at[0] if self.log_x else 0, self.at[-1])
         self.ax_.set_xlabel(f"rounds (count{', logarithmic' if self.log_x else ''})", fontsize=9)
-        self.ax_.set_ylabel(f"cumulative regret ({self.unit})", fontsize=9)
+        self.ax_.set_ylabel(f"cumulative regret ({ink.literal_text(self.unit)})", fontsize=9)
         canvas.tidy(self.ax_)
         self.ax_.fill_between([], [], [], color=ink.GREY, label=self._band_is, **ink.BAND)
         canvas.legend_above(self.ax_, 2 if len(self.mean) > 3 else 1)
@@ -580,7 +580,7 @@ class PosteriorDisplay:
         shown = self.at[seen.any(axis=1)]
         self.ax_.set_xlim(shown[0], shown[-1])
         self.ax_.set_ylim(bottom=0.0)
-        self.ax_.set_xlabel(self.what, fontsize=9)
+        self.ax_.set_xlabel(ink.literal_text(self.what, ink.LONGEST_TITLE), fontsize=9)
         self.ax_.set_ylabel("density (per unit)", fontsize=9)
         canvas.tidy(self.ax_)
         canvas.legend_above(self.ax_)

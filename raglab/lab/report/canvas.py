@@ -11,7 +11,6 @@ import re
 import sys
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
 from io import BytesIO
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -24,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from raglab.lab.report.blocks import ReportCell, interval, number_text, percent
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
+from raglab.text import NO_MATH, html_text, visible
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ LABEL: Style = {"facecolor": "white", "edgecolor": SILVER, "linewidth": 0.5, "pa
 ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0.0, 1.02), "borderaxespad": 0.0}
 BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0)}
 LONGEST_NAME = 28
+LONGEST_TITLE = 100  # characters
 FAR = 3.0
 SHARE_MARGIN = 0.03  # room beyond 0 and 100 %, so that lines on the frame are seen
 
@@ -101,7 +102,7 @@ def point_style(place: int) -> Style:
 def literal_text(text: str, longest: int = LONGEST_NAME) -> str:
     """Text that is drawn as it stands: no mathematics, never left out of a legend, cut where it is long."""
     short = text if len(text) <= longest else f"{text[: longest - 1]}…"
-    shown = short.replace("$", r"\$")
+    shown = visible(short).replace("$", r"\$")
     return f"\u200b{shown}" if shown.startswith("_") else shown
 
 
@@ -271,17 +272,17 @@ def html(
     image = ""
     if not is_pyplot_figure(display.figure_):
         data = b64encode(png(display.figure_)).decode("ascii")
-        alt = escape(told.replace("\n", "; "), quote=True)
+        alt = html_text(told.replace("\n", "; "))
         image = f'<img alt="{alt}" style="max-width: 100%" src="data:image/png;base64,{data}">'
     parts = [list(values) for values in columns.values()]
     size = len(parts[0])
     rows = np.unique(np.linspace(0, size - 1, min(size, most)).round().astype(int))
     left_out = f" {len(rows)} of {size} rows; to_frame() has all." if len(rows) < size else ""
-    caption = escape(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
-    head = "".join(f'<th scope="col" style="{_CELL}">{escape(name)}</th>' for name in columns)
+    caption = html_text(f"{told}\nIn small: counts and {interval_is}.{left_out}").replace("\n", "<br>")
+    head = "".join(f'<th scope="col" style="{_CELL}">{html_text(name)}</th>' for name in columns)
     body = "".join(f"<tr>{''.join(_html_cell(values[row]) for values in parts)}</tr>" for row in rows)
     return (
-        f'<div>{image}<div style="overflow-x: auto"><table class="dataframe">'
+        f'<div class="{NO_MATH}">{image}<div style="overflow-x: auto"><table class="dataframe">'
         f'<caption style="caption-side: top; text-align: left">{caption}</caption>'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></div>"
     )
@@ -294,8 +295,8 @@ def _html_cell(value: Any) -> str:  # noqa: ANN401 - cell of a frame
         else ReportCell(number_text(value), mark="" if isinstance(value, str) else "number")
     )
     side = "right" if one.mark == "number" else "left"
-    small = f'<br><small style="opacity: 0.75">{escape(one.small)}</small>' if one.small else ""
-    return f'<td style="{_CELL}; text-align: {side}">{escape(one.text)}{small}</td>'
+    small = f'<br><small style="opacity: 0.75">{html_text(one.small)}</small>' if one.small else ""
+    return f'<td style="{_CELL}; text-align: {side}">{html_text(one.text)}{small}</td>'
 
 
 def rate_cells(frame: pd.DataFrame, rate: str = "rate", prefix: str = "") -> list[ReportCell]:

@@ -370,7 +370,9 @@ class SilenceDisplay:
             self.lines_ += self.ax_.plot(part["requests"], part["share"], label=label, **look)
         canvas.shares_up(self.ax_, "rows that ask no more (share, %)")
         self.ax_.set_xlabel("requests of the row up to its last question (count)", fontsize=9)
-        self.ax_.set_title(self.name or "time until silent", fontsize=9, loc="left", y=1.0, pad=4)
+        self.ax_.set_title(
+            ink.literal_text(self.name or "time until silent", ink.LONGEST_TITLE), fontsize=9, loc="left", y=1.0, pad=4
+        )
         self.ax_.legend(fontsize=8, frameon=False, loc="upper left")
         return self
 

@@ -106,7 +106,7 @@ class ForestDisplay:
         self._write(height)
         self.ax_.set_yticks(height, [ink.literal_text(name) for name in self._names])
         self.ax_.set_ylim(-n + 0.4, 0.6)
-        self.ax_.set_xlabel(f"value ({self.unit}; {self._interval_is})", fontsize=9)
+        self.ax_.set_xlabel(f"value ({ink.literal_text(self.unit)}; {self._interval_is})", fontsize=9)
         canvas.tidy(self.ax_)
         self.ax_.set_ylabel("estimator (with interval)", fontsize=9)
         canvas.legend_above(self.ax_, 2, first=lambda label: not label.startswith("true"))
@@ -128,7 +128,7 @@ class ForestDisplay:
                 f"{row['value']:.3f}",
                 f"{row['ess']:,.0f}",
                 number_text(float(row["max_weight"])),
-                str(row["status"]),
+                ink.literal_text(str(row["status"])),
             )
             for (_, aside), cell in zip(COLUMNS, cells, strict=True):
                 self.ax_.annotate(cell.replace("nan", "–"), (1, at), xytext=(aside, 0), **look)
@@ -221,7 +221,7 @@ class RewardAuditDisplay:
         labels = (
             "correlation (−1 to 1)",
             "concordance (share of pairs; 0.5 is a coin)",
-            f"regret ({self.audit.settings['unit']})",
+            f"regret ({ink.literal_text(str(self.audit.settings['unit']))})",
         )
         for on, title, label in zip(self.axes_, titles, labels, strict=True):
             on.set_title(title, fontsize=9, loc="left")

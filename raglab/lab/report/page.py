@@ -26,7 +26,7 @@ from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.loaders import Policy
-from raglab.text import decimals
+from raglab.text import decimals, visible
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -418,7 +418,11 @@ def write_report(
 def _render_page(title: str, sections: Sequence[Section]) -> str:
     """Page of the sections, everything escaped."""
     source = files("raglab.lab.report").joinpath("report.html.j2").read_text(encoding="utf-8")
-    environment = Environment(autoescape=True, undefined=StrictUndefined)
+    environment = Environment(
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: visible(value, lines=True) if isinstance(value, str) else value,
+    )
     environment.filters["unbroken"] = lambda text: str(text).replace(" %", "\u00a0%")
     return environment.from_string(source).render(title=title, sections=sections)
 
