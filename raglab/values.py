@@ -20,7 +20,7 @@ Floats = NDArray[np.float64] | float
 Ints = NDArray[np.integer[Any]] | int
 Bools = NDArray[np.bool_] | bool
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 LONGEST_QUESTION = 20_000  # characters of a question, at every door
 TAG_KEYS = ("domain", "doc_type", "product", "vendor", "version")
 

@@ -204,7 +204,7 @@ class TestDamage:
         head = json.loads(table.schema.metadata[b"raglab"]) | {"schema_version": 99}
         pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), path)
         message = refusal(path)
-        assert "must be version 2, got version 99" in message
+        assert "must be version 3, got version 99 of a newer raglab" in message
         assert f"build it again with `{META['command']}`" in message
 
     def test_files_that_are_no_traces(self, tmp_path: Path) -> None:

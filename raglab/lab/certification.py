@@ -42,7 +42,7 @@ from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
-from raglab.values import TraceData
+from raglab.values import SCHEMA_VERSION, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -152,6 +152,7 @@ def _candidate_levels(values: NDArray[np.float64], own: float | None, size: int)
 
 
 SPLITS = ("tune", "certify")
+UNSTATED = "2 or older"  # schema of the traces that were certified on before certificates said so
 
 
 class Certification(NamedTuple):
@@ -248,7 +249,7 @@ def certify_policy(
     )
     # What a check on new cases needs beside the promises: how their hits must be retrieved, and this look's key.
     retrieval = dict(held_out.meta.get("parameters", {}))
-    kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval}
+    kept = certificate.rows | {"key": key, "arm": arm_name, "retrieval": retrieval, "schema_version": SCHEMA_VERSION}
     if COST in targets:
         kept["costs"] = metrics.stated_costs(metrics.cost_matrix(costs))
     return Certification(
@@ -649,9 +650,16 @@ def _check_notes(certificate: Mapping[str, Any], trace: TraceData) -> tuple[str,
     own, here = dict(certificate.get("retrieval", {})), dict(trace.meta.get("parameters", {}))
     differ = [name for name in own if name != "arms" and own[name] != here.get(name)]
     told = "; ".join(f"{name} {here.get(name)} instead of {own[name]}" for name in differ)
-    return (
-        (f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.",) if told else ()
-    )
+    notes = []
+    if told:
+        notes.append(f"Retrieved otherwise than the certified cases: {told}. The promise is not about these hits.")
+    made_on = certificate.get("schema_version", UNSTATED)
+    if made_on != SCHEMA_VERSION:
+        notes.append(
+            f"The certificate is of a trace of schema version {made_on}, this one has {SCHEMA_VERSION}: the certified "
+            "cases were measured by another raglab. Build their trace again and certify on it."
+        )
+    return tuple(notes)
 
 
 def certificate_lines(found: Certification) -> list[str]:

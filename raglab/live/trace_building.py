@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -404,10 +405,11 @@ def _resume_batch(parts: Path | None, rows: slice, make: Callable[[], Batch]) ->
     if parts is None:
         return make()
     path = parts / f"{rows.start:09d}-{rows.stop:09d}.npz"
-    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
+    stored = _read_part(path)
+    if stored is not None:
         return Batch(Hits._make([stored[name] for name in Hits._fields]), stored["queries"], stored["ms"])
     batch = make()
-    _keep(path, lambda file: np.savez(file, **batch.hits._asdict(), queries=batch.queries, ms=batch.ms))
+    _write_part(path, {**batch.hits._asdict(), "queries": batch.queries, "ms": batch.ms})
     return batch
 
 
@@ -421,15 +423,34 @@ def _write_vectors(parts: Path | None, vectors: NDArray[np.float32]) -> None:
     trace is thus finished from what it left, without a model.
     """
     if parts is not None:
-        _keep(parts / VECTORS, lambda file: np.savez(file, vectors=vectors))
+        _write_part(parts / VECTORS, {"vectors": vectors})
 
 
 def _read_vectors(parts: Path | None) -> NDArray[np.float32] | None:
     """Embeddings that were kept, None where there are none or the file is damaged."""
-    if parts is not None:
-        with suppress(*UNREADABLE), np.load(parts / VECTORS, allow_pickle=False) as stored:
-            return np.asarray(stored["vectors"], dtype=np.float32)
+    stored = None if parts is None else _read_part(parts / VECTORS)
+    return None if stored is None else np.asarray(stored["vectors"], dtype=np.float32)
+
+
+def _read_part(path: Path) -> dict[str, NDArray[Any]] | None:
+    """Arrays of a part; None where it is not there, damaged, altered or another part."""
+    with suppress(*UNREADABLE), np.load(path, allow_pickle=False) as stored:
+        arrays = {name: stored[name] for name in stored.files if name != "digest"}
+        if str(stored["digest"]) == _part_digest(path, arrays):
+            return arrays
     return None
+
+
+def _write_part(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
+    _keep(path, lambda file: np.savez(file, **arrays, digest=np.array(_part_digest(path, arrays))))  # type: ignore[arg-type]
+
+
+def _part_digest(path: Path, arrays: Mapping[str, NDArray[Any]]) -> str:
+    """SHA-256 over a part's place and arrays."""
+    total = hashlib.sha256(f"{path.parent.name}/{path.name}".encode())
+    for name, array in arrays.items():
+        total.update(f"{name} {array.dtype.str} {array.shape}".encode() + array.tobytes())
+    return total.hexdigest()
 
 
 def _keep(path: Path, write: Callable[[BinaryIO], None]) -> None:

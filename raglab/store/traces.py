@@ -11,7 +11,7 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -246,12 +246,31 @@ def open_trace(path: Path) -> tuple[pq.ParquetFile, dict[str, Any]]:
     return file, json.loads(info["raglab"])
 
 
+def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
+    """What a file's metadata says of a trace; nothing else stands there.
+
+    Args:
+      content: hash of what the trace holds.
+    """
+    hits_of, answers = trace.pattern_hits, trace.answers
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "content": content,
+        "shape": list(trace.hits.l2.shape[1:]),
+        "arms": list(trace.arms),
+        "patterns_hash": None if hits_of is None else hits_of.patterns_hash,
+        "generator": None if answers is None else answers.generator,
+        "scorer": None if answers is None else answers.scorer,
+        "meta": dict(trace.meta),
+    }
+
+
 def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
-    """Trace as a table, a row a case; what `head` holds goes into its metadata."""
+    """Trace as a table, a row a case; `head` is its metadata."""
     size = len(trace)
+    # The first two are for people who open the file with other tools; `parse_trace` checks that they are the case's.
     columns: dict[str, Any] = {
-        "case_id": pa.array([case.id for case in trace.cases], pa.string()),
-        "query": pa.array([case.query for case in trace.cases], pa.string()),
+        **{name: pa.array(column, pa.string()) for name, column in _shown_columns(trace.cases).items()},
         "case": pa.array(
             [canonical_text(case_record(case), Where("case", None, case.id)) for case in trace.cases], pa.string()
         ),
@@ -270,15 +289,12 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     if trace.vectors is not None:
         numbers = [[row["position"] for row in of_case] for of_case in rows]
         columns["vectors"] = pa.array([trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32()))
-    described = {
-        "shape": list(trace.hits.l2.shape[1:]),
-        "arms": list(trace.arms),
-        "patterns_hash": None if hits_of is None else hits_of.patterns_hash,
-        "generator": None if trace.answers is None else trace.answers.generator,
-        "scorer": None if trace.answers is None else trace.answers.scorer,
-        "meta": dict(trace.meta),
-    }
-    return pa.table(columns).replace_schema_metadata({"raglab": json.dumps({**described, **head}, sort_keys=True)})
+    return pa.table(columns).replace_schema_metadata({"raglab": json.dumps(head, sort_keys=True)})
+
+
+def _shown_columns(cases: Sequence[Case]) -> dict[str, list[str]]:
+    """Columns that repeat a field of the cases."""
+    return {"case_id": [case.id for case in cases], "query": [case.query for case in cases]}
 
 
 def width(name: str) -> type[np.generic]:
@@ -298,7 +314,11 @@ def _list_array(field: NDArray[Any], size: int) -> pa.Array:
 
 
 def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> TraceData:
-    """Trace of an opened file."""
+    """Trace of an opened file.
+
+    Raises:
+      ValueError: a column that repeats what another holds must hold the same.
+    """
     table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
     cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
@@ -307,6 +327,11 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         Chunk(**{name: row[name] for name in Chunk._fields} | decode_chunk(row["tags"], row["entities"]))
         for row in rows
     )
+    shown = _shown_columns(cases)
+    positions = [row["position"] for row in rows]
+    if any(table[name].to_pylist() != column for name, column in shown.items()) or positions != list(range(len(rows))):
+        msg = "case_id, query and position must be those of the cases and chunks"
+        raise ValueError(msg)
 
     def array(name: str, dims: tuple[int, ...], kind: type[np.generic]) -> NDArray[Any]:
         flat = table[name].combine_chunks().flatten().to_numpy(zero_copy_only=False)
@@ -357,26 +382,57 @@ def latency_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.latency")
 
 
-def save_latency(latency: Latency, fingerprint: str, path: Path) -> None:
-    """Write latencies beside a trace; they differ from run to run, the trace does not."""
-    size = len(latency.ms)
-    flat = np.ascontiguousarray(latency.ms).reshape(size, -1)
-    head = {"fingerprint": fingerprint, "stages": list(latency.stages), "shape": list(latency.ms.shape[1:])}
-    table = pa.table({"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])})
-    with replacing(latency_path(path)) as partial:
+def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: ExitStack) -> None:
+    """Write latencies beside a trace; they differ from run to run, the trace does not.
+
+    Those of an older trace go at once, the new ones come when `after` closes: whenever a run is killed, no trace stands
+    beside the latencies of another.
+    """
+    beside = latency_path(path)
+    if latency is not None:
+        flat = np.ascontiguousarray(latency.ms).reshape(len(latency.ms), -1)
+        head = {
+            "fingerprint": fingerprint,
+            "stages": list(latency.stages),
+            "shape": list(latency.ms.shape[1:]),
+            "content": _latency_hash(latency, fingerprint),
+        }
+        table = pa.table({"ms": pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])})
+        partial = after.enter_context(replacing(beside))
         pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), partial, compression="zstd")
+    beside.unlink(missing_ok=True)
 
 
 def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
-    """Latencies beside a trace; None where there are none, or none of this trace."""
-    with suppress(pa.ArrowException, OSError, KeyError, TypeError, ValueError):
-        beside = latency_path(path)
+    """Latencies beside a trace; None where there are none.
+
+    Raises:
+      TraceError: the file is damaged, was altered, or is of another trace.
+    """
+    beside = latency_path(path)
+    if not beside.exists():
+        return None
+    try:
         table = read_parquet(open_parquet(beside), beside)
         head = json.loads(table.schema.metadata[b"raglab"])
-        if head["fingerprint"] == fingerprint and table.num_rows == size:
-            flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
-            return Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
-    return None
+        flat = table["ms"].combine_chunks().flatten().to_numpy(zero_copy_only=False)
+        latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
+        whole = _latency_hash(latency, fingerprint) == head["content"] and head["fingerprint"] == fingerprint
+        came = "" if whole else "altered content, or that of another trace"
+    except _DAMAGE as error:
+        came = f"damaged content ({type(error).__name__})"
+    if came:
+        rule = "latencies must be as they were written with their trace"
+        remedy = "take the file away, or build the trace again"
+        raise TraceError(str(input_error(Where(str(beside)), rule, remedy, came)))
+    return latency
+
+
+def _latency_hash(latency: Latency, fingerprint: str) -> str:
+    """SHA-256 over latencies and the fingerprint of their trace, with one NaN for all."""
+    head = canonical_json([fingerprint, latency.stages, latency.ms.shape])
+    plain = np.where(np.isnan(latency.ms), np.nan, latency.ms).astype(np.float64, order="C")
+    return hashlib.sha256(head.encode() + plain.tobytes()).hexdigest()
 
 
 _REBUILD = "build it again with `{command}`"
@@ -487,7 +543,7 @@ def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, A
 
 def content_hash(trace: values.TraceData) -> str:
     """SHA-256 over everything a trace holds, with one NaN for all and widths as the algebra has them."""
-    total = hashlib.sha256()
+    total = hashlib.sha256(f"schema {SCHEMA_VERSION}".encode())
     for name, field in trace.hits._asdict().items():
         total.update(f"{name}{list(field.shape)}".encode())
         plain = np.where(np.isnan(field), np.nan, field) if name in FLOAT_FIELDS else field
@@ -516,16 +572,14 @@ def save(trace: values.TraceData, path: Path) -> None:
     for case in trace.cases:
         parse_case(case_record(case), str(path))
     try:
-        head = {"schema_version": SCHEMA_VERSION, "content": content_hash(trace)}
-        table = trace_table(trace, head)
+        table = trace_table(trace, trace_head(trace, content_hash(trace)))
     except UnicodeEncodeError as error:
         came = f"half a surrogate pair in {shown_value(error.object)}"
         raise input_error(where, "text must be Unicode", "correct the text", came) from error
     make_folder(path.parent)
-    with replacing(path) as partial:
+    with ExitStack() as after, replacing(path) as partial:
         write(table, partial)
-        if trace.latency is not None:  # before the trace takes its place: latencies of another trace are passed over
-            save_latency(trace.latency, str(trace.meta.get("fingerprint")), path)
+        _save_latency(trace.latency, str(trace.meta.get("fingerprint")), path, after)
 
 
 def load(path: Path) -> values.TraceData:
@@ -542,10 +596,12 @@ def load(path: Path) -> values.TraceData:
         came = f"a damaged or other one ({type(error).__name__})"
         raise _trace_error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
     if version != SCHEMA_VERSION:
-        raise _trace_error(path, f"the schema must be version {SCHEMA_VERSION}", f"version {version}", meta)
+        made_by = "an older raglab" if version < SCHEMA_VERSION else "a newer raglab"
+        rule = f"the schema must be version {SCHEMA_VERSION}"
+        raise _trace_error(path, rule, f"version {version} of {made_by}", meta)
     try:
         trace = parse_trace(file, head, path)
-        same = content_hash(trace) == head["content"]
+        same = head == trace_head(trace, content_hash(trace))
     except OversizeError:
         raise
     except _DAMAGE as error:
