@@ -212,7 +212,7 @@ class Blobs:
                     if link.connection is None or (write and link.read_only):
                         return None
                     return work(link.connection)
-                except (sqlite3.Error, OSError, OverflowError, MemoryError, _ForeignError) as error:
+                except (sqlite3.Error, OSError, UnicodeError, OverflowError, MemoryError, _ForeignError) as error:
                     # A file that cannot be used now is left as it is; a damaged one makes way, once.
                     if not self._recovered(link, error) or last:
                         return None

@@ -209,6 +209,7 @@ class TestChoice:
         """No row, and the same state."""
         at = opened(Bandit("lin_thompson"))
         at.choose("old", [True] * 4, KNOWN)
+        at.update("old", MEASURED)
         before = document(at), len(rows(at, CHOICES))
         with pytest.raises(ValueError, match=rule):
             at.choose(*given)
@@ -245,6 +246,23 @@ class TestReward:
         assert (row["arm"], row["ms"]) == (said.arm, 0.25 * 8000.0)
         state, place = at.state(), ARMS.index(said.arm)
         assert (int(state.t), int(state.pulls[place]), float(state.total[place])) == (1, 1, 1.0)
+
+    def test_a_choice_without_a_reward_is_given_again(self, opened: Callable[..., Online]) -> None:
+        """To the same question under its id, as of a killed process: no row is added, the state stays."""
+        at = opened()
+        first = at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p")
+        before = document(at), len(rows(at, CHOICES))
+        again = at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p")
+        assert (again.arm, again.propensity, again.rewarded) == (first.arm, first.propensity, False)
+        for other in ({"question": "other"}, {"policy_id": "other"}, {"fingerprint": "other"}):
+            with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
+                at.choose("r1", [True] * 4, KNOWN, **{"question": "q", "policy_id": "p", **other})
+        assert (document(at), len(rows(at, CHOICES))) == before
+        at.update("r1", MEASURED)
+        with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
+            at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p")
+        # Who knows that the question was never decided is given the choice all the same, and counts no second reward.
+        assert at.choose("r1", [True] * 4, KNOWN, question="q", policy_id="p", resumed=True).rewarded
 
     def test_a_snapshot_stands_at_every_event(self, opened: Callable[..., Online]) -> None:
         """It is kept with the event that changed the state: whoever opens the log next folds nothing."""
@@ -536,7 +554,15 @@ class TestAsk:
         ask("What is the motor excess?", lab=system(), request_id="r2")
         assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2"]
         with pytest.raises(ValueError, match="request_id must be new, got 'r1'"):
-            ask("What is the motor excess?", lab=lab, request_id="r1")
+            ask("Is a courtesy car provided?", lab=system(), request_id="r1")
+        # The question itself may be asked again under its id: the choice stands, and is learned from once.
+        again = ask("What is the motor excess?", lab=system(), request_id="r1")
+        assert (again["arm"], again.seen.propensity) == (
+            rows(at, CHOICES)[0]["arm"],
+            rows(at, CHOICES)[0]["propensity"],
+        )
+        assert [row["request_id"] for row in rows(at, CHOICES)] == ["r1", "r2"]
+        assert [row["request_id"] for row in rows(at, REWARDS)] == ["r2", "r1"]
 
     def test_an_answer_from_the_cache(self, system: Callable[..., Lab]) -> None:
         """Counts as the hit it is, with the measures of when it was made; the reason is that of now."""

@@ -1,0 +1,251 @@
+"""Questions where nothing can be written, and questions whose process was killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from generators import Fixed
+from hostile import remount, small_disk
+from raglab.live.arm_choice import feedback
+from raglab.live.ask import ask
+from raglab.live.system import Lab, build_index
+from raglab.store.database import UnwritableLogError
+from raglab.store.files import InputError
+from raglab.store.loaders import Policy
+from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+QUESTION = "What is the motor excess?"
+
+
+@pytest.fixture
+def disk(tmp_path: Path, encoder: WordEncoder) -> Iterator[Path]:  # noqa: F811 - the fixture
+    """Return a disk of 2 MB with an index in the folder `i`."""
+    del encoder
+    with small_disk(tmp_path / "disk", "2m") as place:
+        build_index(CORPUS, place / "i", cache=None, **SMALL)
+        yield place
+
+
+def opened(disk: Path, **more: Any) -> Lab:
+    """System over the index of a disk."""
+    policy = Policy.from_mapping(FREE | {"strategy": {"arm": more.pop("stated", "hybrid")}})
+    return Lab.open(disk / "i", policy=policy, **{"generator": Fixed(), **more})
+
+
+def close(lab: Lab) -> None:
+    """Let go of all files of a system."""
+    for one in (lab.audit, lab.caches, None if lab.online is None else lab.online.log):
+        if one is not None:
+            one.close()
+
+
+def fields(said: Any, arm: str) -> dict[str, Any]:
+    """A response without what is of its request, nor, where a bandit chose, of the arm."""
+    own = {"request_id", "arm", "arm_reason", *(("confidence", "policy_id", "sources") if arm == "bandit" else ())}
+    return {name: value for name, value in said.items() if name not in own}
+
+
+def contents(place: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path): path.read_bytes() for path in sorted(place.rglob("*")) if path.is_file()}
+
+
+class TestReadOnly:
+    """A disk that is mounted for reading alone."""
+
+    @pytest.mark.parametrize("used", [True, False], ids=["with caches and logs", "fresh"])
+    @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
+    def test_it_answers_and_says_once_what_is_not_logged(self, disk: Path, arm: str, used: bool) -> None:  # noqa: FBT001
+        """The same answer, from the cache where it is there; one warning a log; not a byte is written."""
+        lab = opened(disk, cache=used, audit=used, stated=arm if used else "hybrid")
+        wanted = fields(ask(QUESTION, lab=lab), arm)
+        close(lab)
+        remount(disk, "ro")
+        before = contents(disk)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            lab = opened(disk, stated=arm)
+            first, second = (ask(QUESTION, lab=lab, request_id="r") for _ in range(2))
+            by_folder = ask(QUESTION, lab=disk / "i")
+        told = [str(one.message) for one in said if "cannot be written" in str(one.message)]
+        assert sum("audit log" in one for one in told) == 2  # of the two systems that were opened
+        assert sum("bandit" in one for one in told) == (arm == "bandit")
+        assert len(told) == 2 + (arm == "bandit")
+        assert fields(first, arm) == fields(second, arm) == wanted
+        assert by_folder["status"] in {"ok", "refuse", "ambiguous"}
+        if arm == "bandit":
+            assert first["arm_reason"].startswith("bandit off, router: ")
+        elif used:
+            assert first.seen.answer_cache_hit
+        assert contents(disk) == before
+        close(lab)
+
+    def test_what_needs_the_log_is_refused(self, disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A log that is required, by the caller or the environment, and clarifications; before any model is loaded."""
+        remount(disk, "ro")
+        with pytest.raises(InputError, match=r"audit.sqlite: the audit log must be writable where it is required"):
+            opened(disk, audit="required")
+        with pytest.raises(InputError, match="must be writable where clarifications need it"):
+            opened(disk, clarify=True)
+        with pytest.warns(UserWarning, match="cannot be written"):
+            lab = opened(disk)
+        with pytest.raises(ValueError, match="bandit is switched off"):
+            feedback("r", up=True, lab=lab)
+        monkeypatch.setenv("RAGLAB_AUDIT_REQUIRED", "true")
+        with pytest.raises(InputError, match="must be writable where it is required"):
+            opened(disk)
+        monkeypatch.setenv("RAGLAB_AUDIT_ENABLED", "false")
+        with pytest.raises(ValueError, match="an audit log that is required must be on"):
+            opened(disk)
+
+    def test_a_log_elsewhere_is_written(self, disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An index for reading alone and a log of one's own satisfy who requires it."""
+        remount(disk, "ro")
+        monkeypatch.setenv("RAGLAB_AUDIT_LOG", str(tmp_path / "own.sqlite"))
+        lab = opened(disk, audit="required")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            ask(QUESTION, lab=lab, request_id="r")
+        assert lab.audit is not None
+        with lab.audit.log.reading() as log:
+            assert log.one(DECISIONS, request_id="r") is not None
+        close(lab)
+
+
+class TestFullDisk:
+    """A disk that fills up while a system is open."""
+
+    @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
+    def test_it_answers_and_says_so_once(self, disk: Path, arm: str) -> None:
+        """Questions go on without their rows; required, they are refused; with room again, rows are written again."""
+        lab, strict = opened(disk, cache=False, stated=arm), opened(disk, cache=False, audit="required")
+        wanted = fields(ask(QUESTION, lab=lab), arm)
+        ask(QUESTION, lab=strict)
+        rest = disk / "rest"
+        with rest.open("wb", buffering=0) as file:
+            try:
+                while True:
+                    file.write(b"x" * 4096)
+            except OSError:
+                pass
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            for number in range(8):
+                assert fields(ask(QUESTION, lab=lab, request_id=f"full{number}"), arm) == wanted
+        told = [str(one.message) for one in said]
+        assert sum("the audit log cannot be written" in one for one in told) == 1
+        assert len(told) <= 1 + (arm == "bandit")
+        with pytest.raises(UnwritableLogError, match="a log must be readable and writable"):
+            [ask(QUESTION, lab=strict) for _ in range(8)]
+        rest.unlink()
+        ask(QUESTION, lab=lab, request_id="after")
+        assert lab.audit is not None
+        with lab.audit.log.reading() as log:
+            assert log.one(DECISIONS, request_id="after") is not None
+        close(lab)
+        close(strict)
+
+
+class Killing(Fixed):
+    """A generator in whose middle the process is killed."""
+
+    def answer(self, question: str, passages: Any) -> Any:
+        """Never returns."""
+        del question, passages
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.fixture
+def index(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+    """Return a folder whose `i` is an index."""
+    del encoder
+    build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
+    return tmp_path
+
+
+def _killed(work: Callable[[], object]) -> None:
+    """Do some work in a fork, which is killed in its middle."""
+    process = os.fork()
+    if process == 0:  # pragma: no cover - of another process
+        try:
+            work()
+        finally:
+            os._exit(0)
+    assert os.waitpid(process, 0)[1] == signal.SIGKILL
+
+
+class TestKilled:
+    """A question whose process ended between its request and its decision."""
+
+    @pytest.mark.parametrize("arm", ["hybrid", "bandit"])
+    def test_it_is_asked_again_under_its_id(self, index: Path, arm: str) -> None:
+        """Its request and its choice keep their one row, the reward counts once; then the id is taken."""
+        _killed(lambda: ask(QUESTION, lab=opened(index, stated=arm, cache=False, generator=Killing()), request_id="r"))
+        lab = opened(index, stated=arm, cache=False)
+        said = ask(QUESTION, lab=lab, request_id="r", session="")
+        assert said["status"] == "ok"
+        assert lab.audit is not None
+        with lab.audit.log.reading() as log:
+            assert [row["request_id"] for row in log.rows(REQUESTS)] == ["r"]
+            assert [row["request_id"] for row in log.rows(DECISIONS)] == ["r"]
+        if arm == "bandit":
+            assert lab.online is not None
+            with lab.online.log.reading() as log:
+                (choice,), (reward,) = log.rows(CHOICES), log.rows(REWARDS)
+            assert (choice["arm"], choice["propensity"]) == (said["arm"], said.seen.propensity)
+            assert reward["request_id"] == "r"
+            with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
+                ask(QUESTION, lab=lab, request_id="r")
+        close(lab)
+
+    def test_killed_between_reward_and_decision(self, index: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The choice is taken again and not rewarded twice."""
+        from raglab.audit.log import AuditLog
+
+        def kill(*_: Any, **__: Any) -> None:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        def work() -> None:
+            monkeypatch.setattr(AuditLog, "decided", kill)
+            ask(QUESTION, lab=opened(index, stated="bandit", cache=False), request_id="r")
+
+        _killed(work)
+        lab = opened(index, stated="bandit", cache=False)
+        said = ask(QUESTION, lab=lab, request_id="r")
+        assert said.seen.propensity is not None
+        assert lab.online is not None
+        with lab.online.log.reading() as log:
+            assert len(list(log.rows(CHOICES))) == len(list(log.rows(REWARDS))) == 1
+        close(lab)
+
+    def test_another_question_may_not_take_the_id(self, index: Path) -> None:
+        """Another text, document, session or policy is another request: where one clarifies, the id is refused."""
+        _killed(lambda: ask(QUESTION, lab=opened(index, cache=False, generator=Killing()), request_id="r"))
+        lab = opened(index, cache=False, clarify=True)
+        assert lab.audit is not None
+        with lab.audit.log.reading() as log:
+            models = log.one(REQUESTS)["models"]  # type: ignore[index]
+        about: dict[str, Any] = {"policy": lab.policy, "fingerprint": lab.fingerprint, "models": models}
+        for changed in (
+            {"documents": ["motor.md"]},
+            {"session": "s"},
+            {"fingerprint": "other"},
+            {"models": {}},
+            {"policy": lab.policy.replace("chosen.final_k", 1)},
+        ):
+            with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
+                lab.audit.opened("r", QUESTION, **{**about, **changed})
+        with pytest.raises(ValueError, match="request_id must be new, got 'r'"):
+            lab.audit.opened("r", "Something else?", **about)
+        assert lab.audit.opened("r", QUESTION, **about)
+        assert not lab.audit.opened("new", QUESTION, **about)
+        close(lab)
