@@ -22,7 +22,7 @@ from raglab.default_learner import (
     update,
 )
 from raglab.store.database import Entries
-from raglab.store.log_chain import Finding
+from raglab.store.log_chain import Finding, as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
@@ -246,8 +246,13 @@ def row_body(row: ClarificationDefault) -> dict[str, Any]:
 
 
 def parse_row(body: Mapping[str, Any]) -> ClarificationDefault:
-    """Row of JSON values."""
-    return ClarificationDefault.model_validate(body)
+    """Row of JSON values.
+
+    Raises:
+      ValueError: they are those of none.
+    """
+    with as_written():
+        return ClarificationDefault.model_validate(body)
 
 
 class SignalEvent(NamedTuple):
@@ -439,8 +444,9 @@ def key_of_row(log: Entries, row_id: str) -> RowKey:
     """
     change = log.one(CHANGES, row_id=row_id)
     if change is not None:
-        target_field, doctype, conditions = change["key"]
-        return RowKey(target_field, doctype, conditions)
+        with as_written():
+            target_field, doctype, conditions = change["key"]
+            return RowKey(target_field, doctype, conditions)
     version = log.one(VERSIONS, row_id=row_id)
     if version is None:
         msg = f"a row must come from a change in the log, got {row_id!r}; meet it before it is used."

@@ -3,7 +3,7 @@
 Nothing is retrieved and no policy file is read: the log holds the policy's body, the learner's settings, every check
 and every change of the default table. What is recorded is held against what follows from them; an edit of the log that
 contradicts the rest stands among the differences. Replies, proposals, answers, sources and moments follow from nothing:
-whether these were edited, nothing tells.
+that these were edited, the hash chain tells, which every event of the request is held against.
 """
 
 from __future__ import annotations
@@ -28,11 +28,13 @@ from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES
 from raglab.signal_gates import SIGNALS, acts_by
 from raglab.store.database import Entries
+from raglab.store.log_chain import as_written
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
+    LEARNERS,
     POLICIES,
     REPLIES,
     REQUESTS,
@@ -497,7 +499,8 @@ class Explanation:
     request: its row of the log: question or hash, parsed fields, policy, models. clarification: what the user was
     asked, why, and what was replied; None where nothing was. defaults: rows of the default table that were used, as
     of then. signals: what was learned from it, in order. decisions: in order, one a turn; the last is the outcome.
-    differences: what the log records against what follows from it, in words.
+    differences: what the log records against what follows from it, in words. events: of the request, held against the
+    hash chain. damage: what does not fit there, in words; None where the log has no chain yet.
     """
 
     request: Mapping[str, Any]
@@ -506,6 +509,8 @@ class Explanation:
     signals: tuple[Mapping[str, Any], ...]
     decisions: tuple[ReplayedDecision, ...]
     differences: tuple[str, ...]
+    events: int
+    damage: tuple[str, ...] | None
 
     @property
     def request_id(self) -> str:
@@ -516,6 +521,13 @@ class Explanation:
     def rebuilt(self) -> bool:
         """Whether everything that is recorded follows from the log, and a decision does."""
         return not self.differences and all(one.derived is not None for one in self.decisions)
+
+    @property
+    def verified(self) -> str:
+        """Whether the chain bears the request's events out, in words."""
+        if self.damage is None:
+            return "not yet: a log of version 1, chained on the next write"
+        return "NO" if self.damage else f"yes: its {self.events} events are as they were written"
 
     def frame(self) -> pd.DataFrame:
         """Checks of the last decision, a row each: gate, rule, value, threshold, margin, passes, text; margin anew."""
@@ -532,6 +544,8 @@ class Explanation:
             "request_id": self.request_id,
             "rebuilt": self.rebuilt,
             "differences": list(self.differences),
+            "events": self.events,
+            "damage": None if self.damage is None else list(self.damage),
             "request": dict(self.request),
             "clarification": None if self.clarification is None else dict(self.clarification),
             "defaults": [one._asdict() for one in self.defaults],
@@ -562,7 +576,9 @@ class Explanation:
         for decision in self.decisions:
             lines += _decision_lines(decision)
         lines.append(("rebuilt", "yes: everything recorded follows from the log" if self.rebuilt else "NO"))
-        return lines + [("difference", difference) for difference in self.differences]
+        lines += [("difference", difference) for difference in self.differences]
+        lines.append(("verified", self.verified))
+        return lines + [("damage", one) for one in self.damage or ()]
 
     def __str__(self) -> str:
         return "\n".join(f"{head:<14}{words}" for head, words in self.lines())
@@ -594,12 +610,32 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
     """
     with log.log.reading() as entries:
         request = request_row(entries, request_id)
-        try:
+        with as_written():
             return _replay_request(entries, request)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            came = f"{type(error).__name__}: {str(error).rstrip('.')}"
-            msg = f"rows of a log must be as they were written, got {came}; its tables were altered."
-            raise ValueError(msg) from error
+
+
+def request_damage(log: Entries, request: Mapping[str, Any]) -> tuple[int, tuple[str, ...] | None]:
+    """How many events a request has, and what does not fit between these and the chain, in words.
+
+    An event that is gone names no request: every one that is missing after the request counts.
+    """
+    request_id = request["request_id"]
+    found = {table: [int(row["seq"]) for row in request_events(log, table, request_id)] for table in _EVENTS}
+    found[VERSIONS] = [int(row["seq"]) for cause in found[CHANGES] for row in log.rows(VERSIONS, cause=cause)]
+    for table, name, value in ((POLICIES, "policy_id", "policy_id"), (LEARNERS, "digest", "learner")):
+        found[table] = [int(row["seq"]) for row in log.rows(table, **{name: request[value]})]
+    events = sum(map(len, found.values()))
+    if not log.chained:
+        return events, None
+    damage = [str(one) for table, seqs in found.items() for one in log.row_findings(table, seqs)]
+    for table in (*_EVENTS, VERSIONS):
+        damage += [
+            f"{one}; whether it was of this request, nothing tells" for one in log.missing(table, request["seq"])
+        ]
+    return events, tuple(damage)
+
+
+_EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, CHANGES, DECISIONS, SETTLEMENTS)
 
 
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
@@ -616,6 +652,7 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
     signals, found = signal_changes(log, request, anew)
     differences += found
     decisions, found = replay_decisions(log, request, limits, clarified=clarification is not None)
+    events, damage = request_damage(log, request)
     made = Explanation(
         request=request,
         clarification=clarification,
@@ -623,6 +660,8 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         signals=signals,
         decisions=decisions,
         differences=tuple(differences + found),
+        events=events,
+        damage=damage,
     )
     made.lines()  # which reads what was not read yet
     return made
@@ -718,7 +757,7 @@ def days(log: AuditLog) -> pd.DataFrame:
 
     Source: rule S6.4.
     """
-    with log.log.reading() as entries:
+    with log.log.reading() as entries, as_written():
         return _daily_counts(entries)
 
 

@@ -39,7 +39,7 @@ from raglab.default_learner import ClarificationDefault, ClarificationRequest, L
 from raglab.policy import PolicyData
 from raglab.store.database import Database, Entries, Rebuild
 from raglab.store.files import make_folder, replacing
-from raglab.store.log_chain import Finding, Head, Verification
+from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
 from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import (
     APPLICATIONS,
@@ -274,7 +274,7 @@ def decision_columns(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]
     return {**row, **({} if query == "text" else without_quotations(row, OF_QUESTION))}
 
 
-REBUILDS = (
+AUDIT_REBUILDS = (
     Rebuild(CURRENT, (VERSIONS,), current_findings),
     Rebuild(OPEN, (REQUESTS, APPLICATIONS, SETTLEMENTS), open_findings),
     Rebuild(FORGOTTEN, _WITH_TEXTS, forgotten_findings),
@@ -419,14 +419,14 @@ class AuditLog:
 
     def pack(self) -> str | None:
         """Hash of the pack under which the last request was read; None where it named none, or there is none."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             last = log.one(REQUESTS)
-        return None if last is None else last["models"].get("pack")
+            return None if last is None else last["models"].get("pack")
 
     def rows(self, target_field: str | None = None, doctype: str | None = None) -> tuple[ClarificationDefault, ...]:
         """Latest versions of the default table's rows, of a field or doctype where given."""
         where = {"target_field": target_field, "doctype": doctype}
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return current_rows(log, **{name: value for name, value in where.items() if value is not None})
 
     def met(self, request_id: str, key: Key, *, now: datetime | None = None) -> ClarificationDefault:
@@ -543,12 +543,16 @@ class AuditLog:
     def pending(self, request_id: str) -> Pending | None:
         """What a request waits for: its clarification that nobody replied to; None where it waits for nothing."""
         with self.log.reading() as log:
-            return pending_of(log, request_id)
+            request_row(log, request_id)
+            with as_written():
+                return pending_of(log, request_id)
 
     def application(self, request_id: str) -> Application | None:
         """Default that was last applied silently to a request, None where none was."""
         with self.log.reading() as log:
-            return application_of(log, request_id)
+            request_row(log, request_id)
+            with as_written():
+                return application_of(log, request_id)
 
     def settle(self, *, now: datetime | None = None, session: str | None = None) -> int:
         """Settle what became of defaults applied silently, as far as it is known; how many were right by silence.
@@ -563,34 +567,36 @@ class AuditLog:
         with self.log.reading() as log:
             if log.one(OPEN) is None:
                 return 0
-        with self.log.writing() as log:
+        with self.log.writing() as log, as_written():
             return settle(log, at, session, self.learner, self.silence)
 
     def rebuild(self) -> tuple[ClarificationDefault, ...]:
         """Rows of the default table from their changes alone: to the byte what `rows` has."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return sort_rows(replay_changes(log).values())
 
     def verify(self, *heads: Head) -> Verification:
         """Hold every event against the hash chain, and the default table against the events; see `Database.verify`.
 
         Args:
-          heads: kept elsewhere before, which the log must still contain.
+          heads: kept elsewhere before, which the chain must still contain.
 
         Raises:
           InputError: the database cannot read the log.
 
         Source: rule S5.8.
         """
-        return self.log.verify(heads, REBUILDS)
-
-    def head(self) -> Head | None:
-        """Number and digest of the last event, to be kept elsewhere; None before the first."""
-        return self.log.head()
+        said = self.log.verify(AUDIT_REBUILDS)
+        lost = [
+            Finding(CHAIN, one.seq, "the chain does not contain the head")
+            for one in heads
+            if not self.log.contains(one)
+        ]
+        return said._replace(findings=(*said.findings, *lost))
 
     def export(self, folder: str | Path) -> list[Path]:
         """Write every table of events, and the rows, as Parquet; see `export_tables`."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return export_tables(log, Path(folder))
 
     def forget(self, *, before: datetime | None = None) -> int:
@@ -609,7 +615,8 @@ class AuditLog:
         now = self._at(None)
         until = self._at(before or datetime.fromisoformat(now) - timedelta(days=self.keep_days))
         with self.log.writing() as log:
-            count = blank_texts(log, until)
+            with as_written():
+                count = blank_texts(log, until)
             if count:
                 log.add(FORGOTTEN, {"at": now, "before": until, "requests": count})
         self._asked.clear()

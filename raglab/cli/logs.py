@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from raglab.live.online_bandit import Online
     from raglab.off_policy import Overlap
 
-OPEN = 4
+OPEN, DAMAGED = 4, 5
+MOST_FINDINGS = 100  # that are printed
 
 
 def evaluate_log(
@@ -222,11 +223,17 @@ def explain(
     log: AuditLogPlace = None,
     as_json: AsJson = False,
 ) -> None:
-    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up."""
+    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up.
+
+    Its events are held against the log's hash chain; exit code 5 where they are not as they were written.
+    """
     from raglab.audit.explanation import explain_request as explained
 
     said = explained(request, _open_audit_log(log))
     typer.echo(shown_json(said.json())) if as_json else say(str(said))
+    if said.damage:
+        say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
+        raise typer.Exit(DAMAGED)
     if not said.rebuilt:
         raise typer.Exit(1)
 
@@ -241,11 +248,30 @@ def audit(
             "Decisions and votes stay."
         ),
     ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hold the log, and the bandit's beside it, against the hash chain.")
+    ] = False,
+    head: Annotated[
+        bool, typer.Option("--head", help="Print number and digest of the last event, to be kept elsewhere.")
+    ] = False,
+    head_was: Annotated[
+        list[str] | None,
+        typer.Option(help="Head that was kept, in quotes; --verify says whether a log still contains it. Repeat."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """What was asked, filled in and learned: counts by day, and the default table."""
+    """What was asked, filled in and learned: counts by day, and the default table; or whether the log is intact.
+
+    Exit code 5 where --verify finds that a log was damaged or altered, does not contain a head, or has no chain yet.
+    """
     from raglab.audit.explanation import days, defaults
 
+    if verify or head_was:
+        _verify_logs(log, head_was or [], as_json=as_json)
+        return
+    if head:
+        _show_heads(log, as_json=as_json)
+        return
     opened = _open_audit_log(log)
     told: dict[str, Any] = {}
     if forget is not None:
@@ -260,6 +286,51 @@ def audit(
         say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
     say(table_text(by_day) if len(by_day) else "no request so far")
     say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
+
+
+def _verify_logs(log: str | None, kept: list[str], *, as_json: bool) -> None:
+    """Print what does not fit in the logs of a place.
+
+    Raises:
+      Exit: something does not.
+    """
+    from raglab.audit.log import AUDIT_REBUILDS
+    from raglab.live.online_bandit import BANDIT_REBUILDS
+    from raglab.live.settings import open_logs
+    from raglab.store.log_chain import parse_head
+
+    heads = [parse_head(text) for text in kept]
+    logs = open_logs(log)
+    said = [one.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for one in logs]
+    where = {head: [one.shown for one in logs if one.contains(head)] for head in heads}
+    if as_json:
+        told = [one._asdict() | {"intact": one.intact, "head": one.head and str(one.head)} for one in said]
+        records = [one | {"findings": [finding._asdict() for finding in one["findings"]]} for one in told]
+        show({"logs": records, "heads": {str(head): places for head, places in where.items()}}, as_json=True)
+    else:
+        for one in said:
+            first, *findings = str(one).splitlines()
+            say("\n".join([first, *findings[:MOST_FINDINGS]]))
+            if len(findings) > MOST_FINDINGS:
+                say(f"and {len(findings) - MOST_FINDINGS} more")
+        for head, places in where.items():
+            say(f"head {head}: {f'in {places[0]}' if places else 'no log contains it'}")
+    if not (all(one.intact for one in said) and all(where.values())):
+        raise typer.Exit(DAMAGED)
+
+
+def _show_heads(log: str | None, *, as_json: bool) -> None:
+    from raglab.live.settings import open_logs
+
+    heads = [(one.head(), one.shown) for one in open_logs(log)]
+    if as_json:
+        show([{"head": head and str(head), "place": place} for head, place in heads], as_json=True)
+        return
+    for head, place in heads:
+        if head is None:
+            say(f"no head yet, no event is chained: {place}", err=True)
+        else:
+            say(f"{head} {place}")
 
 
 def _open_audit_log(log: str | None) -> AuditLog:
@@ -340,7 +411,7 @@ def _until_interrupted() -> None:
 COMMANDS = (
     (evaluate_log, "raglab evaluate-log log.csv --target uniform --estimators snips,dr"),
     (explain, "raglab explain 4f0c2d --log out/index"),
-    (audit, "raglab audit --log out/index --export out/audit"),
+    (audit, "raglab audit --log out/index --verify"),
     (metrics, "raglab metrics out/index --out out/raglab.prom"),
     (feedback, "raglab feedback out/index 4f0c2d --up"),
 )

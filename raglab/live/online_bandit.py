@@ -21,8 +21,8 @@ from raglab.bandit.learner import Stats, is_success
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Entries, Rebuild
-from raglab.store.files import write_text
-from raglab.store.log_chain import Finding, Head, Verification
+from raglab.store.files import InputError, write_text
+from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
 from raglab.store.log_tables import (
     CHOICE_TABLES,
     CHOICES,
@@ -208,7 +208,7 @@ def snapshot_findings(log: Entries) -> Iterator[Finding]:
             yield Finding(SNAPSHOTS, None, f"the snapshot of {named} differs from the state that the events make")
 
 
-REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapshot_findings),)
+BANDIT_REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapshot_findings),)
 
 
 def p95(ms: Sequence[float]) -> float:
@@ -515,24 +515,30 @@ class Online:
 
     def state(self) -> State:
         """State after the last event."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return self._now(log)[0].state
 
     def rebuild(self) -> State:
         """State after the last event, from the log alone: to the byte what `state` has from the snapshot."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return replay_events(initial_state(self.setup), events(log), self.setup).state
 
     def verify(self, *heads: Head) -> Verification:
         """Hold every event against the hash chain, and each snapshot against the events; see `Database.verify`.
 
         Args:
-          heads: kept elsewhere before, which the log must still contain.
+          heads: kept elsewhere before, which the chain must still contain.
 
         Raises:
           InputError: the database cannot read the log.
         """
-        return self.log.verify(heads, REBUILDS)
+        said = self.log.verify(BANDIT_REBUILDS)
+        lost = [
+            Finding(CHAIN, one.seq, "the chain does not contain the head")
+            for one in heads
+            if not self.log.contains(one)
+        ]
+        return said._replace(findings=(*said.findings, *lost))
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
         """Arm that last answered a question, None where none did."""
@@ -543,7 +549,7 @@ class Online:
 
     def frame(self) -> pd.DataFrame:
         """The log, a row a choice, as `off_policy.estimate` takes it; see `choice_frame`."""
-        with self.log.reading() as log:
+        with self.log.reading() as log, as_written():
             return choice_frame(log, self.setup)
 
     def arms_frame(self) -> pd.DataFrame:
@@ -564,10 +570,31 @@ class Online:
 
     def _now(self, log: Entries) -> tuple[OnlineState, int]:
         """State after the last event, from the snapshot and what came since; and the number of that event."""
-        kept = log.one(SNAPSHOTS, setup=self.setup.digest)
-        before, after = (initial_state(self.setup), 0) if kept is None else (unpack_snapshot(kept), int(kept["seq"]))
         last = log.last
-        return before if after == last else replay_events(before, events(log, after), self.setup), last
+        with as_written():
+            kept = log.one(SNAPSHOTS, setup=self.setup.digest)
+            before, after = (
+                (initial_state(self.setup), 0) if kept is None else (self._snapshot(kept, last), kept["seq"])
+            )
+            return before if after == last else replay_events(before, events(log, after), self.setup), last
+
+    def _snapshot(self, kept: Mapping[str, Any], last: int) -> OnlineState:
+        """State of a snapshot, which must be one of the setup, of an event that there is.
+
+        Raises:
+          InputError: it is not.
+        """
+        made, begun = unpack_snapshot(kept), initial_state(self.setup)
+        pairs = list(zip((*made.state, made.n, made.total), (*begun.state, begun.n, begun.total), strict=True))
+        if not all(one.shape == other.shape and np.isfinite(one).all() for one, other in pairs):
+            msg = (
+                f"a snapshot must be a finite state of the setup, got another for {self.setup.digest}; delete its row."
+            )
+            raise InputError(msg)
+        if not 0 <= kept["seq"] <= last:
+            msg = f"a snapshot must be of an event in the log, got event {kept['seq']} of {last}; delete its row."
+            raise InputError(msg)
+        return made
 
     def _caught_up(self) -> None:
         """Fold what came so far before the first turn, beside other writers: a new setup over a long log stops none."""

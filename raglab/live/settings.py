@@ -69,7 +69,7 @@ from raglab.live.online_bandit import Online
 from raglab.reward import BUDGET_MS, COMPONENT_TABLE, PUBLISHED, RewardWeights
 from raglab.store.database import Database, masked_url
 from raglab.store.files import Where, input_error, parse_json, read_text, shown_value
-from raglab.store.log_tables import CHOICE_TABLES, CHOICES
+from raglab.store.log_tables import CHOICE_TABLES, CHOICES, LOG_TABLES, REQUEST_TABLES
 
 PREFIX = "RAGLAB_BANDIT_"
 BANDIT_LOG = "bandit.sqlite"
@@ -228,7 +228,7 @@ def open_online(place: str | Path) -> Online:
     log: str | Path = place
     if Path(place).is_dir():
         log = Path(place) / BANDIT_LOG if settings.log is None else settings.log.get_secret_value()
-    database = Database(log, CHOICE_TABLES, create=False)
+    database = Database(log, CHOICE_TABLES, beside=REQUEST_TABLES, create=False)
     with database.reading() as entries:
         last = entries.one(CHOICES)
     database.close()
@@ -464,3 +464,26 @@ def _check_name(name: str, where: Where) -> None:
         f"did you mean {' or '.join(plain[one] for one in near)}" if near else f"they are {', '.join(sorted(known))}"
     )
     raise input_error(where, rule, remedy, name)
+
+
+def open_logs(place: str | Path | None = None) -> list[Database]:
+    """Databases of the audit log and of the bandit's log beside it, each that is there, and none twice.
+
+    Args:
+      place: as for `open_audit`. Of an index, or of none, the bandit's log is the one that the environment names; else
+        it is the one in the folder of the index or of the audit log.
+
+    Raises:
+      InputError: a wrong variable, or no place.
+    """
+    audit, stated = open_audit(place).log.place, BanditSettings.read().log
+    index = place is None or ("://" not in str(place) and Path(place).is_dir())
+    places = [audit]
+    if index and stated is not None:
+        places.append(stated.get_secret_value())
+    elif index and place is not None:
+        places.append(Path(place) / BANDIT_LOG)
+    elif "://" not in str(audit):
+        places.append(Path(audit).parent / BANDIT_LOG)
+    there = [one for one in places if "://" in str(one) or Path(one).is_file()] or [audit]
+    return list({one.url: one for one in (Database(log, LOG_TABLES, create=False) for log in there)}.values())

@@ -28,6 +28,7 @@ from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
     CHAIN,
     NUMBERS,
+    REMEDY,
     UNREADABLE,
     ChainWalk,
     Finding,
@@ -165,7 +166,8 @@ class Database:
         Raises:
           InputError: a URL that is none.
         """
-        self.url, self.shown, self._create, self._salt = _url(place), masked_url(place), create, salt
+        self.place, self.url, self.shown = place, _url(place), masked_url(place)
+        self._create, self._salt = create, salt
         meta = sql.MetaData()
         self._numbers = sql.Table(
             NUMBERS,
@@ -405,25 +407,43 @@ class Database:
         with self.reading() as entries:
             return entries.head()
 
-    def verify(self, heads: Sequence[Head] = (), rebuilds: Sequence[Rebuild] = ()) -> Verification:
-        """Hold every row against the chain, and tables that are written over against the events.
+    def contains(self, head: Head) -> bool:
+        """Whether the log's chain goes through a head that was kept elsewhere.
 
-        Args:
-          heads: as they were kept elsewhere; without one, nothing tells that the last events were taken away with
-            their links, or that the log was written anew as a whole.
+        Without one, nothing tells that the last events were taken away with their links, or that the log was written
+        anew as a whole.
+        """
+        chain = self._chain
+        if self._unmade():
+            return False
+        with self._as_it_is() as link:
+            if not sql.inspect(link).has_table(CHAIN):
+                return False
+            return bool(link.scalar(sql.select(chain.c.digest).where(chain.c.seq == head.seq)) == head.digest)
+
+    def verify(self, rebuilds: Sequence[Rebuild] = ()) -> Verification:
+        """Hold every row against the chain, and tables that are written over against the events.
 
         Raises:
           InputError: no log there, or one that the database cannot read.
         """
-        engine = self._engine or (self._stand_in() if self._unmade() else self._connected())
+        if self._unmade():
+            return Verification(self.shown, 0, None, SCHEMA, ())
+        with self._as_it_is() as link:
+            return self._verified(link, rebuilds)
+
+    @contextmanager
+    def _as_it_is(self) -> Iterator[sql.Connection]:
+        """Connection to read whatever is there: nothing is made, and no table has to be."""
+        engine = self._engine or self._connected()
         try:
             with self._told(), _transaction(engine, "REPEATABLE READ", alone=False) as link:
-                return self._verified(link, heads, rebuilds)
+                yield link
         finally:
-            if engine not in {self._engine, self._empty}:
+            if engine is not self._engine:
                 engine.dispose()
 
-    def _verified(self, link: sql.Connection, heads: Sequence[Head], rebuilds: Sequence[Rebuild]) -> Verification:
+    def _verified(self, link: sql.Connection, rebuilds: Sequence[Rebuild]) -> Verification:
         known = set(sql.inspect(link).get_table_names())
         if not known & {NUMBERS, CHAIN, *self._forms}:
             self._none()
@@ -435,7 +455,7 @@ class Database:
             rows = sum(1 for _ in self._stored_rows(link, known))
             told = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
             return Verification(self.shown, rows, None, 1, (told,))
-        walk = ChainWalk(self._blank_form, known & self._forms.keys(), [one.seq for one in heads])
+        walk = ChainWalk(self._blank_form, known & self._forms.keys())
         findings = list(walk.findings(self._links(link) if CHAIN in known else (), self._stored_rows(link, known)))
         gone = sorted({CHAIN, *(walk.named - {""}), *(numbers.keys() - {"schema", "event"})} - known)
         findings += [Finding(name, None, "the table is missing") for name in gone]
@@ -445,9 +465,6 @@ class Database:
             if numbers.get(name) != _MADE
         ]
         findings += self._counter_findings(link, walk.head)
-        for one in heads:
-            if walk.at.get(one.seq) != one.digest:
-                findings.append(Finding(CHAIN, one.seq, f"the log does not contain the head that was kept, {one}"))
         for rebuild in rebuilds:
             if rebuild.table not in gone:
                 findings += self._rebuild_findings(link, rebuild, known)
@@ -677,8 +694,8 @@ class Entries:
     def _rows(
         self, table: str, where: Mapping[str, object], after: int, most: int | None, before: str | None
     ) -> Iterator[dict[str, Any]]:
-        of, kinds = self._tables[table], self._forms[table].kinds
-        if not all(can_stand(value, kinds[name]) for name, value in where.items()):
+        of, form = self._tables[table], self._forms[table]
+        if not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
             return
 
         def made() -> Any:  # noqa: ANN401 - a statement
@@ -692,7 +709,12 @@ class Entries:
         query = self._asked(("rows", table, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
         for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
-            yield decode_row(row, kinds)
+            wrong = next((name for name, value in row.items() if not isinstance(value, form.types[name])), None)
+            if wrong is not None:
+                came = f"{row[wrong]!r:.80} as {wrong} of {table}"
+                msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
+                raise InputError(msg)
+            yield decode_row(row, form.kinds)
 
     def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Values of some columns as they are stored, JSON as text, in order of the key or the number."""

@@ -8,15 +8,35 @@ of the texts. The link's own digest covers both, and the digest of the link befo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 from raglab.canonical import digest
+from raglab.store.files import InputError
 
 Row: TypeAlias = Mapping[str, Any]  # as stored: JSON as text
 BlankForm: TypeAlias = Callable[[str, Row], Row | None]  # by table: a row without its texts; None where it has none
 CHAIN, NUMBERS = "audit_chain", "audit_numbers"  # tables of every log, beside its own
 DIGITS = 64
-UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
+REMEDY = "`raglab audit --verify` names what does not fit"
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, StopIteration)
+
+
+@contextmanager
+def as_written() -> Iterator[None]:
+    """Turn what breaks over rows of another form into one line.
+
+    Raises:
+      InputError: in place of whatever a damaged row broke.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except UNREADABLE as error:
+        came = f"{type(error).__name__}: {' '.join(str(error).split()).rstrip('.'):.300}"
+        msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
+        raise InputError(msg) from error
 
 
 class Head(NamedTuple):
@@ -164,15 +184,14 @@ def chain_problem(before: str, link: Link) -> str | None:
 class ChainWalk:
     """Findings of a chain and its rows, both in order of their numbers, each read once.
 
-    head and rows are of what was walked so far; `at` has the digests at some numbers that were asked for.
+    head and rows are of what was walked so far, `named` the tables that its links name.
     """
 
-    def __init__(self, blank_form: BlankForm, known: Iterable[str], wanted: Iterable[int] = ()) -> None:
-        """Take how a row is blanked, the tables whose rows are given, and numbers whose digests are wanted."""
-        self._blank_form, self._known, self._wanted = blank_form, frozenset(known), frozenset(wanted)
+    def __init__(self, blank_form: BlankForm, known: Iterable[str]) -> None:
+        """Take how a row is blanked, and the tables whose rows are given."""
+        self._blank_form, self._known = blank_form, frozenset(known)
         self.head: Head | None = None
         self.rows = 0
-        self.at: dict[int, str] = {}
         self.named: set[str] = set()
         self._contents: dict[str, tuple[str, int]] = {}  # of links whose row is not theirs: table and number
         self._strays: list[tuple[str, int, str, str]] = []  # rows that are no link's: table, number, content, what
@@ -218,8 +237,6 @@ class ChainWalk:
             yield Finding(CHAIN, link.seq, problem)
         self.head = Head(link.seq, link.digest)
         self.named.add(link.of)
-        if link.seq in self._wanted:
-            self.at[link.seq] = link.digest
 
     def _held(self, link: Link, row: Row | None) -> Iterator[Finding]:
         """Whether a link's row is there and as it was; a table that is not known tells nothing."""

@@ -61,7 +61,7 @@ def _encode(name: str, value: Any, kind: str) -> Any:  # noqa: ANN401 - a value 
         value = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     if value is None:
         return None
-    if kind in _NUMBER_TYPES:
+    if kind in _TYPES:
         return _encode_number(name, value, kind)
     if not isinstance(value, str):
         msg = f"{name} must be a text, got {type(value).__name__}; pass a str."
@@ -89,7 +89,7 @@ _LIMITS = {
     "text": (LONGEST_TEXT, "bytes in UTF-8"),
     "json": (LONGEST_TEXT, "bytes in UTF-8"),
 }
-_NUMBER_TYPES: dict[str, Any] = {"whole": int, "number": int | float}
+_TYPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (float, int)}  # all others are texts
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
@@ -107,8 +107,8 @@ def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: AN
 
 def can_stand(value: object, kind: str) -> bool:
     """Whether a column may hold a value that is looked for: what none can, drivers refuse in words of their own."""
-    if kind in _NUMBER_TYPES:
-        return isinstance(value, _NUMBER_TYPES[kind]) and -_MOST_WHOLE <= value < _MOST_WHOLE
+    if kind in _TYPES:
+        return isinstance(value, _TYPES[kind]) and -_MOST_WHOLE <= value < _MOST_WHOLE
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
@@ -128,19 +128,26 @@ def decode_row(row: Mapping[Any, Any], kinds: Mapping[str, str]) -> dict[str, An
 class RowForm(NamedTuple):
     """What is known of a table's rows.
 
-    kinds: by column, as `encode_row` takes them. without: of `EventTable`. event: whether its rows are events.
+    kinds: by column, as `encode_row` takes them; types: that its stored values may have. without: of `EventTable`.
+    event: whether its rows are events.
     """
 
     kinds: Mapping[str, str]
+    types: Mapping[str, tuple[type, ...]]
     without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     event: bool
 
 
 def row_form(table: EventTable) -> RowForm:
     """Form of a table's rows: kinds of all columns, number and time among those of events."""
-    kinds = {one.name: "listed" if one.listed and one.kind == "text" else one.kind for one in table.columns}
     first = {} if table.key is not None else {"seq": "whole", "at": "time"}
-    return RowForm(first | kinds, table.without, table.key is None)
+    kinds = {one.name: "listed" if one.listed and one.kind == "text" else one.kind for one in table.columns}
+    kinds = first | kinds
+    missing = {one.name for one in table.columns if one.missing}
+    types = {
+        name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ())) for name, kind in kinds.items()
+    }
+    return RowForm(kinds, types, table.without, table.key is None)
 
 
 def stored_without(form: RowForm, row: Row) -> Row | None:
