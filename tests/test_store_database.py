@@ -238,31 +238,47 @@ class TestDoor:
 
 OPENING = """
 import sys, time
-import sqlalchemy as sql
-from raglab.store import database
 from raglab.store.database import Database
 from raglab.store.log_rows import Column, EventTable
 
+begin = Database._steps[1]
+
 def step(log, link):
-    link.execute(sql.text("ALTER TABLE notes ADD COLUMN mood TEXT"))
+    begin(log, link)
     time.sleep(0.2)
-    link.execute(sql.text("UPDATE notes SET mood = 'calm'"))
     if sys.argv[3] == "breaks":
         raise SystemExit("broken off")
 
-if sys.argv[3] != "new":
-    database.SCHEMA, Database._steps = 3, {**Database._steps, 2: step}
+Database._steps = {1: step}
 notes = EventTable("notes", (Column("who", "name", unique=True), Column("said", "json")))
 log = Database(sys.argv[1], (notes,))
 with log.writing() as entries:
     entries.add("notes", {"at": "", "who": sys.argv[2], "said": None})
+    if sys.argv[3] == "waits":
+        print("in its turn", flush=True)
+        time.sleep(60)
 """
+OLD = (  # what makes of a log one of version 1, as it was before there was a chain
+    "DROP TABLE audit_chain",
+    "ALTER TABLE audit_numbers DROP COLUMN digest",
+    "DELETE FROM audit_numbers WHERE name NOT IN ('schema', 'event')",
+    "UPDATE audit_numbers SET value = 1 WHERE name = 'schema'",
+)
+SAID = EventTable("notes", (Column("who", "name", unique=True), Column("said", "json")))
 
 
 def opening(place: str | Path, who: str, how: str) -> subprocess.Popen[str]:
     """A process that opens a log and adds a row."""
     command = [sys.executable, "-c", OPENING, str(place), who, how]
-    return subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def whole(places: Places, rows: int) -> None:
+    """The log has so many rows, each in its chain."""
+    at = Database(places("log.sqlite"), (SAID,), create=False)
+    said = at.verify()
+    at.close()
+    assert (said.rows, said.findings) == (rows, ())
 
 
 class TestProcesses:
@@ -272,49 +288,37 @@ class TestProcesses:
         """Whoever opens it at the same time."""
         ended = [opening(places("log.sqlite"), str(number), "new") for number in range(3)]
         assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
-        assert places.execute("log.sqlite", "SELECT value FROM audit_numbers ORDER BY name") == [(3,), (1,), (2,)]
+        whole(places, 3)
 
-    def test_a_log_is_brought_to_a_version_once(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_log_is_brought_to_a_version_once(self, places: Places) -> None:
         """By one of those that open it; the others wait, and find it done. A step that breaks off leaves it whole."""
         assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
+        for statement in OLD:
+            places.execute("log.sqlite", statement)
         broken = opening(places("log.sqlite"), "second", "breaks").communicate(timeout=60)[1]
         assert broken == "broken off\n"
-        before = "SELECT (SELECT value FROM audit_numbers WHERE name = 'schema'), count(*) FROM notes"
-        assert places.execute("log.sqlite", before) == [(2, 1)]
-        ended = [opening(places("log.sqlite"), str(number), "step") for number in range(3)]
+        assert places.execute("log.sqlite", "SELECT * FROM audit_numbers ORDER BY name") == [
+            ("event", 1),
+            ("schema", 1),
+        ]
+        ended = [opening(places("log.sqlite"), str(number), "") for number in range(3)]
         assert [one.communicate(timeout=60)[1] for one in ended] == [""] * 3
-        assert places.execute("log.sqlite", before) == [(3, 4)]
-        assert places.execute("log.sqlite", "SELECT mood FROM notes WHERE who = 'first'") == [("calm",)]
-        monkeypatch.setattr(store, "SCHEMA", 3)
-        at = Database(places("log.sqlite"), (NOTES,))
-        with at.reading() as log:
-            assert log.last == 4
-        at.close()
+        whole(places, 4)
 
-    def test_one_that_is_killed_in_its_turn(self, database: Database, places: Places) -> None:
+    def test_one_that_is_killed_in_its_turn(self, places: Places) -> None:
         """Leaves nothing half-written, and its turn to the next."""
-        with database.writing() as log:
-            log.add("notes", ROW)
-        code = (
-            OPENING.replace('"new"', '"x"')
-            + """
-with log.writing() as entries:
-    entries.add("notes", {"at": "", "who": "half", "said": None})
-    print("in its turn", flush=True)
-    time.sleep(60)
-"""
-        )
-        code = code.replace('Column("said", "json")', 'Column("said", "json"), Column("kind", "name")')
-        code = code.replace('"said": None', '"said": None, "kind": ""')
-        code = code.replace("3, {**Database._steps, 2: step}", "2, Database._steps")
-        command = [sys.executable, "-c", code, str(places("log.sqlite")), "whole", ""]
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-            assert child.stdout is not None
-            assert child.stdout.readline() == "in its turn\n"
-            child.send_signal(signal.SIGKILL)
-        with database.writing() as log:
-            assert log.add("notes", ROW | {"who": "next"}) == 3
-            assert [row["who"] for row in log.rows("notes")] == ["ann", "whole", "next"]
+        assert opening(places("log.sqlite"), "first", "new").wait(60) == 0
+        child = opening(places("log.sqlite"), "half", "waits")
+        assert child.stdout is not None
+        assert child.stdout.readline() == "in its turn\n"
+        child.send_signal(signal.SIGKILL)
+        at = Database(places("log.sqlite"), (SAID,))
+        with at.writing() as log:
+            assert log.add("notes", {"at": "", "who": "next", "said": None}) == 2
+            assert [row["who"] for row in log.rows("notes")] == ["first", "next"]
+        child.communicate()
+        at.close()
+        whole(places, 2)
 
     def test_a_turn_that_does_not_come(self, places: Places, monkeypatch: pytest.MonkeyPatch) -> None:
         """Is told after the same patience, and what to do; then it goes on."""

@@ -121,6 +121,7 @@ class Rebuild(NamedTuple):
 
 _NO_TURN = "55P03"  # PostgreSQL's lock_not_available
 _LATEST = "READ COMMITTED"  # each statement sees what was committed before it: whoever waited for a turn, all before
+_ONE_MOMENT = "REPEATABLE READ"
 _SERVER = {"connect_timeout": CONNECT_S, "client_encoding": "utf8"}
 
 
@@ -203,7 +204,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
-        with self._told(), self._link("REPEATABLE READ", alone=False) as link:
+        with self._told(), self._link(_ONE_MOMENT, alone=False) as link:
             yield self._entries(link, int(link.scalar(self._last) or 0), "")
 
     def _entries(self, link: sql.Connection, last: int, digest: str) -> Entries:
@@ -271,7 +272,7 @@ class Database:
             return self._stand_in()
         engine = self._engine or self._connected()
         try:
-            with engine.connect() as link, link.begin():
+            with _transaction(engine, _ONE_MOMENT, alone=False) as link:  # of before a step of the schema, or after it
                 version = self._state(link)
             if alone and version != SCHEMA:
                 self._make(engine)
@@ -437,7 +438,7 @@ class Database:
         """Connection to read whatever is there: nothing is made, and no table has to be."""
         engine = self._engine or self._connected()
         try:
-            with self._told(), _transaction(engine, "REPEATABLE READ", alone=False) as link:
+            with self._told(), _transaction(engine, _ONE_MOMENT, alone=False) as link:
                 yield link
         finally:
             if engine is not self._engine:
