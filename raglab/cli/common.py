@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from os.path import realpath
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -198,7 +199,7 @@ def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--o
     for one in inputs:
         if out is None or one is None:
             continue
-        read, written = Path(one).resolve(), out.resolve()
+        read, written = Path(realpath(one)), Path(realpath(out))
         inside = read.is_dir() and written.is_file() and read in written.parents and written.suffix != ".parquet"
         if written == read or inside or (written.exists() and read.exists() and written.samefile(read)):
             rule = f"{option} must be another file than those that are read"

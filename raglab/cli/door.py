@@ -18,19 +18,19 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperGroup
 
-from raglab.store.files import InputError
+from raglab.store.files import InputError, shown_value
 from raglab.text import masked_passwords, visible
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "
-    "2 wrong usage · 3 a promise is not certified or is broken · 4 too few cases to say · 70 an error inside raglab · "
-    "130 interrupted · 141 whoever read the output has gone."
+    "2 wrong usage · 3 a promise is not certified or is broken · 4 too few cases to say · 5 a log was damaged or altered · "
+    "70 an error inside raglab · 130 interrupted · 141 whoever read the output has gone."
 )
 DEBUG = "--debug"
 DEBUG_VARIABLE = "RAGLAB_DEBUG"
 REFUSED, USAGE, INTERNAL, INTERRUPTED, NO_READER = 1, 2, 70, 130, 141
 _NO = {"", "0", "false", "no", "off"}
-_WIDEST_LINE = 2_000
+_WIDEST_LINE = 1_000
 _OF_RAGLAB = str(Path(__file__).parents[1]) + os.sep
 _RAISES = dis.opmap["RAISE_VARARGS"]
 _CLICK: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
@@ -113,8 +113,10 @@ def refusal(error: BaseException) -> Refusal:
 
 
 def _usage(error: Any) -> str:  # noqa: ANN401 - of click, which typer carries under a name of its own
-    ctx = getattr(error, "ctx", None)
-    return f"{error.format_message().strip().rstrip('.')}; see `{ctx.command_path if ctx else 'raglab'} --help`."
+    ctx, cause = getattr(error, "ctx", None), error.__cause__
+    came = f", got {shown_value(cause.errors()[0]['input'])}" if hasattr(cause, "errors") else ""
+    command = ctx.command_path if ctx else "raglab"
+    return f"{error.format_message().strip().rstrip('.')}{came}; see `{command} --help`."
 
 
 def _text(error: BaseException) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -31,7 +30,7 @@ from raglab.cli.common import (
     table_text,
     write_csv,
 )
-from raglab.store.files import make_folder, write_bytes
+from raglab.store.files import make_folder, read_json, write_bytes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -190,8 +189,8 @@ def _weights(text: str | None) -> RewardWeights:
             return RewardWeights(**{part.weight: float(value) for part, value in zip(known, parts, strict=True)})
         except ValueError:
             raise ValueError(msg) from None
+    rows = read_json(Path(text), 2**20)
     try:
-        rows = json.loads(Path(text).read_text(encoding="utf-8"))
         named = {"lambda_" if name == "lambda" else name: float(value) for name, value in rows.items()}
     except (ValueError, TypeError, AttributeError) as error:
         msg = f"{text} must hold one JSON object of numbers by name, got {error}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from os.path import realpath
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,9 +24,10 @@ from raglab.cli.common import (
     table_text,
 )
 from raglab.cli.door import one_line
-from raglab.store.files import Where, input_error
+from raglab.store.files import Where, input_error, read_text
 from raglab.text import decimals, visible
 
+_MOST_CHARACTERS = 2**22  # of an answer or a passage to check
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
     str | None, typer.Option("--nli", help="NLI cross-encoder by name or path; the embedded scorer where not given.")
@@ -74,7 +76,7 @@ def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
     """Refuse an index in the place of its documents, or of a folder that holds them: it takes the folder's place."""
     keep_inputs(out, corpus, policy)
     for read in filter(None, (corpus, policy)):
-        if out.resolve() in read.resolve().parents:
+        if Path(realpath(out)) in Path(realpath(read)).parents:
             rule = "--out must be a folder of its own"
             raise input_error(Where(str(out)), rule, "choose another path", f"one that holds {read}")
 
@@ -263,8 +265,12 @@ def _stated_text(stated: str) -> str:
     if stated == "-":
         import sys
 
-        return sys.stdin.read()
-    return Path(stated[1:]).read_text(encoding="utf-8") if stated.startswith("@") else stated
+        text = sys.stdin.read(_MOST_CHARACTERS + 1)
+        if len(text) > _MOST_CHARACTERS:
+            rule = f"a text must have at most {_MOST_CHARACTERS} characters"
+            raise input_error(Where("the standard input"), rule, "give a part of it", "more")
+        return text
+    return read_text(Path(stated[1:]), _MOST_CHARACTERS, blank=True) if stated.startswith("@") else stated
 
 
 COMMANDS = (

@@ -127,7 +127,8 @@ def _read_table(path: Path) -> pd.DataFrame:
     except OversizeError:
         raise
     except (ValueError, OSError) as error:
-        msg = f"{path} must be a whole CSV or Parquet file, got {' '.join(str(error).split())}; write it again."
+        came = " ".join(str(getattr(error, "strerror", None) or error).split())
+        msg = f"{path} must be a whole CSV or Parquet file, got {came}; write it again."
         raise ValueError(msg) from None
 
 
