@@ -16,6 +16,7 @@ from raglab.cli.common import (
     AsJson,
     CostOptions,
     Encoder,
+    FollowLinks,
     PolicyPath,
     Reranker,
     Sampler,
@@ -95,6 +96,7 @@ def trace(
     fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
     max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
+    follow_links: FollowLinks = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -105,8 +107,8 @@ def trace(
 
     keep_inputs(out, corpus, cases, policy)
     made = build_trace(
-        load_corpus(corpus),
-        load_cases(cases or corpus),
+        load_corpus(corpus, follow_links=follow_links),
+        load_cases(cases or corpus, follow_links=follow_links),
         out=out,
         policy=load_policy(policy),
         progress=not quiet,

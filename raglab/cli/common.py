@@ -52,6 +52,9 @@ TargetOptions = Annotated[
     ),
 ]
 TUNED = "tuned.yaml"  # of a study, in its folder
+FollowLinks = Annotated[
+    bool, typer.Option("--follow-links", help="Follow links inside the folders of documents and questions.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for programs.")]
 
 

@@ -13,6 +13,7 @@ from raglab.cli.common import (
     AsJson,
     CostOptions,
     Encoder,
+    FollowLinks,
     PolicyPath,
     Reranker,
     Split,
@@ -464,6 +465,7 @@ def check(
     encoder: Encoder = None,
     reranker: Reranker = None,
     again: Again = False,
+    follow_links: FollowLinks = False,
     as_json: AsJson = False,
 ) -> None:
     """Re-test a policy's certificate on new cases."""
@@ -474,7 +476,9 @@ def check(
     trace = (
         load_trace(cases, split)
         if cases.suffix == ".parquet"
-        else retrieve_trace(certified, where, cases, split=split, encoder=encoder, reranker=reranker)
+        else retrieve_trace(
+            certified, where, cases, split=split, encoder=encoder, reranker=reranker, follow_links=follow_links
+        )
     )
     found = check_policy(certified, trace, again=again)
     if as_json:

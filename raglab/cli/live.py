@@ -13,6 +13,7 @@ from raglab.arms import LIVE_ARMS
 from raglab.cli.common import (
     AsJson,
     Encoder,
+    FollowLinks,
     PolicyPath,
     Reranker,
     json_records,
@@ -57,6 +58,7 @@ def index(
     policy: Annotated[
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
     ] = None,
+    follow_links: FollowLinks = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +67,7 @@ def index(
     from raglab.store.loaders import Policy, load_corpus
 
     _keep_corpus(out, corpus, policy)
-    loaded = load_corpus(corpus)
+    loaded = load_corpus(corpus, follow_links=follow_links)
     arms = tuple(arm or LIVE_ARMS)
     more: dict[str, Any] = {"arms": arms, "encoder": encoder, "reranker": reranker, "progress": not quiet}
     made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)

@@ -609,12 +609,13 @@ def retrieve_trace(
     split: str | None = None,
     encoder: str | None = None,
     reranker: str | None = None,
+    follow_links: bool = False,
 ) -> Trace:
     """Trace of new cases, retrieved with the settings that the certificate states.
 
     Args:
       split: only cases of it. encoder, reranker: by name or path; the bundled model and late interaction where not
-        given.
+        given. follow_links: as `load_corpus` takes it.
 
     Raises:
       ValueError: the policy holds no certificate, or no case is of the split.
@@ -623,10 +624,9 @@ def retrieve_trace(
     own = dict(certificate.get("retrieval", {}))
     settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k") if name in own}
     arms = (str(certificate.get("arm", "hybrid")),)
-    asked = [case for case in load_cases(cases) if split in {None, case.split}]
-    return build_trace(
-        load_corpus(corpus), asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings
-    )
+    asked = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
+    documents = load_corpus(corpus, follow_links=follow_links)
+    return build_trace(documents, asked, policy=policy, arms=arms, encoder=encoder, reranker=reranker, **settings)
 
 
 def _certificate(policy: Policy) -> Mapping[str, Any]:

@@ -296,17 +296,26 @@ def parse_language(text: str, where: str) -> Language:
       >>> parse_language("{name: German, words: {stop: der die das}}", "de.yaml").words.stop
       ('der', 'die', 'das')
     """
+    # The compiled loader overruns its stack on deep nesting, which ends the whole process.
+    return _language(text, where, yaml.SafeLoader)
+
+
+def _language(text: str, where: str, loader: Any) -> Language:  # noqa: ANN401 - a safe loader of yaml
     try:
-        return _LANGUAGE.validate_python(yaml.load(text, _LOADER))  # noqa: S506 - a safe loader
-    except (ValidationError, yaml.YAMLError) as error:
+        return _LANGUAGE.validate_python(yaml.load(text, loader))  # noqa: S506 - a safe loader
+    except RecursionError:
+        msg = f"{where}: a language must be YAML, got nesting too deep; mend it."
+        raise ValueError(msg) from None
+    except ValidationError as error:
         msg = f"{where}: {_violation(error)}"
+        raise ValueError(msg) from None
+    except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        msg = f"{where}: a language must be YAML, got {' '.join(str(error).split())[:200]}; mend it."
         raise ValueError(msg) from None
 
 
-def _violation(error: ValidationError | yaml.YAMLError) -> str:
+def _violation(error: ValidationError) -> str:
     """What is wrong with a file, each problem with its place and remedy."""
-    if not isinstance(error, ValidationError):
-        return f"a language must be YAML, got {' '.join(str(error).split())}; mend it."
     lines = []
     for problem in error.errors():
         place, rule = ".".join(map(str, problem["loc"])), problem["msg"].removeprefix("Value error, ")
@@ -371,7 +380,7 @@ def _bundled_languages() -> Iterator[Language]:
     """The languages beside this module, by the names of their files."""
     for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
         if path.name.endswith(".yaml"):
-            yield parse_language(path.read_text(encoding="utf-8"), path.name)
+            yield _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
 
 
 LANGUAGES = union(_bundled_languages())

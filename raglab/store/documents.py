@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from io import StringIO
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -172,6 +172,11 @@ _RULE = "---"
 _NULLS = ("", "~", "null", "Null", "NULL")
 _PATH_JOINT = " > "
 _DEEPEST = 3
+MAX_PATH = 4000
+
+
+MAX_FRONT_MATTER = 2**16
+_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "seq", "map"))
 
 
 class FrontMatter(NamedTuple):
@@ -195,7 +200,7 @@ def front_matter(text: str, file: str) -> FrontMatter:
     strings. Other lists and mappings are no tags and are left out.
 
     Raises:
-      InputError: the YAML is not valid, not a mapping, names a key twice, or never ends.
+      InputError: the YAML is not valid, not a mapping, too long, has a tag of YAML, names a key twice, or never ends.
     """
     lines = text.split("\n")
     if lines[0].rstrip() != _RULE:
@@ -204,7 +209,15 @@ def front_matter(text: str, file: str) -> FrontMatter:
     if end is None:
         remedy = "close it with a line ---, or take the first line away"
         raise input_error(Where(file, 1), "front matter must end with a line ---", remedy, "none to the end")
-    tags, entities = _node_fields(_compose_yaml("\n".join(lines[1:end]), file), file)
+    stated = "\n".join(lines[1:end])
+    if len(stated) > MAX_FRONT_MATTER:
+        rule, came = f"front matter must be at most {MAX_FRONT_MATTER} characters", str(len(stated))
+        raise input_error(Where(file, 2), rule, "move what is no tag into the text", came)
+    if "\ufeff" in stated:
+        line = 2 + stated.count("\n", 0, stated.index("\ufeff"))
+        rule = "a byte-order mark may stand at the beginning of a file alone"
+        raise input_error(Where(file, line), rule, "take it away", "one in the front matter")
+    tags, entities = _node_fields(_compose_yaml(stated, file), file)
     return FrontMatter(tags, entities, "\n".join(lines[end + 1 :]), end + 2)
 
 
@@ -250,6 +263,9 @@ def section_passages(pages: Sequence[Page], title: str | None, max_words: int, w
             if head:
                 path = [*(above for above in path if above.level < head.level), head]
             first = _PATH_JOINT.join([*([name] if name else []), *(h.text for h in path if h.text != name)])
+            if len(first) > MAX_PATH:  # every passage repeats it
+                rule = f"a title and the headings above a text must be at most {MAX_PATH} characters together"
+                raise input_error(where, rule, "shorten them", str(len(first)))
             texts = merge_blocks(paragraphs(lines, fences(lines, lambda _: where)), max_words)
             passages += [Passage(page.number, page.label, f"{first}\n{text}" if first else text) for text in texts]
     return tuple(passages)
@@ -282,6 +298,10 @@ def _node_fields(node: yaml.Node | None, file: str) -> tuple[dict[str, str], tup
         where = Where(file, key.start_mark.line + 2)
         if not isinstance(key, yaml.ScalarNode):
             raise input_error(where, "a key of the front matter must be a word", "write key: value", _node_kind(key))
+        tag = next((node.tag for node in (key, value) if node.tag not in _PLAIN_TAGS), None)
+        if key.value == "<<" or tag is not None:
+            came = "the merge <<" if tag is None else f"the tag {shown_value(tag)}"
+            raise input_error(where, "front matter must be plain YAML", "write keys and values alone", came)
         if key.value in seen:
             raise input_error(
                 where, "a key must stand once in the front matter", "take one away", shown_value(key.value)
@@ -349,6 +369,8 @@ def _heading(line: str) -> _Heading | None:
 
 
 MAX_ROWS = 25
+MAX_TABLE_ROWS = 1_000_000
+MAX_HEADS = 20_000  # characters
 _DELIMITERS = (",", ";", "\t", "|")
 
 
@@ -378,6 +400,13 @@ def csv_passages(text: str, path: Path, max_words: int) -> tuple[Passage, ...]:
       'home excesses\n| cause | excess |\n|---|---|\n| storm | 1,50 |'
     """
     heads, *rows = _csv_records(text, str(path))
+    size = sum(map(len, heads.cells)) + len(heads.cells)
+    if size > MAX_HEADS:  # every table repeats them
+        rule, remedy = (
+            f"the heads of a table must be at most {MAX_HEADS} characters",
+            "shorten them, or split the table",
+        )
+        raise input_error(Where(str(path), heads.line), rule, remedy, str(size))
     for line, cells in rows:
         if len(cells) != len(heads.cells):
             rule, remedy = "a row must have as many cells as there are heads", "quote a cell that holds the delimiter"
@@ -393,7 +422,11 @@ def _csv_records(text: str, file: str) -> list[_Record]:
     """Records that are not blank: the heads and at least one row."""
     reader = csv.reader(StringIO(text), delimiter=_delimiter(text, file), strict=True)
     with _reading(reader, file):
-        found = [_Record(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells)]
+        filled = (_Record(reader.line_num, cells) for cells in reader if any(cell.strip() for cell in cells))
+        found = list(islice(filled, MAX_TABLE_ROWS + 2))
+    if len(found) > MAX_TABLE_ROWS + 1:
+        rule = f"a table must have at most {MAX_TABLE_ROWS} rows"
+        raise input_error(Where(file, found[-1].line), rule, "split it into several files", "more")
     if len(found) < 2:
         came = "none" if not found else "heads alone"
         raise input_error(Where(file), "a table must have heads and a row", "add them or take the file away", came)

@@ -9,6 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from errno import ENOENT
 from io import FileIO
 from pathlib import Path
 from stat import S_IMODE, S_ISDIR, S_ISREG
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 _SHOWN_CHARACTERS = 80
+_SHOWN_RULE = 500
 
 
 class InputError(ValueError):
@@ -57,6 +59,7 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
     line = "" if where.line is None else f", line {where.line}"
     record = "" if where.id is None else f", id {_shorten(where.id)}"
     seen = "" if came is None else f", got {came}"
+    rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))  # both may name what the input calls a key
     return InputError(visible(masked_passwords(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")))
 
 
@@ -74,8 +77,8 @@ def shown_value(value: object) -> str:
     return _shorten(repr(value))
 
 
-def _shorten(text: str) -> str:
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 3] + "..."
+def _shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
 
 
 MAX_LINE_BYTES = 16 * 2**20
@@ -162,6 +165,15 @@ def decode_utf8(raw: bytes, where: Where) -> str:
         line = (where.line or 1) + raw.count(b"\n", 0, error.start)
         came = f"byte 0x{raw[error.start]:02x}"
         raise input_error(where._replace(line=line), "text must be UTF-8", "save the file as UTF-8", came) from error
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text can be written as UTF-8: it holds no half of a surrogate pair, as names of files may."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def parse_json(text: str, where: Where) -> Any:  # noqa: ANN401 - any JSON value
@@ -514,6 +526,8 @@ _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK
 def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
     """A file open for reading; what is no file is never waited for, and the system's errors are InputErrors."""
     try:
+        if "\0" in str(path):
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
         if not follow_links and path.is_symlink():
             raise link_error(path)
         check_regular(path.stat().st_mode, path)  # opening a device can do something

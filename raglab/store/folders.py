@@ -43,6 +43,16 @@ def files_below(folder: Path, *, follow_links: bool) -> dict[str, Path]:
     return dict(sorted(found.items()))
 
 
+def is_folder(path: Path) -> bool:
+    """Whether a path that a person gave, or a file states, is a folder.
+
+    Raises:
+      InputError: the system cannot say, as of a name that is too long.
+    """
+    with _listing(path):
+        return path.is_dir()
+
+
 def check_link(path: Path, *, follow_links: bool) -> Path:
     """A path inside a folder that has a fixed name there, which may be a link only where links are followed."""
     if not follow_links and path.is_symlink():

@@ -21,6 +21,7 @@ that is no field is kept in `extra`::
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
@@ -65,6 +66,7 @@ from raglab.store.files import (
     Where,
     canonical_text,
     input_error,
+    is_unicode,
     json_lines,
     only_keys,
     optional_integer,
@@ -80,12 +82,17 @@ from raglab.store.files import (
     write_lines,
     write_text,
 )
-from raglab.store.folders import check_link, files_below
+from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.text import BITS
 from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
 
 MAX_WORDS = 220
+MAX_NAME = 1000  # characters of an id, a source, a label, an entity or a tag's name
+MAX_ENTITIES = 1000  # of a chunk
+MAX_TAGS = 200  # of a chunk
+MAX_TAG = 10_000  # characters of a tag's value
+MAX_QUERY = 20_000  # characters of a case's question
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
@@ -96,8 +103,8 @@ _PAGE_KEYS = ("page", "label", "text")
 class Limits(NamedTuple):
     """What loading may read at most.
 
-    max_words: of a chunk. max_line_bytes, max_file_bytes: of a line, and of a file that is read whole. pdf: of a PDF.
-    follow_links: whether a path may be a link.
+    max_words: of a chunk. max_line_bytes: of a line of JSON lines and of a document in text. max_file_bytes: of a file
+    that is read whole. pdf: of a PDF. follow_links: whether a path may be a link.
     """
 
     max_words: int = MAX_WORDS
@@ -155,7 +162,7 @@ def load_corpus(
     Args:
       path: folder or file.
       max_words: a chunk's length without its first line of headings; a table may be longer.
-      max_line_bytes: longest line of JSON lines; no more of it is read.
+      max_line_bytes: longest line of JSON lines, of which no more is read, and longest Markdown, text or CSV file.
       max_file_bytes: longest file that is read as a whole.
       pdf: pages, objects, seconds and text of a PDF.
       follow_links: whether links inside the folder are followed, wherever they lead; else one stops the load. The path
@@ -172,13 +179,14 @@ def load_corpus(
         msg = f"max_words must be at least 1, got {max_words}; 150 to 250 suit most encoders."
         raise ValueError(msg)
     place = Path(path)
-    limits = Limits(max_words, max_line_bytes, max_file_bytes, pdf, follow_links or not place.is_dir())
-    name = place.resolve().name if place.is_dir() else place.stem
-    if (place / "documents").is_dir():
+    inside = is_folder(place)
+    limits = Limits(max_words, max_line_bytes, max_file_bytes, pdf, follow_links or not inside)
+    name = place.resolve().name if inside else place.stem
+    if inside and (place / "documents").is_dir():
         documents = check_link(place / "documents", follow_links=follow_links)
         return _unique_chunks(name, _folder(documents, limits), str(place))
     file = _file_in(place, [form.corpus_file for form in FORMATS.values()], limits)
-    if file is None and place.is_dir():
+    if file is None and inside:
         return _unique_chunks(name, _folder(place, limits), str(place))
     return _corpus(place if file is None else file, name, limits)
 
@@ -251,6 +259,9 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
     """Chunks of one document, by its ending."""
+    if not is_unicode(source):
+        rule = "a document's name must be Unicode, since its chunks bear it"
+        raise input_error(Where(str(path)), rule, "rename the file", shown_value(source))
     form = _form(source, path.suffix.lower(), "corpus")
     if form is None or form.corpus is None:
         rule = f"a corpus must be a folder or a file {', '.join((*_document_endings(), *_LINES, *_JSON))}"
@@ -260,12 +271,11 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
 
 
 def _document_text(path: Path, limits: Limits) -> str:
-    """Text of a document, whose lines are as long as those of JSON lines at most."""
+    """Text of a document, which is as long as one in a line of JSON lines at most."""
     text = read_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
-    for number, line in enumerate(text.split("\n") if len(text) > limits.max_line_bytes else (), 1):
-        if len(line) > limits.max_line_bytes:
-            rule = f"a line must be at most {limits.max_line_bytes} characters"
-            raise input_error(Where(str(path), number), rule, "break it, or raise max_line_bytes", f"{len(line)}")
+    if len(text) > limits.max_line_bytes:
+        rule = f"a document must be at most {limits.max_line_bytes} characters"
+        raise input_error(Where(str(path)), rule, "split it, or raise max_line_bytes", str(len(text)))
     return text
 
 
@@ -383,6 +393,24 @@ def _chunk_record(chunk: Chunk) -> dict[str, Any]:
     return {key: fields[key] for key in _CHUNK_KEYS if fields[key] not in (None, {}, [])}
 
 
+def _check_lengths(chunk: Chunk, where: Where) -> None:
+    """Stop at names that no index, message or log could hold, and at more of them than a chunk can be about."""
+    names = {"a chunk's id": chunk.chunk_id, "a source": chunk.source, "a page's label": chunk.page_label or ""}
+    for rule, text in names.items():
+        _at_most(where, rule, len(text), MAX_NAME, "characters")
+    _at_most(where, "a chunk", len(chunk.entities), MAX_ENTITIES, "entities")
+    _at_most(where, "a chunk", len(chunk.tags), MAX_TAGS, "tags")
+    for text in (*chunk.entities, *chunk.tags):
+        _at_most(where, "an entity or a tag's name", len(text), MAX_NAME, "characters")
+    for text in chunk.tags.values():
+        _at_most(where, "a tag", len(text), MAX_TAG, "characters")
+
+
+def _at_most(where: Where, rule: str, came: int, most: int, unit: str) -> None:
+    if came > most:
+        raise input_error(where, f"{rule} must have at most {most} {unit}", "shorten it", str(came))
+
+
 def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) -> Corpus:
     seen: dict[str, Where] = {}
     chunks = []
@@ -391,6 +419,7 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
             first = seen[chunk.chunk_id]
             came = f"{shown_value(chunk.chunk_id)} again" + (f" (first on line {first.line})" if first.line else "")
             raise input_error(where, "a chunk's id must be unique in its corpus", "rename or remove one", came)
+        _check_lengths(chunk, where)
         seen[chunk.chunk_id] = where
         chunks.append(chunk)
     if not chunks:
@@ -429,7 +458,7 @@ def load_cases(
     Source: rule S6.1.
     """
     place = Path(path)
-    follow = follow_links or not place.is_dir()
+    follow = not is_folder(place) or follow_links
     limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     if file is not None:
@@ -569,6 +598,10 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
                 else f"{shown_value(case.id)} again"
             )
             raise input_error(where, "a case's id must be unique", "rename or remove one", came)
+        _at_most(where, "a case's id", len(case.id), MAX_NAME, "characters")
+        _at_most(where, "a case's query", len(case.query), MAX_QUERY, "characters")
+        for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
+            _at_most(where, "a source", len(source), MAX_NAME, "characters")
         sources = len({*case.expect_sources, *case.expect_sources_any})
         if sources > BITS:  # they become the bits of one number when a trace is judged
             rule = f"a case may expect at most {BITS} sources"
@@ -664,17 +697,11 @@ class Policy(policy.PolicyData):
         """
         if path is None:
             return cls.from_mapping()
-        text = read_text(Path(path), MAX_POLICY_BYTES)
-        try:
-            stated = yaml.load(text, _StrictYaml)  # noqa: S506 - a SafeLoader
-        except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-            line, came = _error_place(error)
-            where = Where(str(path), line)
-            raise input_error(where, "a policy must be valid YAML", "correct or remove the line", came) from None
+        stated = _load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
         made = cls.from_mapping(stated, str(path))
         if made.pack in BUNDLED:
             return made
-        place = (Path(path).parent / made.pack).resolve()
+        place = _pack_place(made.pack, Path(path))
         pack = load_pack(place)
         remedy = f"put that pack back, or correct pack_hash in {path}"
         policy.check_pack(made.pack_hash, pack.digest, f"the policy {path}", remedy)
@@ -695,6 +722,15 @@ class Policy(policy.PolicyData):
         write_text(f"# policy_id {self.policy_id}\n{text}", Path(path))
 
 
+def _pack_place(pack: str, path: Path) -> Path:
+    """Where the pack of a policy file stands, stated relative to it."""
+    try:
+        return (path.parent / pack).resolve()
+    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
+        came = shown_value(pack)
+        raise input_error(Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", came) from error
+
+
 def load_pack(name: str | Path) -> packs.Pack:
     """Pack by name, or of a YAML file or a folder of them (rule S5.11); what it leaves out comes from the generic pack.
 
@@ -709,7 +745,7 @@ def load_pack(name: str | Path) -> packs.Pack:
     if str(name) in BUNDLED:
         return BUNDLED[str(name)]
     place = Path(name)
-    inside = place.is_dir()
+    inside = is_folder(place)
     files = sorted(place.glob("*.yaml")) if inside else [place]
     if not files or not all(inside or file.is_file() for file in files):
         rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
@@ -743,11 +779,7 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
-    try:
-        stated = yaml.load(text, _StrictYaml)  # noqa: S506 - a SafeLoader
-    except (yaml.YAMLError, ValueError, OverflowError, RecursionError) as error:
-        line, came = _error_place(error)
-        raise input_error(Where(file, line), "a pack must be valid YAML", "correct or remove the line", came) from None
+    stated = _load_yaml(text, file, "a pack")
     if not isinstance(stated, dict):
         raise input_error(
             Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
@@ -755,12 +787,44 @@ def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     return stated
 
 
+def _load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value
+    """Value of a YAML text; its errors name file and line."""
+    line: int | None = None
+    try:
+        loader = _StrictYaml(text)
+        try:
+            return loader.get_single_data()
+        except RecursionError:
+            line, came = loader.line + 1, "nesting too deep"
+    except yaml.YAMLError as error:  # the reader's come before there is a loader
+        came = " ".join(str(error).split())
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            line, came = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
+    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", came)
+
+
+_MAX_NODES = 50_000  # a second's work
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_NUMBERS = {f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"), f"{_TAG}float": re.compile(r"[^:]*")}
+
+
 class _StrictYaml(yaml.SafeLoader):
-    """YAML without what hides a value: no key twice in a mapping, no alias (a few lines of them fill the memory)."""
+    """YAML without what hides a value.
+
+    No key twice in a mapping, no alias (a few lines of them fill the memory), no merged mapping, no number in
+    sixties, octal or hexadecimal.
+    """
+
+    nodes = 0
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        if self.check_event(yaml.AliasEvent):
+        self.nodes += 1
+        if self.nodes > _MAX_NODES:
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"more than {_MAX_NODES} keys and values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
             problem = f"the alias *{event.anchor}; write the value out"
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         self.n_nodes = getattr(self, "n_nodes", 0) + 1
@@ -770,21 +834,32 @@ class _StrictYaml(yaml.SafeLoader):
             raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
         return super().compose_node(parent, index)
 
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001 - as in the parent
+        plain = _PLAIN_NUMBERS.get(node.tag)
+        if plain is not None and not (isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)):
+            problem = f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        try:
+            return super().construct_object(node, deep=deep)  # type: ignore[no-untyped-call]
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # such as month 13
+            why = f": {error}" if isinstance(error, ValueError) else ""
+            problem = f"{shown_value(node.value)}, which is no {node.tag.removeprefix(_TAG)}{why}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001 - as in the parent
+        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        merged = next((key for key in keys if key.tag == f"{_TAG}merge"), None)
+        if merged is not None:
+            raise yaml.MarkedYAMLError(problem="the merge <<; write the keys out", problem_mark=merged.start_mark)
         rows = super().construct_mapping(node, deep=deep)
         seen = set()
-        for key, _ in node.value:
+        for key in keys:
             name = self.construct_object(key, deep=True)
+            if isinstance(name, str) and len(name) > MAX_NAME:
+                problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             if name in seen:
-                raise yaml.MarkedYAMLError(problem=f"key {name!r} twice in one mapping", problem_mark=key.start_mark)
+                problem = f"key {shown_value(name)} twice in one mapping"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
             seen.add(name)
         return rows
-
-
-def _error_place(error: Exception) -> tuple[int | None, str]:
-    """Line from 1, where it is known, and what came."""
-    if isinstance(error, RecursionError):
-        return None, "nesting too deep"
-    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-        return error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
-    return None, " ".join(str(error).split())

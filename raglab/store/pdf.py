@@ -14,7 +14,7 @@ from threading import Event, Thread, Timer
 from typing import IO, Any, NamedTuple
 
 from raglab.store.documents import Page
-from raglab.store.files import InputError, Where, input_error, shown_value
+from raglab.store.files import InputError, Where, input_error, is_unicode, shown_value
 
 _WORKER = Path(__file__).with_name("pdf_worker.py")
 # All of the environment that a worker needs to start: a broken PDF shall not come near a key that stands there.
@@ -36,7 +36,7 @@ class PdfLimits(NamedTuple):
     pages: int = 10_000
     objects: int = 1_000_000
     seconds: float = 8.0
-    characters: int = 32 * _MIB
+    characters: int = 16 * _MIB
     memory_bytes: int = 2**31
 
 
@@ -62,10 +62,11 @@ def pdf_pages(raw: bytes, file: str, limits: PdfLimits) -> tuple[Page, ...]:
         raise input_error(where, "a PDF must not be encrypted", "save it without a password", "an encrypted one")
     if "limit" in answer:
         came = answer.get("came")
-        raise _over_limit(where, str(answer["limit"]), limits, str(came) if isinstance(came, int) else "more")
-    if "pages" not in answer:
+        raise _over_limit(where, str(answer["limit"]), limits, shown_value(came) if came else "more")
+    rows = answer.get("pages")
+    if not isinstance(rows, list):
         raise _unreadable(where, shown_value(str(answer.get("unreadable", "no answer"))))
-    pages = tuple(_page(number, row, where) for number, row in enumerate(answer["pages"], 1))
+    pages = tuple(_page(number, row, where) for number, row in enumerate(rows, 1))
     if not any(page.text.strip() for page in pages):
         came = f"no text on {len(pages)} pages"
         raise input_error(where, "a PDF must have text", "it needs OCR: run one and give the result", came)
@@ -125,18 +126,10 @@ def _parsed(said: bytes) -> dict[str, Any]:
 def _page(number: int, row: object, where: Where) -> Page:
     """Page of a worker's row, which is checked: what a PDF made of the worker is not known."""
     match row:
-        case [str() | None as label, str() as text] if _is_unicode(text + (label or "")):
+        case [str() | None as label, str() as text] if is_unicode(text + (label or "")):
             return Page(number, label, text)
     came = f"half a surrogate pair on page {number}"
     raise input_error(where, "a PDF's text must be Unicode", "give its text as a .txt file", came)
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _unreadable(where: Where, came: str) -> InputError:
