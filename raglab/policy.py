@@ -37,6 +37,7 @@ from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
 from raglab.signal_gates import SignalThresholds
 from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit, signal
+from raglab.text import visible
 from raglab.values import Bools, Floats
 
 EXPECTED_COST = "expected_cost"
@@ -767,13 +768,22 @@ def _validate_section(make: Callable[[], Any], where: str, section: str | None =
 def _message(error: ValidationError, where: str, section: str | None = None) -> str:
     def line(problem: Mapping[str, Any]) -> str:
         place = problem["loc"] if section is None else (section, *problem["loc"])
-        path = ".".join(str(part) for part in place)
+        path = _cut(".".join(str(part) for part in place))
         if problem["type"] == "extra_forbidden":
             return f"{path}: unknown key; write one of defaults.yaml's keys."
-        rule = str(problem["msg"]).removeprefix("Value error, ")
-        return f"{path}: {rule[0].lower() + rule[1:]}, got {problem['input']!r}{_threshold_unit(place)}."
+        rule = _cut(str(problem["msg"]).removeprefix("Value error, "), 4 * _SHOWN)
+        return f"{path}: {rule[0].lower() + rule[1:]}, got {_cut(repr(problem['input']))}{_threshold_unit(place)}."
 
-    return f"{where}: " + " ".join(line(problem) for problem in error.errors())
+    problems = error.errors()
+    more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
+    return visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
+
+
+_PROBLEMS, _SHOWN = 5, 120  # problems that a message names; characters of a key or a value
+
+
+def _cut(text: str, most: int = _SHOWN) -> str:
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def _threshold_unit(location: Iterable[Any]) -> str:

@@ -166,8 +166,14 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     assert set(told["advantage"]) >= {"estimate", "low", "high", "probability"}
     assert {row["role"] for row in told["against"]} >= {"best free policy", "published policy"}
     assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
-    done = CliRunner().invoke(app, ["tune", trace, "--trials", "20", "--no-track", "--quiet", "--out", str(out)])
-    assert done.exit_code == 0, done.output
+    # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the last line says what failed.
+    call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", str(out)]
+    done = CliRunner().invoke(app, call)
+    assert done.exit_code == 1
+    assert done.stderr.splitlines()[-1].endswith("choose another.")
+    assert "the folder must be writable, got File exists" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert f"policy:      {out / 'tuned.yaml'}" in done.stdout
     assert done.stdout.splitlines()[0] == told["notes"][0]
     assert "expected_cost" in done.stdout
     assert "tuned against" in done.stdout

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _SHOWN_CHARACTERS = 80
 _SHOWN_RULE = 500
+_SHOWN_BITS = 1024
 
 
 class InputError(ValueError):
@@ -72,6 +73,8 @@ def shown_value(value: object) -> str:
     """
     if isinstance(value, str):
         return _shorten(repr(value[: _SHOWN_CHARACTERS + 1]))
+    if isinstance(value, int) and value.bit_length() > _SHOWN_BITS:  # Python writes no more than 4,300 digits
+        return f"a whole number of {value.bit_length()} bits"
     if isinstance(value, dict | list):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     return _shorten(repr(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
@@ -52,6 +53,9 @@ class Cells(NamedTuple):
             found = None if value is None else of(value)
             if found is None and value is not None:
                 raise self.error(row, column, f"{column} must be {rule}", remedy, shown_value(value))
+            if not _is_unicode(found):
+                came = f"half a surrogate pair in {shown_value(found)}"
+                raise self.error(row, column, "text must be Unicode", "correct the text", came)
             out.append(found)
         return out
 
@@ -84,6 +88,16 @@ def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
             where, "columns must have different names", "rename or drop one", f"{shown_value(twice)} twice"
         )
     return Cells(name, len(frame), {str(column): _values(frame[column]) for column in frame.columns})
+
+
+_HALF = re.compile("[\ud800-\udfff]")
+
+
+def _is_unicode(value: object) -> bool:
+    """Whether a text, or every one of several, can be written: no half of a surrogate pair."""
+    if isinstance(value, str):
+        return value.isascii() or _HALF.search(value) is None
+    return not isinstance(value, tuple) or all(map(_is_unicode, value))
 
 
 def _values(series: pd.Series[Any]) -> list[Any]:
@@ -174,7 +188,12 @@ _ROUNDING = 1e-5
 
 
 def _finite_cell(value: object) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 LISTS = ("expect_sources", "expect_sources_any", "selected_sources")
@@ -407,13 +426,18 @@ class _Rows(NamedTuple):
         return places
 
 
+_NAMES, _NAME = 30, 30  # columns that a message lists, and characters of each
+
+
 def _check_columns(cells: Cells, score: str) -> None:
     where = Where(cells.name)
     if score not in get_args(Score):
         raise input_error(
             where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown_value(score)
         )
-    there = ", ".join(cells.columns)
+    there = ", ".join(
+        column if len(column) <= _NAME else f"{column[:_NAME]}..." for column in list(cells.columns)[:_NAMES]
+    )
     for column in ("query", "hit_id", "score"):
         if not cells.has(column):
             raise input_error(where, f"the column {column} is required", f"add or rename to {column}", f"only {there}")
@@ -424,9 +448,9 @@ def _check_columns(cells: Cells, score: str) -> None:
         if column not in _KNOWN:
             near = get_close_matches(column, _KNOWN, n=1)
             remedy = (
-                f'rename it to {near[0]}, or write frame.drop(columns=["{column}"])'
+                f"rename it to {near[0]}, or write frame.drop(columns=[{shown_value(column)}])"
                 if near
-                else f'write frame.drop(columns=["{column}"])'
+                else f"write frame.drop(columns=[{shown_value(column)}])"
             )
             raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
     twice = _MEASURES[score]

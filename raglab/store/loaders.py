@@ -699,9 +699,9 @@ class Policy(policy.PolicyData):
             return cls.from_mapping()
         stated = _load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
         made = cls.from_mapping(stated, str(path))
-        if made.pack in BUNDLED:
+        if made.pack in BUNDLED and made.pack_hash is None:
             return made
-        place = _pack_place(made.pack, Path(path))
+        place = made.pack if made.pack in BUNDLED else _pack_place(made.pack, Path(path))
         pack = load_pack(place)
         remedy = f"put that pack back, or correct pack_hash in {path}"
         policy.check_pack(made.pack_hash, pack.digest, f"the policy {path}", remedy)

@@ -1,0 +1,256 @@
+"""Loaders under mutated files of every format: what is accepted comes back equal, all else is told in one line."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from pypdf import PdfWriter
+from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
+
+from fuzz.mutation import json_bytes, mutated_bytes, mutated_text, mutated_value, pick, shown
+from fuzz.outcomes import CASES, Trial, fuzz, report
+from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
+from raglab.values import Case, Corpus
+
+Lines = list[dict[str, Any]]
+
+
+class Sample(NamedTuple):
+    """A small valid input: file name -> text, lines of JSON, or one document of JSON; and the door it goes through."""
+
+    door: Callable[[Path], Any]
+    files: Mapping[str, Any]
+
+
+MARKDOWN = """---
+title: Guide
+product: motor
+entities: [fleet, hull]
+---
+<!-- page 1 label="i" -->
+# Cover
+The excess is 500.
+
+- one
+- two
+
+```
+code | here
+```
+
+<!-- page 2 -->
+## Table
+| a | b |
+|---|---|
+| 1 | 2 |
+"""
+SAMPLES: dict[str, Sample] = {
+    "Markdown": Sample(load_corpus, {"a.md": MARKDOWN}),
+    "text": Sample(load_corpus, {"a.txt": "The excess is 500.\n\nIt is paid once.\f\nSecond page, with more.\n"}),
+    "CSV": Sample(load_corpus, {"a.csv": 'name;limit;note\nfleet;500;"two\nlines"\nhull;1,000;\n'}),
+    "chunks": Sample(
+        load_corpus,
+        {
+            "corpus.jsonl": [
+                {"corpus": "small"},
+                {"id": "a", "source": "a.md", "text": "one", "page": 1, "page_label": "i", "tags": {"product": "x"}},
+                {"id": "b", "source": "a.md", "text": "two", "page": 2, "entities": ["fleet"]},
+            ]
+        },
+    ),
+    "documents": Sample(
+        load_corpus,
+        {
+            "corpus.jsonl": [
+                {
+                    "source": "a.md",
+                    "tags": {"product": "x"},
+                    "entities": ["fleet"],
+                    "pages": [{"page": 1, "label": "i", "text": "# A\n\none"}, {"page": 2, "text": "two"}],
+                },
+                {"source": "b.txt", "pages": [{"page": 1, "text": "three"}]},
+            ]
+        },
+    ),
+    "BEIR corpus": Sample(
+        load_corpus, {"corpus.jsonl": [{"_id": "d1", "title": "A", "text": "one"}, {"_id": "d2", "text": "two"}]}
+    ),
+    "BEIR cases": Sample(
+        load_cases,
+        {
+            "queries.jsonl": [{"_id": "q1", "text": "what"}, {"_id": "q2", "text": "who"}],
+            "qrels/test.tsv": "query-id\tcorpus-id\tscore\nq1\td1\t1\nq2\td2\t0\n",
+        },
+    ),
+    "MT-RAG": Sample(
+        load_cases,
+        {
+            "reference.jsonl": [
+                {
+                    "task_id": f"c{number}<::>1",
+                    "conversation_id": f"c{number}",
+                    "input": [{"speaker": "user", "text": "what"}],
+                    "contexts": [{"document_id": "d1", "text": "one", "title": "A"}],
+                    "answerability": ["ANSWERABLE"],
+                }
+                for number in range(2)
+            ]
+        },
+    ),
+    "SQuAD": Sample(
+        load_cases,
+        {
+            "squad.json": {
+                "version": "v2.0",
+                "data": [
+                    {
+                        "title": f"T{number}",
+                        "paragraphs": [
+                            {
+                                "context": "one two three",
+                                "qas": [
+                                    {"id": f"q{number}", "question": "what", "is_impossible": False,
+                                     "answers": [{"text": "two", "answer_start": 4}]},
+                                    {"id": f"p{number}", "question": "who", "is_impossible": True, "answers": []},
+                                ],
+                            }
+                        ],
+                    }
+                    for number in range(2)
+                ],
+            }
+        },
+    ),
+    "CLINC150": Sample(
+        load_cases,
+        {
+            "data_full.json": {
+                **{name: [[f"{name} one", "travel"], [f"{name} two", "bank"]] for name in ("train", "val", "test")},
+                **{name: [[f"{name} else", "oos"]] for name in ("oos_train", "oos_val", "oos_test")},
+            },
+            "domains.json": {"a": ["travel"], "b": ["bank"]},
+        },
+    ),
+    "cases": Sample(
+        load_cases,
+        {
+            "cases.jsonl": [
+                {"id": "1", "query": "what", "expect_status": "ok", "expect_sources": ["a.md#2"], "split": "tune",
+                 "min_sources": 1, "lang": "en"},
+                {"id": "2", "question": "who", "expect_status": "ambiguous", "selected_sources": ["a.md"],
+                 "notes": "n"},
+            ]
+        },
+    ),
+}  # fmt: skip
+
+
+def sample_bytes(held: Any) -> bytes:
+    """A file as it stands on disk."""
+    if isinstance(held, str):
+        return held.encode()
+    return b"\n".join(map(json_bytes, held)) + b"\n" if isinstance(held, list) else json_bytes(held)
+
+
+def mutated_file(rng: np.random.Generator, held: Any) -> bytes:
+    """A file with changes to its text, or to its values, or to its bytes."""
+    kind = rng.random()
+    if kind < 0.3:
+        return mutated_bytes(rng, sample_bytes(held))
+    if isinstance(held, str):
+        return mutated_text(rng, held).encode("utf-8", "surrogatepass")
+    changed = mutated_value(rng, held)
+    if kind < 0.45 and isinstance(changed, list):
+        changed = [line for line in changed for _ in range(int(rng.integers(0, 3)))]
+    return sample_bytes(changed) if isinstance(changed, list | dict) else json_bytes(changed)
+
+
+def problem(folder: Path, value: Corpus | tuple[Case, ...]) -> str:
+    """What is wrong with what was loaded: it is another one when saved and read again, or a chunk breaks a rule."""
+    path = folder / "again.jsonl"
+    if isinstance(value, Corpus):
+        save_corpus(value, path)
+        again: Any = load_corpus(path)
+        if any(not chunk.text.strip() or (chunk.page is not None and chunk.page < 1) for chunk in value.chunks):
+            return "a chunk without text, or a page below 1"
+    else:
+        save_cases(value, path)
+        again = load_cases(path)
+    return "" if again == value else f"another one when saved and read again: {shown(again)} for {shown(value)}"
+
+
+def trial(rng: np.random.Generator, sample: Sample, folder: Path) -> Trial:
+    """One file of a sample is changed; the others are as they are."""
+    place = folder / "in"
+    target = pick(rng, list(sample.files))
+    changed = mutated_file(rng, sample.files[target])
+    for name, held in sample.files.items():
+        path = place / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(changed if name == target else sample_bytes(held))
+    single = len(sample.files) == 1 and not target.startswith("reference") and rng.random() < 0.5
+    door = place / target if single else place
+    if sample.door is load_cases and target == "squad.json":
+        door = place / target
+    return Trial(f"{target}: {shown(changed, 400)}", lambda: sample.door(door), lambda value: problem(folder, value))
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_a_mutated_file_loads_whole_or_is_told(name: str, tmp_path: Path) -> None:
+    """It is accepted with what it says, or refused in one line."""
+    sample = SAMPLES[name]
+    (tmp_path / "in").mkdir()
+    failures = fuzz(f"loaders: {name}", lambda rng: trial(rng, sample, tmp_path), tmp_path, -(-CASES // len(SAMPLES)))
+    assert not failures, report(failures)
+
+
+@cache
+def pdf() -> bytes:
+    """A PDF of two pages with a line of text each."""
+    writer = PdfWriter()
+    font = DictionaryObject({NameObject("/Type"): NameObject("/Font"), NameObject("/Subtype"): NameObject("/Type1"),
+                             NameObject("/BaseFont"): NameObject("/Helvetica")})  # fmt: skip
+    for text in ("The excess is 500", "Second page"):
+        page = writer.add_blank_page(200, 200)
+        fonts = DictionaryObject({NameObject("/F"): writer._add_object(font)})
+        page[NameObject("/Resources")] = DictionaryObject({NameObject("/Font"): fonts})
+        stream = DecodedStreamObject()
+        stream.set_data(f"BT /F 12 Tf 10 100 Td ({text}) Tj ET".encode())
+        page[NameObject("/Contents")] = writer._add_object(stream)
+    held = io.BytesIO()
+    writer.write(held)
+    return held.getvalue()
+
+
+def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
+    """A fiftieth of the cases: each PDF may be read in a process of its own."""
+    path = tmp_path / "a.pdf"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed = mutated_bytes(rng, pdf())
+        path.write_bytes(changed)
+        return Trial(shown(changed, 400), lambda: load_corpus(path), lambda value: problem(tmp_path, value))
+
+    failures = fuzz("loaders: PDF", draw, tmp_path, -(-CASES // 50))
+    assert not failures, report(failures)
+
+
+def test_the_samples_load(tmp_path: Path) -> None:
+    """Without a change each sample is accepted and comes back equal."""
+    path = tmp_path / "a.pdf"
+    path.write_bytes(pdf())
+    assert [chunk.text for chunk in load_corpus(path).chunks] == ["The excess is 500", "Second page"]
+    for name, sample in SAMPLES.items():
+        place = tmp_path / name
+        for file, held in sample.files.items():
+            (place / file).parent.mkdir(parents=True, exist_ok=True)
+            (place / file).write_bytes(sample_bytes(held))
+        value = sample.door(place / "squad.json" if name == "SQuAD" else place)
+        assert not problem(tmp_path, value), json.dumps(name)

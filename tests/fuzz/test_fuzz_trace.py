@@ -1,0 +1,136 @@
+"""Traces under mutated files: one that loads is equal to what was saved, all else is told; never another decision."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
+from fuzz.outcomes import CASES, Trial, fuzz, report
+from raglab.replay import decide
+from raglab.store.traces import Trace, content_hash
+from raglab.values import Latency
+from test_store_traces import world
+from worlds import policy
+
+
+@cache
+def saved() -> tuple[Trace, bytes, bytes]:
+    """A trace of two cases with embeddings, its file, and that of its latencies."""
+    plain = world(3).subset([0, 1])
+    vectors = np.random.default_rng(0).normal(size=(len(plain.chunks), 4)).astype(np.float32)
+    latency = Latency(("embed", "search"), np.full((*plain.hits.l2.shape[:3], 2), 1.5))
+    trace = dataclasses.replace(plain, vectors=vectors, latency=latency)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.parquet"
+        trace.save(path)
+        return trace, path.read_bytes(), (path.parent / "t.parquet.latency").read_bytes()
+
+
+@cache
+def truth() -> tuple[str, list[str], list[str]]:
+    """What an equal trace has: its content's hash, its questions, and what a policy decides on it."""
+    trace = saved()[0]
+    return content_hash(trace), [f"{case.id} {case.query}" for case in trace.cases], decisions(trace)
+
+
+def decisions(trace: Trace) -> list[str]:
+    """Statuses that a policy gives."""
+    return [str(status) for status in decide(trace, policy(l2={"enabled": True, "max_l2": 0.6})).frame()["status"]]
+
+
+def problem(trace: Trace) -> str:
+    """In what a trace that loaded differs from the one that was saved."""
+    content, questions, decided = truth()
+    if content_hash(trace) != content or [f"{case.id} {case.query}" for case in trace.cases] != questions:
+        return "another content"
+    return "" if decisions(trace) == decided else "another decision"
+
+
+def mutated_table(rng: np.random.Generator, table: pa.Table) -> tuple[pa.Table, str]:
+    """A table with one column or one field of its head changed; and what was changed."""
+    names = table.column_names
+    column = pick(rng, names)
+    match int(rng.integers(5)):
+        case 0:
+            return table.drop_columns([column]), f"without {column}"
+        case 1:
+            head = mutated_value(rng, json.loads(table.schema.metadata[b"raglab"]))
+            text = json.dumps(head).encode("utf-8", "replace")
+            return table.replace_schema_metadata({"raglab": text}), f"head {shown(text, 600)}"
+        case 2:
+            rows = rng.permutation(table.num_rows + 1)[: int(rng.integers(0, table.num_rows + 1))] % table.num_rows
+            return table.take(pa.array(rows)), f"rows {rows.tolist()}"
+        case 3:
+            return table.append_column(str(hostile_value(rng))[:20], table[column]), f"{column} again by another name"
+        case _:
+            values, place = table[column].to_pylist(), names.index(column)
+            changed = _changed_cell(rng, values)
+            try:
+                array = pa.array(changed, table.schema.field(column).type)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError):
+                array = pa.array([None] * len(values))
+            return table.set_column(place, column, array), f"{column}: {shown(changed, 300)}"
+
+
+def _changed_cell(rng: np.random.Generator, values: list[Any]) -> list[Any]:
+    """Values with one of a row changed; a case, which is JSON inside a text, within that."""
+    out, row = list(values), int(rng.integers(len(values)))
+    held = out[row]
+    if isinstance(held, str) and held.startswith("{"):
+        out[row] = json.dumps(mutated_value(rng, json.loads(held))).encode("utf-8", "replace").decode()
+    elif isinstance(held, list) and held and isinstance(held[0], int | float):
+        out[row] = [*held]
+        out[row][int(rng.integers(len(held)))] = pick(rng, (0, 1, -1, 2**30, 0.5, float("nan"), float("inf"), None))
+    else:
+        out[row] = mutated_value(rng, [held])
+        out[row] = out[row][0] if isinstance(out[row], list) and out[row] else None
+    return out
+
+
+def test_a_trace_with_mutated_bytes(tmp_path: Path) -> None:
+    """Whatever bytes change, the trace is the one that was saved, or it is refused."""
+    path = tmp_path / "t.parquet"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed = mutated_bytes(rng, saved()[1])
+        path.write_bytes(changed)
+        return Trial(f"{len(changed)} bytes of {len(saved()[1])}", lambda: Trace.load(path), problem)
+
+    failures = fuzz("trace: bytes", draw, tmp_path, CASES // 2)
+    assert not failures, report(failures)
+
+
+def test_a_trace_with_a_mutated_field(tmp_path: Path) -> None:
+    """A column, a cell or a field of the head is changed by someone who can write Parquet."""
+    (tmp_path / "whole.parquet").write_bytes(saved()[1])
+    table, path = pq.read_table(tmp_path / "whole.parquet"), tmp_path / "t.parquet"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed, what = mutated_table(rng, table)
+        pq.write_table(changed, path)
+        return Trial(what, lambda: Trace.load(path), problem)
+
+    failures = fuzz("trace: fields", draw, tmp_path, CASES - CASES // 2)
+    assert not failures, report(failures)
+
+
+def test_mutated_latencies_are_left_out(tmp_path: Path) -> None:
+    """They tell nothing of a decision: the trace loads as it is, with them or without."""
+    path = tmp_path / "t.parquet"
+    path.write_bytes(saved()[1])
+
+    def draw(rng: np.random.Generator) -> Trial:
+        (tmp_path / "t.parquet.latency").write_bytes(mutated_bytes(rng, saved()[2]))
+        return Trial("latencies", lambda: Trace.load(path), problem)
+
+    failures = fuzz("trace: latencies", draw, tmp_path, CASES // 10)
+    assert not failures, report(failures)
