@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -347,12 +347,17 @@ class _Batches:
         return None if self.folder is None else self.folder / f"{begin:07d}.json"
 
     def read(self, begin: int, count: int) -> RecordedTrials | None:
+        """Trials of a batch; None where it is not there or damaged, so that it is made again."""
         path = self._path(begin)
         if path is None or not path.is_file():
             return None
-        records = json.loads(path.read_text(encoding="utf-8"))
-        if len(records) != count:
-            return None
+        with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            records = json.loads(path.read_text(encoding="utf-8"))
+            return self._trials(records) if len(records) == count else None
+        return None
+
+    @staticmethod
+    def _trials(records: Sequence[Mapping[str, Any]]) -> RecordedTrials:
         trials = [
             optuna.trial.create_trial(
                 values=record["values"],

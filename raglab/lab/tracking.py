@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 COST = "expected_cost"
 DATABASE = "mlflow.db"
 MOST_NESTED = 20
+_SQLITE = b"SQLite format 3\x00"  # how such a file begins
 _PARAMETER_LENGTH = 500
 _METRIC_NAME = re.compile(r"[^\w\-./ :]")  # what MLflow does not allow in one
 _STORES = ("mlflow", "sqlalchemy", "alembic", "sqlite3")
@@ -151,6 +152,10 @@ def _open_run(name: str, experiment: str, folder: str | Path, tags: Mapping[str,
 
 
 def _run(name: str, experiment: str, folder: str | Path, tags: Mapping[str, str]) -> Iterator[_OpenRun]:
+    database = Path(folder).resolve() / DATABASE
+    if database.exists() and not (database.is_file() and _begins(database) == _SQLITE):
+        rule = "the tracking database must be one of SQLite's, as MLflow makes it"
+        raise input_error(Where(str(database)), rule, "move it away, or name another folder")
     import mlflow
 
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
@@ -192,6 +197,11 @@ def _refusals(folder: Path) -> Iterator[None]:
         raise input_error(Where(str(folder)), rule, remedy, shown_value(str(cause))) from error
     finally:
         log.setLevel(level)
+
+
+def _begins(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(len(_SQLITE))
 
 
 def _plain_settings(settings: Mapping[str, Any]) -> dict[str, Any]:

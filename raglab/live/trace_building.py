@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -36,7 +37,8 @@ from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
 LATE_INTERACTION = "late-interaction"
-UNREADABLE = (OSError, EOFError, KeyError, ValueError, BadZipFile)  # what a missing or damaged part raises
+# What a missing or damaged part raises; RuntimeError and NotImplementedError are zipfile's, of what it does not read.
+UNREADABLE = (OSError, EOFError, KeyError, ValueError, MemoryError, RuntimeError, BadZipFile, zlib.error)
 
 
 class RetrievalSettings(NamedTuple):

@@ -1,0 +1,238 @@
+"""Nothing that raglab reads runs: every file of every folder is replaced by pickles that would leave a mark."""
+
+from __future__ import annotations
+
+import ast
+import sqlite3
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+import raglab
+from generators import Fixed
+from hostile import diskcache_rows, pickles
+from raglab.lab import selection
+from raglab.lab.study import tune
+from raglab.lab.tracking import track_run
+from raglab.live.ask import ask
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import build_trace
+from raglab.retrieval.dense import EmbeddingCache, default_cache
+from raglab.store.files import InputError
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+from test_lab_study import _world
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+ROOT = Path(raglab.__file__).parents[1]
+SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
+FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+UNPICKLERS = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "diskcache", "jsonpickle"}
+LOADERS = {  # what reads pickles, and where
+    ("torch", "load"),
+    ("joblib", "load"),
+    ("pandas", "read_pickle"),
+    ("pd", "read_pickle"),
+    ("yaml", "unsafe_load"),
+    ("yaml", "full_load"),
+    ("yaml", "load_all"),
+}
+SAFE_YAML = {"_LOADER", "_StrictYaml"}
+
+
+class TestSources:
+    """What stands in the code."""
+
+    @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+    def test_nothing_unpickles_or_evaluates(self, path: Path) -> None:
+        """No pickle, no `eval` or `exec`; arrays without objects; YAML of safe loaders alone."""
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                names = [node.module or ""] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                assert not {name.split(".")[0] for name in names} & UNPICKLERS, f"line {node.lineno}"
+            if isinstance(node, ast.Call):
+                _check_call(node)
+
+    def test_the_loaders_of_yaml_are_safe(self) -> None:
+        """Both that have a name of their own make plain values alone."""
+        from raglab.languages import _LOADER
+        from raglab.store.loaders import _StrictYaml
+
+        assert _LOADER in {yaml.SafeLoader, getattr(yaml, "CSafeLoader", None)}
+        assert issubclass(_StrictYaml, yaml.SafeLoader)
+        for loader in (_LOADER, _StrictYaml):
+            with pytest.raises(yaml.YAMLError):
+                yaml.load("!!python/object/apply:os.getcwd []", loader)  # noqa: S506 - that is what is tested
+
+
+def _check_call(node: ast.Call) -> None:
+    called, line = node.func, f"line {node.lineno}"
+    if isinstance(called, ast.Name):
+        assert called.id not in {"eval", "exec", "compile", "__import__"}, line
+    if not isinstance(called, ast.Attribute) or not isinstance(called.value, ast.Name):
+        return
+    owner, name = called.value.id, called.attr
+    assert (owner, name) not in LOADERS, line
+    keywords = {one.arg: one.value for one in node.keywords}
+    if (owner, name) in {("np", "load"), ("numpy", "load")}:
+        allowed = keywords.get("allow_pickle")
+        assert isinstance(allowed, ast.Constant), line
+        assert allowed.value is False, line
+    if (owner, name) in {("yaml", "load"), ("yaml", "compose")}:
+        loader = keywords.get("Loader", node.args[1] if len(node.args) > 1 else None)
+        told = loader.id if isinstance(loader, ast.Name) else loader.attr if isinstance(loader, ast.Attribute) else ""
+        assert told in SAFE_YAML | {"BaseLoader", "SafeLoader", "CSafeLoader"}, line
+
+
+def spoilt(folder: Path, marker: Path) -> Iterator[Path]:
+    """Each file of a folder replaced, one after the other, by a pickle of each protocol and by rows that hold them."""
+    for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+        content = path.read_bytes()
+        bombs = pickles(marker)
+        for bomb in bombs:
+            path.write_bytes(bomb)
+            yield path
+        for spoil in (diskcache_rows, _bombs_in_every_row) if path.suffix == ".sqlite" else ():
+            path.write_bytes(content)
+            spoil(path, bombs[-1])
+            yield path
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+        for rest in folder.rglob("*.damaged"):
+            rest.unlink()
+
+
+def _bombs_in_every_row(path: Path, bomb: bytes) -> None:
+    """Put a pickle into every column of bytes or text but keys and names."""
+    with sqlite3.connect(path) as link:
+        for (table,) in link.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            for column in link.execute(f"PRAGMA table_info({table})").fetchall():
+                if column[1] in {"value", "body", "state", "sums", "digest"}:
+                    link.execute(f"UPDATE {table} SET {column[1]} = ?", (bomb,))  # noqa: S608 - of a test's own file
+
+
+def outcome(work: Callable[[], object]) -> object:
+    """What some work gives, or the class of its refusal: anything but that is an error of the test."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return work()
+        except ValueError as error:
+            told = str(error)
+    assert "\n" not in told
+    return InputError
+
+
+@pytest.fixture
+def marker(tmp_path: Path) -> Iterator[Path]:
+    """Return a file that must not appear."""
+    yield tmp_path / "marker"
+    assert not (tmp_path / "marker").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("encoder")
+def test_an_index(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With its caches and logs: the question is answered as ever, or refused in one line."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "own"))
+    build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
+    policy = Policy.from_mapping(FREE | {"strategy": {"arm": "bandit"}})
+
+    def answer() -> object:
+        lab = Lab.open(tmp_path / "i", policy=policy, generator=Fixed())
+        try:
+            return ask("What is the motor excess?", lab=lab)["answer"]
+        finally:
+            for one in (lab.audit, lab.caches, lab.online.log if lab.online is not None else None):
+                if one is not None:
+                    one.close()
+
+    wanted, seen = answer(), set()
+    for path in spoilt(tmp_path / "i", marker):
+        said = outcome(answer)
+        assert said in (wanted, InputError), path
+        seen.add((path.suffix, said is InputError))
+    assert {(".sqlite", False), (".json", True), (".jsonl", True)} <= seen
+
+
+@pytest.mark.usefixtures("encoder")
+def test_the_users_cache(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The folder RAGLAB_CACHE: indexes are built as without it."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "own"))
+
+    build_index(CORPUS, tmp_path / "i", cache=None, **SMALL)
+
+    def build() -> object:
+        Lab.open(tmp_path / "i", generator=Fixed(), audit=False)
+        return build_trace(CORPUS, CASES[:2], **SMALL).fingerprint
+
+    wanted = build()
+    assert {path.name for path in (tmp_path / "own").iterdir()} == {"cache.key", default_cache().path.name}
+    for _ in spoilt(tmp_path / "own", marker):
+        assert outcome(build) == wanted
+
+
+@pytest.mark.usefixtures("encoder")
+def test_a_trace_and_its_parts(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The trace is refused, its latencies are left out, damaged parts are retrieved again."""
+    place = tmp_path / "t" / "trace.parquet"
+    place.parent.mkdir()
+    cache = EmbeddingCache(tmp_path / "e.sqlite")
+
+    def build() -> object:
+        return build_trace(CORPUS, CASES, out=place, cache=cache, batch_size=4, **SMALL).fingerprint
+
+    def broken(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trace, "save", broken)
+        with pytest.raises(KeyboardInterrupt):
+            build()
+    (parts,) = place.parent.glob("*.parts")
+    assert len(list(parts.iterdir())) == 3
+    wanted = None
+    for _ in spoilt(parts, marker):
+        with monkeypatch.context() as patch:
+            patch.setattr(Trace, "save", lambda *_: None)
+            patch.setattr("raglab.live.trace_building.shutil.rmtree", lambda *_, **__: None)
+            made = outcome(build)
+        wanted = made if wanted is None else wanted
+        assert made == wanted
+    assert build() == wanted
+    for path in spoilt(place.parent, marker):
+        said = outcome(lambda: Trace.load(place).fingerprint)
+        assert said == (InputError if path == place else wanted)
+
+
+@pytest.mark.slow
+def test_a_study(tmp_path: Path, marker: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Damaged batches are made again, to the same policy; a damaged policy is refused."""
+    monkeypatch.setattr(selection, "REPEATS", 1)
+    trace = _world(40)
+
+    def study() -> str:
+        return tune(trace, trials=8, batch_size=4, resume=tmp_path / "study").policy.policy_id
+
+    wanted = study()
+    batches = sorted((tmp_path / "study").rglob("*.json"))
+    assert len(batches) == 2
+    for number, bomb in enumerate(pickles(marker)):
+        batches[number % 2].write_bytes(bomb)
+        if number % 3 == 2:
+            assert study() == wanted
+    for bomb in pickles(marker):
+        (tmp_path / "tuned.yaml").write_bytes(bomb)
+        assert outcome(lambda: Policy.load(tmp_path / "tuned.yaml")) is InputError
+
+
+def test_runs(tmp_path: Path, marker: Path) -> None:
+    """A tracking database that is none is refused before MLflow opens it."""
+    for bomb in pickles(marker):
+        (tmp_path / "mlflow.db").write_bytes(bomb)
+        with pytest.raises(InputError, match="the tracking database must be one of SQLite's"):
+            track_run("run", "experiment", {}, [], {}, tmp_path)
