@@ -104,5 +104,6 @@ def test_audit(folder: Path) -> None:
 
 def test_audit_of_an_empty_log(tmp_path: Path) -> None:
     """Says that there is nothing."""
-    AuditLog(tmp_path / "audit.sqlite").rows()
+    with AuditLog(tmp_path / "audit.sqlite").log.writing():
+        pass
     assert "no request so far" in run("audit", "--log", str(tmp_path)).output

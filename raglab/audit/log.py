@@ -277,7 +277,7 @@ def decision_columns(row: Mapping[str, Any], query: Redaction) -> dict[str, Any]
 AUDIT_REBUILDS = (
     Rebuild(CURRENT, (VERSIONS,), current_findings),
     Rebuild(OPEN, (REQUESTS, APPLICATIONS, SETTLEMENTS), open_findings),
-    Rebuild(FORGOTTEN, _WITH_TEXTS, forgotten_findings),
+    Rebuild(FORGOTTEN, (CHAIN, *_WITH_TEXTS), forgotten_findings),
 )
 _KINDS = {"name": "str", "text": "str", "json": "str", "whole": "Int64", "number": "float64"}
 

@@ -226,7 +226,7 @@ def explain(
 ) -> None:
     """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up.
 
-    Its events are held against the log's hash chain; exit code 5 where they are not as they were written.
+    Its events are held against the log's hash chain; exit code 5 where all adds up, and they are not as written.
     """
     from raglab.audit.explanation import explain_request as explained
 
@@ -234,9 +234,8 @@ def explain(
     typer.echo(shown_json(said.json())) if as_json else say(str(said))
     if said.damage:
         say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
-        raise typer.Exit(DAMAGED)
-    if not said.rebuilt:
-        raise typer.Exit(1)
+    if not said.rebuilt or said.damage:
+        raise typer.Exit(DAMAGED if said.rebuilt else 1)
 
 
 def audit(

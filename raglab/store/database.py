@@ -29,6 +29,7 @@ from raglab.store.log_chain import (
     CHAIN,
     NUMBERS,
     REMEDY,
+    UNNUMBERED,
     UNREADABLE,
     ChainWalk,
     Finding,
@@ -196,7 +197,7 @@ class Database:
             before = link.execute(self._asked("turn", self._turn.with_for_update)).one_or_none()
             if before is None:
                 raise self._altered(NUMBERS)
-            entries = self._entries(link, int(before.value), before.digest or "")
+            entries = self._entries(link, self._counted(before.value), str(before.digest or ""))
             yield entries
             if entries.last != before.value:
                 link.execute(self._count, {"value": entries.last, "digest": entries.digest})
@@ -205,7 +206,18 @@ class Database:
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
         with self._told(), self._link(_ONE_MOMENT, alone=False) as link:
-            yield self._entries(link, int(link.scalar(self._last) or 0), "")
+            yield self._entries(link, self._counted(link.scalar(self._last)), "")
+
+    def _counted(self, last: object) -> int:
+        """Number of the last event by the counter, 0 where there is none yet.
+
+        Raises:
+          InputError: it is no number.
+        """
+        if last is None or isinstance(last, int):
+            return last or 0
+        rule, came = "a log's counter must be a whole number", f"{last!r:.80}"
+        raise self._refused(rule, REMEDY, came)
 
     def _entries(self, link: sql.Connection, last: int, digest: str) -> Entries:
         return Entries(
@@ -395,7 +407,8 @@ class Database:
             names = table.c.keys()
             query = sql.select(table).order_by(table.c.seq)
             for row in link.execute(query, execution_options={"yield_per": _BATCH}):
-                yield row[0], of, dict(zip(names, row, strict=True))
+                number = row[0] if isinstance(row[0], int) else UNNUMBERED
+                yield number, of, dict(zip(names, row, strict=True))
 
         tables = [of for of, form in self._forms.items() if form.event and of in known]
         return merge(*map(stream, tables), key=lambda event: event[0])
@@ -405,8 +418,15 @@ class Database:
 
     def head(self) -> Head | None:
         """Number and digest of the last event, to be kept elsewhere; None before the first, or without a chain."""
-        with self.reading() as entries:
-            return entries.head()
+        chain = self._chain
+        if self._unmade():
+            return None
+        with self._as_it_is() as link:
+            if not sql.inspect(link).has_table(CHAIN):
+                return None
+            last = link.execute(sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1))
+            row = last.one_or_none()
+            return None if row is None else Head(*row)
 
     def contains(self, head: Head) -> bool:
         """Whether the log's chain goes through a head that was kept elsewhere.
@@ -457,15 +477,18 @@ class Database:
             told = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
             return Verification(self.shown, rows, None, 1, (told,))
         walk = ChainWalk(self._blank_form, known & self._forms.keys())
-        findings = list(walk.findings(self._links(link) if CHAIN in known else (), self._stored_rows(link, known)))
-        gone = sorted({CHAIN, *(walk.named - {""}), *(numbers.keys() - {"schema", "event"})} - known)
+        if CHAIN in known:
+            findings = list(walk.findings(self._links(link), self._stored_rows(link, known)))
+            findings += self._counter_findings(link, walk.head)
+        else:
+            findings = []
+        gone = sorted({CHAIN, *(walk.named - {""}), *(map(str, numbers.keys() - {"schema", "event"}))} - known)
         findings += [Finding(name, None, "the table is missing") for name in gone]
         findings += [
             Finding(NUMBERS, None, f"it does not name the table {name}")
             for name in sorted(known & self._forms.keys())
             if numbers.get(name) != _MADE
         ]
-        findings += self._counter_findings(link, walk.head)
         for rebuild in rebuilds:
             if rebuild.table not in gone:
                 findings += self._rebuild_findings(link, rebuild, known)
@@ -491,7 +514,7 @@ class Database:
         if rebuild.table not in known:
             return [Finding(rebuild.table, None, "the table is missing")]
         try:
-            return list(rebuild.findings(self._entries(link, int(link.scalar(self._last) or 0), "")))
+            return list(rebuild.findings(self._entries(link, self._counted(link.scalar(self._last)), "")))
         except UNREADABLE as error:
             told = f"events do not rebuild it: {type(error).__name__}: {error}"
             return [Finding(rebuild.table, None, told)]
@@ -633,15 +656,6 @@ class Entries:
         self._link.execute(sql.update(of).where(of.c.seq == row["seq"]).values(values))
         self._link.execute(sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None))
         return True
-
-    def head(self) -> Head | None:
-        """Number and digest of the last event; None before the first, or without a chain."""
-        chain = self._chain
-        if not self.chained:
-            return None
-        last = self._link.execute(sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1))
-        row = last.one_or_none()
-        return None if row is None else Head(*row)
 
     def row_findings(self, of: str, seqs: Iterable[int]) -> Iterator[Finding]:
         """What is wrong with some events of a table, each held against its link, and that against the one before."""

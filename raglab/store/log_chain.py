@@ -18,6 +18,7 @@ Row: TypeAlias = Mapping[str, Any]  # as stored: JSON as text
 BlankForm: TypeAlias = Callable[[str, Row], Row | None]  # by table: a row without its texts; None where it has none
 CHAIN, NUMBERS = "audit_chain", "audit_numbers"  # tables of every log, beside its own
 DIGITS = 64
+UNNUMBERED = -1
 REMEDY = "`raglab audit --verify` names what does not fit"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, StopIteration)
 
@@ -181,6 +182,12 @@ def chain_problem(before: str, link: Link) -> str | None:
     return None if same else "the chain's entry, or the one before it, was altered"
 
 
+def _readable(link: Link) -> bool:
+    """Whether a link's values are of their kind, which SQLite does not hold anybody to."""
+    texts = (link.of, link.content, link.digest, link.seal or "", link.salt or "")
+    return isinstance(link.seq, int) and all(isinstance(text, str) for text in texts)
+
+
 class ChainWalk:
     """Findings of a chain and its rows, both in order of their numbers, each read once.
 
@@ -200,11 +207,15 @@ class ChainWalk:
         """What does not fit, in order.
 
         Args:
-          rows: number, table and row of each event.
+          rows: number, table and row of each event; `UNNUMBERED` where its number is none.
         """
         waiting = iter(rows)
         row = next(waiting, None)
         for link in links:
+            if not _readable(link):
+                number = link.seq if isinstance(link.seq, int) else None
+                yield Finding(CHAIN, number, "the entry was altered, and cannot be read")
+                continue
             while row is not None and row[0] < link.seq:
                 self._unlinked(row)
                 row = next(waiting, None)
@@ -267,4 +278,8 @@ class ChainWalk:
         for table, seq, content, problem in self._strays:
             of, number = self._contents.get(content, ("", seq))
             moved = of == table and number != seq
-            yield Finding(table, seq, f"the order was changed: the row is that of event {number}" if moved else problem)
+            yield Finding(
+                table,
+                None if seq == UNNUMBERED else seq,
+                f"the order was changed: the row is that of event {number}" if moved else problem,
+            )
