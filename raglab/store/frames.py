@@ -426,7 +426,11 @@ class _Rows(NamedTuple):
         return places
 
 
-_NAMES, _NAME = 30, 30  # columns that a message lists, and characters of each
+_NAMES, _NAME = 30, 40  # columns that a message lists, and characters of each
+
+
+def _cut(column: str) -> str:
+    return column if len(column) <= _NAME else f"{column[:_NAME]}..."
 
 
 def _check_columns(cells: Cells, score: str) -> None:
@@ -435,9 +439,7 @@ def _check_columns(cells: Cells, score: str) -> None:
         raise input_error(
             where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown_value(score)
         )
-    there = ", ".join(
-        column if len(column) <= _NAME else f"{column[:_NAME]}..." for column in list(cells.columns)[:_NAMES]
-    )
+    there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
     for column in ("query", "hit_id", "score"):
         if not cells.has(column):
             raise input_error(where, f"the column {column} is required", f"add or rename to {column}", f"only {there}")
@@ -448,9 +450,9 @@ def _check_columns(cells: Cells, score: str) -> None:
         if column not in _KNOWN:
             near = get_close_matches(column, _KNOWN, n=1)
             remedy = (
-                f"rename it to {near[0]}, or write frame.drop(columns=[{shown_value(column)}])"
+                f'rename it to {near[0]}, or write frame.drop(columns=["{_cut(column)}"])'
                 if near
-                else f"write frame.drop(columns=[{shown_value(column)}])"
+                else f'write frame.drop(columns=["{_cut(column)}"])'
             )
             raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
     twice = _MEASURES[score]
