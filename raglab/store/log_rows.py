@@ -89,7 +89,7 @@ _LIMITS = {
     "text": (LONGEST_TEXT, "bytes in UTF-8"),
     "json": (LONGEST_TEXT, "bytes in UTF-8"),
 }
-_TYPES: dict[str, tuple[type, ...]] = {"whole": (int,), "number": (float, int)}  # all others are texts
+_TYPES: dict[str, Any] = {"whole": (int,), "number": (float, int)}  # all others are texts
 _UNSTORABLE = re.compile("[\0\ud800-\udfff]")
 
 
