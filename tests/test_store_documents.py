@@ -316,6 +316,17 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
         ({**CHUNK, "page": 2.0}, ("page must be an integer", "write page as a number")),
         ({**CHUNK, "page": True}, ("page must be an integer", "write page as a number")),
         ({**CHUNK, "page": 0}, ("page must be an integer of at least 1, got 0", "write page as a number")),
+        ({**CHUNK, "page": 2**31}, ("page must be at most 2147483647, got a larger one", "correct page")),
+        ({**CHUNK, "page": 10**4000}, ("page must be at most 2147483647, got a larger one", "correct page")),
+        ({**CHUNK, "id": "a" * 1001}, ("a chunk's id must have at most 1000 characters, got 1001", "shorten it")),
+        ({**CHUNK, "source": "a" * 1001}, ("a source must have at most 1000 characters, got 1001", "shorten it")),
+        ({**CHUNK, "page_label": "a" * 1001}, ("a page's label must have at most 1000 characters", "shorten it")),
+        ({**CHUNK, "entities": ["e"] * 20_000}, ("a chunk must have at most 1000 entities, got 20000", "shorten it")),
+        ({**CHUNK, "entities": ["e" * 1001]}, ("an entity or a tag's name must have at most 1000", "shorten it")),
+        ({**CHUNK, "tags": {"t" * 1001: ""}}, ("an entity or a tag's name must have at most 1000", "shorten it")),
+        ({**CHUNK, "tags": {"t": "a" * 10_001}}, ("a tag must have at most 10000 characters, got 10001", "shorten it")),
+        ({**CHUNK, "tags": dict.fromkeys(map(str, range(201)), "")}, ("at most 200 tags, got 201", "shorten it")),
+        ({**CHUNK, "tags": {"t" * 10**5: 1}}, ("ttt..., got 1; write ttt",)),
         ({**CHUNK, "tags": ["x"]}, ("tags must be an object of strings", 'write {"domain"')),
         ({**CHUNK, "tags": {"version": 2025}}, ("version must be a string, got 2025", "write version in quotes")),
         ({**CHUNK, "entities": "Acme"}, ("entities must be a list of strings", "square brackets")),
@@ -324,9 +335,11 @@ PAGED = {"source": "a.md", "pages": [{"page": 1, "text": "t"}]}
     ],
 )
 def test_a_wrong_chunk_line_is_told_so(tmp_path: Path, record: dict[str, Any], parts: tuple[str, ...]) -> None:
-    """The message has file, line, rule, what came and a remedy."""
+    """The message has file, line, rule, what came and a remedy, and is short whatever came."""
     path = write_records(tmp_path / "c.jsonl", {**CHUNK, "id": "first"}, record)
-    told(refusal(path), str(path), "line 2", *parts)
+    message = refusal(path)
+    told(message, str(path), "line 2", *parts)
+    assert len(message) < 1500
 
 
 @pytest.mark.parametrize(
@@ -368,6 +381,13 @@ def test_a_wrong_document_line_is_told_so(tmp_path: Path, record: dict[str, Any]
         (b'{"id": "a", "id": "b"}', ("line 1: text must be valid JSON, got key 'id' twice", "correct or remove it")),
         (b'{"id": "\\ud800"}', ("line 1: text must be valid JSON", "surrogates", "correct or remove it")),
         (b"[" * 100_000, ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it")),
+        (b'{"a":' * 10**6, ("line 1: text must be valid JSON, got nesting too deep", "correct or remove it")),
+        (b'{"id": 1e400}', ("line 1: text must be valid JSON, got '1e400', which is beyond 1.8e308", "correct")),
+        (b'{"a": [-1e400]}', ("line 1: text must be valid JSON, got '-1e400', which is beyond", "correct")),
+        (
+            b'{"a": %s}' % (b"9" * 5000),
+            ("line 1: text must be valid JSON, got an integer of over 4300 digits", "correct"),
+        ),
         (b'\n{"id": "\xe9"}', ("line 2: text must be UTF-8, got byte 0xe9", "save the file as UTF-8")),
         (
             b'{"query": "x"}',
@@ -396,6 +416,18 @@ def test_wrong_json_lines_are_told_so(tmp_path: Path, content: bytes, parts: tup
         (b"---\ntitle: x\n", ("line 1: front matter must end with a line ---", "close it")),
         (b"---\ntitle: a: b\n---\nx", ("line 2: front matter must be valid YAML", "quote values with a colon")),
         (b"---\na: 1\nb: [x\n---\nx", ("front matter must be valid YAML", "correct it")),
+        (b"\xef\xbb\xbf" * 2 + b"---\na: 1\n---\nx", ("line 1: a file must begin with one byte-order mark at most",)),
+        (
+            b"---\na: 1\n\xef\xbb\xbfb: 2\n---\nx",
+            ("line 3: a byte-order mark may stand at the beginning", "take it away"),
+        ),
+        (b"---\na: !!timestamp foo\n---\nx", ("line 2: front matter must be plain YAML, got the tag", "timestamp")),
+        (b"---\na: 1\nb: !!python/object/apply:os.system [ls]\n---\nx", ("line 3: front matter must be plain YAML",)),
+        (b"---\n<<: {a: 1}\n---\nx", ("line 2: front matter must be plain YAML, got the merge <<", "alone")),
+        (b"---\na: &x 1\nb: &x 2\n---\nx", ("line 3: front matter must be valid YAML, got second occurrence",)),
+        (b"---\na: " + b"[" * 60_000 + b"\n---\nx", ("front matter must be valid YAML", "recursion")),
+        (b"---\na: " + b"x" * 2**16 + b"\n---\nx", ("line 2: front matter must be at most 65536 characters", "move")),
+        (b"# " + b"x" * 5000 + b"\nText.", ("a title and the headings above a text must be at most 4000", "shorten")),
         (b"---\na: \x07\n---\nx", ("line 1: front matter must be valid YAML", "correct it")),
         (b"---\n- a\n---\nx", ("line 2: front matter must be keys with values, got a list", "domain: home")),
         (b"---\na: 1\na: 2\n---\nx", ("line 3: a key must stand once", "got 'a'", "take one away")),
@@ -490,6 +522,7 @@ def test_a_file_over_the_limit_is_refused(tmp_path: Path) -> None:
     """Files that are read as a whole have a limit too."""
     path = write(tmp_path / "a.md", "x" * 11)
     told(refusal(path, max_file_bytes=10), str(path), "a file must be at most 10 bytes", "raise max_file_bytes")
+    told(refusal(path, max_line_bytes=10), str(path), "a document must be at most 10 characters", "max_line_bytes")
 
 
 def test_max_words_must_be_positive(tmp_path: Path) -> None:
@@ -588,6 +621,7 @@ def test_bars_and_line_breaks_in_cells_break_no_table(tmp_path: Path) -> None:
         ('a,b\n1,"2"3\n', ("line 2: a .csv file must be valid CSV",)),
         ("a,b\n1," + "x" * 200_000, ("a .csv file must be valid CSV, got field larger than field limit",)),
         (b"a,b\n1,\xe9\n", ("line 2: text must be UTF-8",)),
+        ("a," * 10_001 + "b\n1,2\n", ("line 1: the heads of a table must be at most 20000 characters", "shorten")),
     ],
 )
 def test_a_broken_file_is_told_so(tmp_path: Path, content: str | bytes, parts: tuple[str, ...]) -> None:

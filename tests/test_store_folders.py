@@ -200,7 +200,7 @@ def test_odd_names_are_shown_escaped(tmp_path: Path, name: str) -> None:
 def test_a_name_that_is_no_unicode_is_refused(tmp_path: Path) -> None:
     """No id, no index and no trace could bear it."""
     (tmp_path / os.fsdecode(b"\xff.md")).write_text("One.")
-    with pytest.raises(InputError, match="a document's name must be Unicode.*rename the file") as caught:
+    with pytest.raises(InputError, match=r"a document's name must be Unicode.*rename the file") as caught:
         load_corpus(tmp_path)
     assert str(caught.value).isprintable()
 

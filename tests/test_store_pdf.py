@@ -19,7 +19,7 @@ from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 TEXT = b"BT /F1 12 Tf 20 200 Td (x) Tj ET\n"
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"
-ROOM = "/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>".encode()
+ROOM = b"/MediaBox [0 0 300 300] /Resources << /Font << /F1 3 0 R >> >>"
 
 
 def document(objects: dict[int, bytes]) -> bytes:

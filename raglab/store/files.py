@@ -86,6 +86,7 @@ def _shorten(text: str, most: int = _SHOWN_CHARACTERS) -> str:
 
 MAX_LINE_BYTES = 16 * 2**20
 MAX_FILE_BYTES = 256 * 2**20
+MAX_NAME = 1000  # characters of an id, a source, a label, an entity, or the name of a tag or key
 _BOM = b"\xef\xbb\xbf"
 
 
@@ -529,11 +530,13 @@ _READ_FLAGS = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK
 def _opened(path: Path, *, follow_links: bool) -> Iterator[BinaryIO]:
     """A file open for reading; what is no file is never waited for, and the system's errors are InputErrors."""
     try:
-        if "\0" in str(path):
-            raise FileNotFoundError(ENOENT, os.strerror(ENOENT))
         if not follow_links and path.is_symlink():
             raise link_error(path)
-        check_regular(path.stat().st_mode, path)  # opening a device can do something
+        try:
+            mode = path.stat().st_mode
+        except ValueError as error:  # a NUL, or half of a surrogate pair: no file can have such a name
+            raise FileNotFoundError(ENOENT, os.strerror(ENOENT)) from error
+        check_regular(mode, path)  # opening a device can do something
         # Whatever stands there a moment later is looked at once more, and a link that took its place is not followed.
         flags = _READ_FLAGS | (0 if follow_links else getattr(os, "O_NOFOLLOW", 0))
         with os.fdopen(os.open(path, flags), "rb") as file:

@@ -21,8 +21,7 @@ that is no field is kept in `extra`::
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
@@ -61,6 +60,7 @@ from raglab.store.documents import (
 from raglab.store.files import (
     MAX_FILE_BYTES,
     MAX_LINE_BYTES,
+    MAX_NAME,
     JsonLine,
     Record,
     Where,
@@ -84,15 +84,14 @@ from raglab.store.files import (
 )
 from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
+from raglab.store.strict_yaml import load_yaml
 from raglab.text import BITS
 from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
 
 MAX_WORDS = 220
-MAX_NAME = 1000  # characters of an id, a source, a label, an entity or a tag's name
 MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_TAG = 10_000  # characters of a tag's value
-MAX_QUERY = 20_000  # characters of a case's question
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
@@ -599,7 +598,6 @@ def _unique_cases(placed: Iterable[tuple[Where, Case]], file: str) -> tuple[Case
             )
             raise input_error(where, "a case's id must be unique", "rename or remove one", came)
         _at_most(where, "a case's id", len(case.id), MAX_NAME, "characters")
-        _at_most(where, "a case's query", len(case.query), MAX_QUERY, "characters")
         for source in (*case.expect_sources, *case.expect_sources_any, *case.selected_sources):
             _at_most(where, "a source", len(source), MAX_NAME, "characters")
         sources = len({*case.expect_sources, *case.expect_sources_any})
@@ -678,7 +676,6 @@ FORMATS: dict[str, Format] = {
 
 
 MAX_POLICY_BYTES = 2**20
-MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
 
 
 class Policy(policy.PolicyData):
@@ -697,7 +694,7 @@ class Policy(policy.PolicyData):
         """
         if path is None:
             return cls.from_mapping()
-        stated = _load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
+        stated = load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
         made = cls.from_mapping(stated, str(path))
         if made.pack in BUNDLED and made.pack_hash is None:
             return made
@@ -779,87 +776,9 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
-    stated = _load_yaml(text, file, "a pack")
+    stated = load_yaml(text, file, "a pack")
     if not isinstance(stated, dict):
         raise input_error(
             Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
         )
     return stated
-
-
-def _load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value
-    """Value of a YAML text; its errors name file and line."""
-    line: int | None = None
-    try:
-        loader = _StrictYaml(text)
-        try:
-            return loader.get_single_data()
-        except RecursionError:
-            line, came = loader.line + 1, "nesting too deep"
-    except yaml.YAMLError as error:  # the reader's come before there is a loader
-        came = " ".join(str(error).split())
-        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
-            line, came = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
-    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", came)
-
-
-_MAX_NODES = 50_000  # a second's work
-_TAG = "tag:yaml.org,2002:"
-_PLAIN_NUMBERS = {f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"), f"{_TAG}float": re.compile(r"[^:]*")}
-
-
-class _StrictYaml(yaml.SafeLoader):
-    """YAML without what hides a value.
-
-    No key twice in a mapping, no alias (a few lines of them fill the memory), no merged mapping, no number in
-    sixties, octal or hexadecimal.
-    """
-
-    nodes = 0
-
-    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        self.nodes += 1
-        if self.nodes > _MAX_NODES:
-            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
-            problem = f"more than {_MAX_NODES} keys and values"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            problem = f"the alias *{event.anchor}; write the value out"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        self.n_nodes = getattr(self, "n_nodes", 0) + 1
-        if self.n_nodes > MOST_YAML_VALUES:  # before the rest is read, which would take seconds
-            problem = f"more than {MOST_YAML_VALUES} keys and values"
-            event = self.peek_event()  # type: ignore[no-untyped-call]
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
-        return super().compose_node(parent, index)
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001 - as in the parent
-        plain = _PLAIN_NUMBERS.get(node.tag)
-        if plain is not None and not (isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)):
-            problem = f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
-        try:
-            return super().construct_object(node, deep=deep)  # type: ignore[no-untyped-call]
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # such as month 13
-            why = f": {error}" if isinstance(error, ValueError) else ""
-            problem = f"{shown_value(node.value)}, which is no {node.tag.removeprefix(_TAG)}{why}"
-            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001 - as in the parent
-        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
-        merged = next((key for key in keys if key.tag == f"{_TAG}merge"), None)
-        if merged is not None:
-            raise yaml.MarkedYAMLError(problem="the merge <<; write the keys out", problem_mark=merged.start_mark)
-        rows = super().construct_mapping(node, deep=deep)
-        seen = set()
-        for key in keys:
-            name = self.construct_object(key, deep=True)
-            if isinstance(name, str) and len(name) > MAX_NAME:
-                problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            if name in seen:
-                problem = f"key {shown_value(name)} twice in one mapping"
-                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
-            seen.add(name)
-        return rows

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from raglab.store.files import InputError, Where, input_error
 
-_BYTES = "BYTE_ARRAY"  # physical type of strings
+TEXT = "BYTE_ARRAY"  # physical type of strings
 
 
 class OversizeError(InputError):
@@ -56,7 +56,7 @@ def check_parquet(metadata: Any, schema: Any, path: Path) -> None:  # noqa: ANN4
             values += chunk.num_values
             decoded += chunk.total_uncompressed_size
             nested = chunk.path_in_schema.count(".") > 2  # deeper than a list of numbers
-            texts += chunk.num_values if nested or chunk.physical_type == _BYTES else 0
+            texts += chunk.num_values if nested or chunk.physical_type == TEXT else 0
     padded = sum(getattr(field.type, "list_size", 0) for field in schema) * metadata.num_rows  # a null has its room too
     _at_most(path, "values", max(values, padded, metadata.num_rows), _room(limits.values, size))
     _at_most(path, "strings and values in records", texts, _room(limits.texts, size))

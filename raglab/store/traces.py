@@ -27,7 +27,7 @@ from raglab.canonical import canonical_json, digest
 from raglab.decision.recorded_answers import select_answers
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
-from raglab.store.parquet import OversizeError, check_decoded, check_parquet
+from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.text import visible
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
@@ -61,7 +61,7 @@ _ANSWER = pa.struct(
         ("refused", pa.string()),
     ]
 )
-_STRINGS = (pa.string(), pa.large_string())
+_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 SIGNAL = "signal_"  # before the name of a signal's column
 Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
@@ -212,23 +212,29 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
       OversizeError: it takes more bytes when decoded than its size allows.
     """
     # A string that many rows share stands once in the file; read so, it is counted before each row has its own.
-    schema, total = file.schema_arrow, 0
-    shared = [field.name for field in schema if field.type in _STRINGS]
-    table = pq.ParquetFile(path, metadata=file.metadata, page_checksum_verification=True, read_dictionary=shared).read()
-    for number, name in enumerate(table.column_names):
-        column = table.column(number)
-        if pa.types.is_dictionary(column.type) and column.type.value_type in _STRINGS:
-            total += sum(_decoded_bytes(chunk) for chunk in column.chunks)
-            check_decoded(total, path)
-        if name in shared:
-            table = table.set_column(number, schema.field(number), column.cast(schema.field(number).type))
-    return table
+    leaves = map(file.metadata.schema.column, range(file.metadata.num_columns))
+    texts = [
+        leaf.path for leaf in leaves if leaf.physical_type == TEXT and leaf.logical_type.type in {"STRING", "NONE"}
+    ]
+    options = {"metadata": file.metadata, "page_checksum_verification": True, "read_dictionary": texts}
+    table = pq.ParquetFile(path, **options).read()
+    check_decoded(sum(_decoded_bytes(chunk) for column in table.columns for chunk in column.chunks), path)
+    return table.cast(file.schema_arrow)
 
 
 def _decoded_bytes(column: pa.Array) -> int:
-    """Bytes of the strings of a column, each counted as often as it stands there."""
-    lengths = pc.binary_length(column.dictionary).take(column.indices)
-    return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
+    """Bytes of the strings of a column and of what is inside it, each counted as often as it stands there."""
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        if kind.value_type not in _TEXTS:
+            return 0
+        lengths = pc.binary_length(column.dictionary).take(column.indices)
+        return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
+    if pa.types.is_struct(kind):
+        return sum(map(_decoded_bytes, column.flatten()))
+    listed = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_map)
+    nested = any(of_kind(kind) for of_kind in listed)
+    return _decoded_bytes(column.values) if nested else 0
 
 
 def parquet_frame(path: Path) -> pd.DataFrame:

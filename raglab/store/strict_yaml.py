@@ -1,0 +1,95 @@
+"""Strict YAML (shore): policies and packs without what hides a value, and every error with its file and line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from typing import Any
+
+import yaml
+
+from raglab.store.files import MAX_NAME, Where, input_error, shown_value
+
+
+def load_yaml(text: str, file: str, what: str) -> Any:  # noqa: ANN401 - any YAML value
+    """Value of a YAML text.
+
+    Args:
+      file: for messages. what: that stands in it, such as "a policy".
+
+    Raises:
+      InputError: it is no YAML, or of a kind that `_StrictYaml` refuses; the message names the line.
+    """
+    line: int | None = None
+    if "\ufeff" in text:  # it would become a part of a key that nobody sees
+        line = 1 + text.count("\n", 0, text.index("\ufeff"))
+        rule = f"{what} must hold no byte-order mark but at its beginning"
+        raise input_error(Where(file, line), rule, "take it away", "one")
+    try:
+        loader = _StrictYaml(text)
+        try:
+            return loader.get_single_data()
+        except RecursionError:
+            line, came = loader.line + 1, "nesting too deep"
+    except yaml.YAMLError as error:  # the reader's come before there is a loader
+        came = " ".join(str(error).split())
+        if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+            line, came = error.problem_mark.line + 1, f"{error.problem} at column {error.problem_mark.column + 1}"
+    raise input_error(Where(file, line), f"{what} must be valid YAML", "correct or remove the line", came)
+
+
+MOST_YAML_VALUES = 20_000  # keys, values and lists of a policy or pack
+_TAG = "tag:yaml.org,2002:"
+_PLAIN_NUMBERS = {f"{_TAG}int": re.compile(r"[-+]?(?:0|[1-9][0-9_]{0,307})"), f"{_TAG}float": re.compile(r"[^:]*")}
+
+
+class _StrictYaml(yaml.SafeLoader):
+    """YAML without what hides a value.
+
+    No key twice in a mapping, no alias (a few lines of them fill the memory), no merged mapping, no number in
+    sixties, octal or hexadecimal.
+    """
+
+    nodes = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self.nodes += 1
+        if self.nodes > MOST_YAML_VALUES:
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"more than {MOST_YAML_VALUES} keys and values"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()  # type: ignore[no-untyped-call]
+            problem = f"the alias *{event.anchor}; write the value out"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: ANN401, FBT001 - as in the parent
+        plain = _PLAIN_NUMBERS.get(node.tag)
+        if plain is not None and not (isinstance(node, yaml.ScalarNode) and plain.fullmatch(node.value)):
+            problem = f"{shown_value(node.value)} as a number; write it in decimal digits, or in quotes"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)
+        try:
+            return super().construct_object(node, deep=deep)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # such as month 13
+            why = f": {error}" if isinstance(error, ValueError) else ""
+            problem = f"{shown_value(node.value)}, which is no {node.tag.removeprefix(_TAG)}{why}"
+            raise yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark) from error
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:  # noqa: FBT001 - as in the parent
+        keys = [key for key, _ in node.value] if isinstance(node, yaml.MappingNode) else []
+        merged = next((key for key in keys if key.tag == f"{_TAG}merge"), None)
+        if merged is not None:
+            raise yaml.MarkedYAMLError(problem="the merge <<; write the keys out", problem_mark=merged.start_mark)
+        rows = super().construct_mapping(node, deep=deep)
+        seen = set()
+        for key in keys:
+            name = self.construct_object(key, deep=True)
+            if isinstance(name, str) and len(name) > MAX_NAME:
+                problem = f"a key of {len(name)} characters; write at most {MAX_NAME}"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            if name in seen:
+                problem = f"key {shown_value(name)} twice in one mapping"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key.start_mark)
+            seen.add(name)
+        return rows
