@@ -298,7 +298,8 @@ def test_the_template_says_what_holds_clarify_settings(tmp_path: Path) -> None:
 
 def test_opening_what_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A folder's log, a log's file, or what the environment names; and a refusal where nothing is."""
-    AuditLog(tmp_path / "audit.sqlite").rows()
+    with AuditLog(tmp_path / "audit.sqlite").log.writing():
+        pass
     assert open_audit(tmp_path).rows() == open_audit(tmp_path / "audit.sqlite").rows() == ()
     with pytest.raises(ValueError, match="RAGLAB_AUDIT_LOG: it must name the audit log where none is given"):
         open_audit()

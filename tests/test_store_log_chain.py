@@ -570,6 +570,7 @@ class TestRows:
         ("statement", "use"),
         [
             ("UPDATE defaults SET body = '[]'", lambda log: log.rows()),
+            ("UPDATE defaults SET body = replace(hex(zeroblob(4500)), '0', '[')", lambda log: log.rows()),
             ("UPDATE defaults SET body = '{bad'", lambda log: log.rows()),
             (
                 "UPDATE defaults SET body = '{\"votes\": 1}'",
@@ -758,6 +759,8 @@ class TestCommand:
         other = f"1 {'ab' * 32}"
         said = run("audit", "--log", str(audit.path), "--verify", "--head-was", other, code=5).output
         assert f"head {other}: no log contains it" in said
+        both = run("audit", "--log", str(audit.path), "--verify", "--forget", "old", code=1).output
+        assert "must stand without --export and --forget" in both
         assert "a head must be a number" in run("audit", "--log", str(audit.path), "--head-was", "x", code=1).output
 
     def test_a_log_that_is_not_there(self, tmp_path: Path) -> None:

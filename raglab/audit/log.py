@@ -1,7 +1,8 @@
 """Audit log (shore): requests, decisions, clarifications and votes as rows; redaction, retention, export (S5.8).
 
 The log is the truth and the default table a fold over it: whatever is killed in the middle of a question, the log
-rebuilds the rows that there were, to the byte. Every time is UTC; `now` is the log's clock where it is not given.
+rebuilds the rows that there were, to the byte, and its hash chain tells what was altered since (see `AuditLog.verify`).
+Every time is UTC; `now` is the log's clock where it is not given.
 """
 
 from __future__ import annotations

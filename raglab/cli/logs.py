@@ -266,6 +266,9 @@ def audit(
     """
     from raglab.audit.explanation import days, defaults
 
+    if (verify or head or head_was) and (export or forget):
+        msg = "--verify, --head and --head-was must stand without --export and --forget; run them one after another."
+        raise ValueError(msg)
     if verify or head_was:
         _verify_logs(log, head_was or [], as_json=as_json)
         return

@@ -374,7 +374,7 @@ class Database:
     def _begin_chain(self, link: sql.Connection) -> None:
         """From version 1 to 2: every event that is there gets its link, in order, and tables are known by name."""
         link.execute(sql.select(self._numbers.c.value).with_for_update())  # a writer of version 1 ends its turn first
-        link.execute(sql.DDL(f"ALTER TABLE {NUMBERS} ADD COLUMN digest VARCHAR(64)"))
+        link.execute(sql.text(f"ALTER TABLE {NUMBERS} ADD COLUMN digest VARCHAR(64)"))
         self._chain.create(link)
         known = set(sql.inspect(link).get_table_names())
         last, digest, batch = 0, "", list[Link]()
@@ -671,7 +671,7 @@ class Entries:
             if link is None or link.of != of:
                 yield Finding(of, seq, "the chain has no such event: the row was forged, or its entry deleted")
                 continue
-            problem = row_problem(link, rows[seq])
+            problem = row_problem(link, dict(rows[seq]))
             if problem is None and before is None and seq > 1:
                 problem = "the chain has no entry for the event before it"
             problem = problem or chain_problem("" if before is None else before.digest, link)
@@ -723,7 +723,8 @@ class Entries:
 
         query = self._asked(("rows", table, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
-        for row in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
+        for mapping in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
+            row = dict(mapping)
             wrong = next((name for name, value in row.items() if not isinstance(value, form.types[name])), None)
             if wrong is not None:
                 came = f"{row[wrong]!r:.80} as {wrong} of {table}"

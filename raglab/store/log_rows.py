@@ -120,7 +120,7 @@ def decode_row(row: Mapping[Any, Any], kinds: Mapping[str, str]) -> dict[str, An
     """
     try:
         return {key: json.loads(value) if kinds[key] == "json" else value for key, value in row.items()}
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
         raise ValueError(msg) from None
 
