@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast lab bench notebooks clean
+.PHONY: demo test test-fast stress lab bench notebooks clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -17,6 +17,10 @@ test: $(READY)  ## lint, types, every test and notebook
 
 test-fast: $(READY)  ## without the slow tests
 	$(PYTEST) -m "not slow"
+
+SCALE ?= 1
+stress: $(READY)  ## kills and crowds on both databases; SCALE=0.1 is a tenth
+	OMP_NUM_THREADS=1 $(BIN)/python experiments/stress.py --scale $(SCALE)
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)

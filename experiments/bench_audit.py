@@ -30,6 +30,7 @@ from raglab.policy import PolicyData
 from raglab.store.log_tables import CHANGES, DECISIONS, REQUESTS
 
 AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row and its links may take
+AT_MOST_ON_SERVER = 10.0  # on PostgreSQL
 VERIFIED_S = 5.0  # seconds that the verification of 100,000 rows may take
 KEYS: list[tuple[str, str, dict[str, str]]] = [
     (field, "broker_contract", {}) for field in ("insurer_name", "limit", "expiry_date", "excess:date")
@@ -122,6 +123,25 @@ def line(name: str, seconds: list[float], asked: float | None = None) -> None:
     print(f"{name:<34}median {median:8.2f} ms   P95 {late:8.2f} ms{told}")
 
 
+def on_postgresql(requests: int) -> bool:
+    """Print the steps on a server of its own, synchronised to the disk of its folder; whether its log is whole."""
+    sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+    from databases import server, why_not
+
+    if (reason := why_not()) is not None:
+        print(f"PostgreSQL: skipped, {reason}")
+        return True
+    with server(synchronised=True) as at:
+        log = AuditLog(at.database())
+        spent = played(log, requests)
+        print(f"{requests} requests over {len(KEYS)} defaults, PostgreSQL on this machine")
+        for name, seconds in spent.items():
+            line(f"{name}, a transaction", seconds, AT_MOST_ON_SERVER if name == "signal" else None)
+        same = log.rebuild() == log.rows() and log.verify().intact
+        log.close()
+    return same
+
+
 def main() -> int:
     """Print the table; 1 where the rows are not those of the log, or the log does not verify."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -150,6 +170,7 @@ def main() -> int:
         print(f"{'a request on disk':<34}       {size / requests / 1024:8.1f} kB")
         intact = verified(log, 50 * requests)
         log.close()
+    same = on_postgresql(requests) and same
     return int(not (same and intact))
 
 

@@ -269,7 +269,7 @@ def asker(name: str, index: Path, place: str, told: Path) -> Callable[[], None]:
             if said["clarification"] is not None:
                 raglab.reply(request, answer, lab=lab)
                 tell("replied", request)
-            if said["arm"] or said["clarification"] is None:
+            with suppress(ValueError):  # of a request that was answered without an arm, or not at all
                 raglab.feedback(request, number % 2 == 0, lab=lab)
                 tell("thumbed", request)
 
