@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache, cached_property, partial
 from importlib.resources import files
@@ -579,6 +580,14 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     certificate: dict[str, Any] | None = None
     notes: str | None = None
 
+    @field_validator("certificate")
+    @classmethod
+    def _of_json(cls, certificate: dict[str, Any] | None) -> dict[str, Any] | None:
+        if not _is_json(certificate):
+            msg = "a certificate must hold texts, finite numbers, lists and mappings of texts to them"
+            raise ValueError(msg)
+        return certificate
+
     @classmethod
     def from_mapping(cls, stated: object = None, where: str = "policy") -> Self:
         """Policy of what a file states, the rest filled in from the published defaults.
@@ -777,6 +786,17 @@ def _message(error: ValidationError, where: str, section: str | None = None) -> 
     problems = error.errors()
     more = f" And {len(problems) - _PROBLEMS} more." if len(problems) > _PROBLEMS else ""
     return visible(f"{where}: " + " ".join(line(problem) for problem in problems[:_PROBLEMS])) + more
+
+
+def _is_json(value: object) -> bool:
+    """Whether a value is the same after it was written and read again."""
+    if isinstance(value, Mapping):
+        return all(isinstance(key, str) and _is_json(key) and _is_json(item) for key, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_json, value))
+    if isinstance(value, str):
+        return not any("\ud800" <= one <= "\udfff" for one in value)  # halves of surrogate pairs
+    return value is None or isinstance(value, bool | int) or (isinstance(value, float) and math.isfinite(value))
 
 
 _PROBLEMS, _SHOWN = 5, 120  # problems that a message names; characters of a key or a value

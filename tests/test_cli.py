@@ -166,7 +166,7 @@ def test_tune_and_report_write_what_they_name(world: Path) -> None:
     assert set(told["advantage"]) >= {"estimate", "low", "high", "probability"}
     assert {row["role"] for row in told["against"]} >= {"best free policy", "published policy"}
     assert {row["verdict"] for row in told["against"]} <= {"better", "worse", "same", "open"}
-    # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the last line says what failed.
+    # Runs that cannot be tracked cost nothing of the study: all is written and printed, and the last line says so.
     call = ["tune", trace, "--trials", "20", "--mlruns", trace, "--quiet", "--out", str(out)]
     done = CliRunner().invoke(app, call)
     assert done.exit_code == 1

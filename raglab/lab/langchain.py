@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.canonical import digest
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import OF_CASE, trace_from_frame, whole_number
+from raglab.store.frames import OF_CASE, is_unicode, trace_from_frame, whole_number
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -202,8 +202,21 @@ def _case_hits(
         pairs = [(document, np.nan) for document in source.invoke(case.query, **more)]
     hits: dict[str, _FoundDocument] = {}
     for document, score in pairs[:k]:
-        hits.setdefault(_document_id(document), _FoundDocument(document, _document_id(document), float(score)))
+        id_ = _document_id(document)
+        hits.setdefault(id_, _FoundDocument(document, id_, _number(score, id_)))
     return list(hits.values())
+
+
+def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a store gives
+    """Score of a hit as a number."""
+    try:
+        found = None if isinstance(score, str | bytes | bool) else float(score)
+    except (TypeError, ValueError, OverflowError):
+        found = None
+    if found is None:
+        rule = "a store's score must be a number"
+        raise input_error(Where("langchain", id=hit_id), rule, "correct the store", shown_value(score))
+    return found
 
 
 def _document_id(document: Document) -> str:
@@ -284,7 +297,12 @@ def _passage(hit: _FoundDocument, keys: Mapping[str, str], first_page: int) -> d
             remedy = "pass first_page=0 where the first page is 0, columns={'page_label': …} where it is a label"
             raise input_error(Where("langchain", id=hit.hit_id), rule, remedy, shown_value(said["page"]))
         said["page"] = page + 1 - first_page
-    return {"hit_id": hit.hit_id, "text": hit.document.page_content, **said}
+    said |= {"hit_id": hit.hit_id, "text": hit.document.page_content}
+    for name, value in said.items():
+        if not is_unicode(value):
+            came = f"half a surrogate pair in {shown_value(value)}"
+            raise input_error(Where("langchain", id=hit.hit_id), f"{name} must be Unicode", "correct the text", came)
+    return said
 
 
 def _tag(hit: _FoundDocument, key: str, value: object) -> str | None:

@@ -43,6 +43,9 @@ def weigh_targets(
     mask: ArrayLike | None,
 ) -> tuple[EvaluationRows, ...]:
     """Log read once, and weighed for each target."""
+    if not hasattr(log, "columns"):
+        msg = f"a log must be a DataFrame, got {type(log).__name__}; wrap it in pandas.DataFrame."
+        raise ValueError(msg)
     named = [target_arms(target, arms) for target in targets]
     arrays = [target_array(target, len(log)) for target in targets]
     if len({array.shape for array in arrays}) > 1 or len(set(named)) > 1:

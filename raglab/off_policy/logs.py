@@ -136,7 +136,7 @@ def _float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
     """Column as float64, without a copy where it is that already."""
     try:
         return np.asarray(column.to_numpy(), dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         msg = f"{name} must be numbers, got {column.dtype}; convert the column first."
         raise ValueError(msg) from None
 
@@ -202,7 +202,11 @@ def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArr
         raise ValueError(msg)
     import pandas as pd
 
-    ids, labels = pd.factorize(given)
+    try:
+        ids, labels = pd.factorize(given)
+    except TypeError:
+        msg = "session must be names or numbers, got lists or sets among them; convert the column with .astype(str)."
+        raise ValueError(msg) from None
     _raise_first_violation(ids < 0, given, "session must not be missing", "give a lone round a session of its own")
     return ids.astype(np.int64), len(labels)
 

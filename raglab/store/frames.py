@@ -53,7 +53,7 @@ class Cells(NamedTuple):
             found = None if value is None else of(value)
             if found is None and value is not None:
                 raise self.error(row, column, f"{column} must be {rule}", remedy, shown_value(value))
-            if not _is_unicode(found):
+            if not is_unicode(found):
                 came = f"half a surrogate pair in {shown_value(found)}"
                 raise self.error(row, column, "text must be Unicode", "correct the text", came)
             out.append(found)
@@ -93,11 +93,11 @@ def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
 _HALF = re.compile("[\ud800-\udfff]")
 
 
-def _is_unicode(value: object) -> bool:
+def is_unicode(value: object) -> bool:
     """Whether a text, or every one of several, can be written: no half of a surrogate pair."""
     if isinstance(value, str):
         return value.isascii() or _HALF.search(value) is None
-    return not isinstance(value, tuple) or all(map(_is_unicode, value))
+    return not isinstance(value, tuple) or all(map(is_unicode, value))
 
 
 def _values(series: pd.Series[Any]) -> list[Any]:

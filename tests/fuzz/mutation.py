@@ -123,7 +123,7 @@ def _change(rng: np.random.Generator, parent: Any, key: Any) -> None:
     elif kind in {1, 2}:
         parent.insert(key, copy.deepcopy(held))
     elif kind in {3, 4} and isinstance(held, int | float) and not isinstance(held, bool):
-        parent[key] = pick(rng, (-held, held + 1, held * 1e3, held / 3, str(held), [held]))
+        parent[key] = pick(rng, (-held, held + 1, held * 1000, str(held)[:1_000], [held], float(str(held)[:300])))
     elif kind in {3, 4} and isinstance(held, str):
         at = int(rng.integers(len(held) + 1))
         parent[key] = held[:at] + pick(rng, WORDS) + held[at:]

@@ -30,7 +30,7 @@ CASES = int(os.environ.get("FUZZ_CASES", "1000"))
 TABLE: dict[str, Counter[str]] = {}
 # What the command line's door turns into one line, whatever it says; only a message of ours is a clear one.
 CAUGHT = (ValueError, KeyError, OSError, ImportError)
-RULE = "must|should|may|needs?|cannot|takes?|holds?|lacks?|expected|required|(is|are) not|write|unknown"
+RULE = "must|should|may|needs?|cannot|takes?|holds?|lacks?|expected|required|(is|are) not|write|fit|unknown"
 CLEAR = re.compile(rf"\b({RULE})\b")
 
 
@@ -59,20 +59,18 @@ class _TooLongError(BaseException):
 
 @contextmanager
 def _limited() -> Iterator[None]:
-    """Stop what takes longer than `LONGEST_S`; what does not hear a signal ends the process with its stack."""
+    """Stop what takes longer than `LONGEST_S`."""
 
     def stop(_: int, __: FrameType | None) -> None:
         raise _TooLongError
 
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, LONGEST_S)
-    faulthandler.dump_traceback_later(12 * LONGEST_S, exit=True)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
-        faulthandler.cancel_dump_traceback_later()
 
 
 def is_clear(error: BaseException) -> bool:
@@ -133,11 +131,14 @@ def fuzz(
     counts = TABLE.setdefault(surface, Counter())
     failures = []
     for number in range(cases) if only is None else (only,):
+        if number % 20 == 0:  # what hears no signal ends the process, with its stack
+            faulthandler.dump_traceback_later(12 * LONGEST_S, exit=True)
         trial = draw(np.random.default_rng([zlib.crc32(surface.encode()), number]))
         found = outcome(trial, folder)
         counts[found.kind] += 1
         if found.kind not in GOOD:
             failures.append(f"{surface} case {number}: {found.kind}: {found.seen[:300]!r}; input {trial.shown}")
+    faulthandler.cancel_dump_traceback_later()
     if Path(MARKER).exists():
         Path(MARKER).unlink()
         failures.append(f"{surface}: code of an input was run")

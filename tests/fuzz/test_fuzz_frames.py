@@ -1,21 +1,22 @@
-"""Traces from mutated frames: one that is made decides and comes back equal from disk; all else is told in one line."""
+"""Mutated frames of hits and of logs: what is accepted holds what can be, all else is told in one line."""
 
 from __future__ import annotations
 
 import datetime as dt
 import decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pytest
 
 from fuzz.mutation import WORDS, hostile_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
-from raglab.replay import decide
+from fuzz.roundtrip import trace_problem
+from raglab.off_policy import estimate
 from raglab.store.frames import trace_from_frame
-from raglab.store.traces import Trace, content_hash
-from worlds import policy
 
 OTHER_CELLS: tuple[Any, ...] = (
     pd.NA, pd.NaT, pd.Timestamp("2020-01-01"), dt.date(2020, 1, 1), decimal.Decimal("0.5"), np.float32(0.5),
@@ -115,20 +116,6 @@ def _other_thing(rng: np.random.Generator, frame: pd.DataFrame) -> tuple[Any, st
     return things[place], f"another thing ({place})"
 
 
-def problem(trace: Trace, folder: Path) -> str:
-    """What is wrong with a trace that was made: another one from disk, no distance, another decision."""
-    path = folder / "t.parquet"
-    trace.save(path)
-    again = Trace.load(path)
-    if content_hash(again) != content_hash(trace):
-        return "another one when saved and read again"
-    if np.isinf(trace.hits.l2).any() or (trace.hits.l2 < 0).any() or (np.abs(trace.hits.cosine) > 1).any():
-        return "a distance that is none"
-    chosen = policy(l2={"enabled": True, "max_l2": 0.6})
-    one, other = (decide(held, chosen).frame()["status"].tolist() for held in (trace, again))
-    return "" if one == other else "another decision when saved and read again"
-
-
 def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
     """Wrong cells, types, columns, rows and things that are no frame."""
     whole = sample()
@@ -137,7 +124,9 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
         changed, what = mutated_frame(rng, whole)
         score = pick(rng, ("cosine", "cosine", "cosine", "l2", "probability"))
         return Trial(
-            f"{score}: {what}", lambda: trace_from_frame(changed, score=score), lambda made: problem(made, tmp_path)
+            f"{score}: {what}",
+            lambda: trace_from_frame(changed, score=score),
+            lambda made: trace_problem(made, tmp_path),
         )
 
     failures = fuzz("frames", draw, tmp_path, CASES)
@@ -146,4 +135,43 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
 
 def test_the_sample_is_a_trace(tmp_path: Path) -> None:
     """Without a change it is accepted."""
-    assert not problem(trace_from_frame(sample()), tmp_path)
+    assert not trace_problem(trace_from_frame(sample()), tmp_path)
+
+
+TARGETS = ([0.5], [0.5, 0.6], [-1.0, 2.0], [np.nan, 1.0], [[0.5, 0.5]] * 3, "ab", None, [], [1.0, 0.0])
+
+
+def bandit_log() -> pd.DataFrame:
+    """Forty rounds of two arms."""
+    rng = np.random.default_rng(0)
+    rows = {"action": rng.integers(2, size=40), "reward": rng.random(40).round(1), "propensity": np.full(40, 0.5)}
+    return pd.DataFrame(rows | {"q_0": np.full(40, 0.4), "q_1": np.full(40, 0.6), "session": np.arange(40) // 4})
+
+
+def impossible(table: pd.DataFrame) -> str:
+    """What no estimate from rewards in [0, 1] can be."""
+    found = table[["value", "low", "high"]].to_numpy(dtype=np.float64)
+    if np.isinf(found).any():
+        return f"an infinite estimate: {found.tolist()}"
+    stated = table[table["status"] != "none"]
+    return "" if np.isfinite(stated["value"].to_numpy(dtype=np.float64)).all() else "a status for what is no number"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_mutated_log_of_a_bandit_is_estimated_or_is_told() -> None:
+    """Wrong cells, types, columns, rows, targets; and things that are no frame."""
+    whole = bandit_log()
+
+    def draw(rng: np.random.Generator) -> Trial:
+        changed, what = mutated_frame(rng, whole)
+        target: Any = [0.25, 0.75]
+        if rng.random() < 0.2:
+            target = pick(
+                rng, ([0.5], [0.5, 0.6], [-1.0, 2.0], [np.nan, 1.0], [[0.5, 0.5]] * 3, "ab", None, [], [1.0, 0.0])
+            )
+            what = f"{what}; target {target!r}"
+        session = "session" if rng.random() < 0.3 else None
+        return Trial(what, partial(estimate, changed, target, ("ips", "snips", "dr"), session=session), impossible)
+
+    failures = fuzz("frames: bandit log", draw, None, -(-CASES // 5))
+    assert not failures, report(failures)

@@ -230,7 +230,7 @@ def pdf() -> bytes:
 
 
 def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
-    """A fiftieth of the cases: each PDF may be read in a process of its own."""
+    """A hundredth of the cases: each PDF is read in a process of its own."""
     path = tmp_path / "a.pdf"
 
     def draw(rng: np.random.Generator) -> Trial:
@@ -238,7 +238,7 @@ def test_a_mutated_pdf_loads_or_is_told(tmp_path: Path) -> None:
         path.write_bytes(changed)
         return Trial(shown(changed, 400), lambda: load_corpus(path), lambda value: problem(tmp_path, value))
 
-    failures = fuzz("loaders: PDF", draw, tmp_path, -(-CASES // 50))
+    failures = fuzz("loaders: PDF", draw, tmp_path, -(-CASES // 100))
     assert not failures, report(failures)
 
 

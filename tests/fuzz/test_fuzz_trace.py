@@ -123,8 +123,8 @@ def test_a_trace_with_a_mutated_field(tmp_path: Path) -> None:
     assert not failures, report(failures)
 
 
-def test_mutated_latencies_are_left_out(tmp_path: Path) -> None:
-    """They tell nothing of a decision: the trace loads as it is, with them or without."""
+def test_a_trace_with_mutated_latencies(tmp_path: Path) -> None:
+    """Whatever stands beside it, the trace is the one that was saved, or it is refused."""
     path = tmp_path / "t.parquet"
     path.write_bytes(saved()[1])
 
