@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast stress lab bench notebooks clean
+.PHONY: demo test test-fast stress lab bench notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -36,6 +36,11 @@ bench: $(READY)  ## speeds, as ratios within one run
 
 notebooks: $(READY)  ## run every notebook again and keep its outputs
 	cd notebooks && ../$(BIN)/jupyter nbconvert --to notebook --execute --inplace --ExecutePreprocessor.record_timing=False *.ipynb
+
+lock: constraints.txt  ## hashes and licences of what constraints.txt pins, as pip reports them
+	$(PYTHON) -m venv .venv/lock
+	.venv/lock/bin/pip install --quiet --upgrade pip packaging
+	.venv/lock/bin/python .ci/supply_chain.py
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

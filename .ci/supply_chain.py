@@ -1,4 +1,4 @@
-"""Write requirements.lock and LICENSES.md: hashes and licences of the distributions that constraints.txt pins.
+"""Write the lock files and LICENSES.md: hashes and licences of the distributions that constraints.txt pins.
 
 Both come from pip's own report of what it would install, on the Python and platform it runs on; nothing is installed.
 Run it after a change of constraints.txt: `make lock`.
@@ -23,12 +23,18 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
 CONSTRAINTS, LOCK, LICENSES = ROOT / "constraints.txt", ROOT / "requirements.lock", ROOT / "LICENSES.md"
+SERVICE, SERVICE_LOCK = ROOT / "requirements-service.txt", ROOT / "requirements-service.lock"
 SEVERAL_BUILDS = ("torch",)  # one version, other files: the index's own, and the one that this machine is set to take
 COPYLEFT = re.compile(r"GPL|MPL|Mozilla|EPL|CDDL|EUPL|copyleft", re.IGNORECASE)
 CLASSIFIER = "License :: "
+LEAST_PIP = 25  # the first whose report has the licence expression
 LOCK_HEAD = """\
 # SHA-256 of what constraints.txt pins: CPython 3.11, Linux x86-64, as PyPI has it; of torch also the CPU build.
 # Written by `make lock`. Use it with: pip install --no-deps --require-hashes -r requirements.lock
+"""
+SERVICE_HEAD = """\
+# The part of requirements.lock that requirements-service.txt names. Written by `make lock`. Use it with:
+# pip install --no-deps --require-hashes -r requirements-service.lock, then pip install --no-deps raglab
 """
 LICENSES_HEAD = """\
 # Licences of the pinned distributions
@@ -48,13 +54,22 @@ def report(requirements: Sequence[str], environment: Mapping[str, str]) -> list[
     options = ["--dry-run", "--no-deps", "--ignore-installed", "--quiet", "--report", "-"]
     command = [sys.executable, "-m", "pip", "install", *options, *requirements]
     found = subprocess.run(command, check=True, capture_output=True, text=True, env=dict(environment))  # noqa: S603
-    installed: list[dict[str, Any]] = json.loads(found.stdout)["install"]
+    said = json.loads(found.stdout)
+    if int(said["pip_version"].partition(".")[0]) < LEAST_PIP:
+        sys.exit(f"pip must be {LEAST_PIP} or newer to read licences, got {said['pip_version']}; use `make lock`.")
+    installed: list[dict[str, Any]] = said["install"]
     return installed
 
 
 def name_of(row: Mapping[str, Any]) -> str:
     """Name of a distribution in its normal form."""
     return str(canonicalize_name(row["metadata"]["name"]))
+
+
+def normal_pin(line: str) -> str:
+    """A pin as the lock file writes it."""
+    name, _, version = line.partition("==")
+    return f"{canonicalize_name(name)}=={version.strip()}"
 
 
 def sha256(row: Mapping[str, Any]) -> str:
@@ -121,12 +136,16 @@ def licence_lines(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Ask pip, write both files."""
+    """Ask pip, write the files."""
     own = dict(os.environ)
     plain = {name: value for name, value in own.items() if not name.startswith("PIP_") or name == "PIP_CERT"}
     rows = report(["--requirement", str(CONSTRAINTS)], plain | {"PIP_CONFIG_FILE": os.devnull})
     builds = report(["--constraint", str(CONSTRAINTS), *SEVERAL_BUILDS], own)
-    LOCK.write_text(LOCK_HEAD + "".join(lock_lines(rows, builds)), encoding="utf-8")
+    locked = lock_lines(rows, builds)
+    LOCK.write_text(LOCK_HEAD + "".join(locked), encoding="utf-8")
+    wanted = {normal_pin(line) for line in SERVICE.read_text(encoding="utf-8").splitlines() if "==" in line}
+    of_service = [line for line in locked if line.partition(" ")[0] in wanted]
+    SERVICE_LOCK.write_text(SERVICE_HEAD + "".join(of_service), encoding="utf-8")
     LICENSES.write_text(LICENSES_HEAD + "".join(licence_lines(rows)), encoding="utf-8")
 
 

@@ -369,7 +369,7 @@ class TestBatches:
                 made(out=tmp_path / "t.parquet", batch_size=3)
         calls.clear()
         made(out=tmp_path / "t.parquet", batch_size=3)
-        assert calls.sizes == [3, 1]
+        assert calls.sizes == [3, 3, 1]
 
     @pytest.mark.parametrize("more", [{}, {"arms": ("hybrid", "table")}])
     def test_stopped_before_the_trace_was_written(

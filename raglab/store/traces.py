@@ -17,9 +17,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from raglab import values
@@ -33,38 +30,40 @@ from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hi
 
 if TYPE_CHECKING:
     import pandas as pd
+    import pyarrow as pa
+    import pyarrow.parquet as pq
 
-DAMAGE = (pa.ArrowException, OSError)
-CHUNK = pa.struct(
-    [
-        ("position", pa.int64()),
-        ("chunk_id", pa.string()),
-        ("text", pa.string()),
-        ("source", pa.string()),
-        ("page", pa.int64()),
-        ("page_label", pa.string()),
-        ("tags", pa.string()),
-        ("entities", pa.list_(pa.string())),
-        ("entities_found", pa.list_(pa.string())),
-    ]
-)
-_ANSWER = pa.struct(
-    [
-        ("arm", pa.int32()),
-        ("depth", pa.int32()),
-        ("chunks", pa.list_(pa.int32())),
-        ("text", pa.string()),
-        ("confidence", pa.float64()),
-        ("support", pa.float64()),
-        ("claim", pa.string()),
-        ("cited", pa.list_(pa.int32())),
-        ("refused", pa.string()),
-    ]
-)
-_TEXTS = (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
 SIGNAL = "signal_"  # before the name of a signal's column
 Rows = list[list[dict[str, Any]]]
 Queries = tuple[tuple[tuple[str, ...], ...], ...]
+
+
+def _chunk_type() -> pa.StructType:
+    """Type of a chunk's row; here and below PyArrow is imported where a file is read or written, not to decide."""
+    import pyarrow as pa
+
+    strings = pa.list_(pa.string())
+    texts = dict.fromkeys(("chunk_id", "text", "source"), pa.string())
+    pages = {"page": pa.int64(), "page_label": pa.string(), "tags": pa.string()}
+    return pa.struct({"position": pa.int64(), **texts, **pages, "entities": strings, "entities_found": strings})
+
+
+def _answer_type() -> pa.StructType:
+    """Type of an answer's row."""
+    import pyarrow as pa
+
+    numbers = pa.list_(pa.int32())
+    said = {"text": pa.string(), "confidence": pa.float64(), "support": pa.float64(), "claim": pa.string()}
+    place = {"arm": pa.int32(), "depth": pa.int32(), "chunks": numbers}
+    return pa.struct({**place, **said, "cited": numbers, "refused": pa.string()})
+
+
+def _damage() -> tuple[type[Exception], ...]:
+    """What reading a damaged file raises."""
+    import pyarrow as pa
+
+    plain = (ArithmeticError, AttributeError, LookupError, MemoryError, OSError, TypeError, ValueError)
+    return (pa.ArrowException, *plain)
 
 
 def chunk_rows(trace: TraceData) -> list[list[dict[str, Any]]]:
@@ -146,12 +145,14 @@ def answers_from_rows(rows: Rows, generator: str, scorer: str) -> Answers:
 
 def _optional(trace: TraceData) -> dict[str, Any]:
     """Columns of queries, answers and signals, of those that the trace holds."""
+    import pyarrow as pa
+
     found: dict[str, Any] = {}
     if trace.queries is not None:
         kind = pa.list_(pa.list_(pa.string()))
         found["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
     if trace.answers is not None:
-        found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_ANSWER))
+        found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_answer_type()))
     for name, column in sorted(trace.signals.items()):
         found[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
     return found
@@ -191,6 +192,8 @@ def _without_nan(column: NDArray[np.float64]) -> list[Any]:
 
 def write(table: pa.Table, path: Path) -> None:
     """Write a table with checksums; the same table gives the same bytes."""
+    import pyarrow.parquet as pq
+
     pq.write_table(table, path, compression="zstd", write_page_checksum=True, write_statistics=False)
 
 
@@ -200,6 +203,8 @@ def open_parquet(path: Path) -> pq.ParquetFile:
     Raises:
       OversizeError: it declares more (see `raglab.store.parquet`).
     """
+    import pyarrow.parquet as pq
+
     file = pq.ParquetFile(path, page_checksum_verification=True)
     check_parquet(file.metadata, file.schema_arrow, path)
     return file
@@ -211,6 +216,8 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
     Raises:
       OversizeError: it takes more bytes when decoded than its size allows.
     """
+    import pyarrow.parquet as pq
+
     # A string that many rows share stands once in the file; read so, it is counted before each row has its own.
     leaves = map(file.metadata.schema.column, range(file.metadata.num_columns))
     texts = [
@@ -224,9 +231,12 @@ def read_parquet(file: pq.ParquetFile, path: Path) -> pa.Table:
 
 def _decoded_bytes(column: pa.Array) -> int:
     """Bytes of the strings of a column and of what is inside it, each counted as often as it stands there."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     kind = column.type
     if pa.types.is_dictionary(kind):
-        if kind.value_type not in _TEXTS:
+        if kind.value_type not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
             return 0
         lengths = pc.binary_length(column.dictionary).take(column.indices)
         return int(pc.sum(lengths.cast(pa.int64()), min_count=0).as_py())
@@ -275,6 +285,8 @@ def trace_head(trace: TraceData, content: str) -> dict[str, Any]:
 
 def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     """Trace as a table, a row a case; `head` is its metadata."""
+    import pyarrow as pa
+
     size = len(trace)
     # The first two are for people who open the file with other tools; `parse_trace` checks that they are the case's.
     columns: dict[str, Any] = {
@@ -293,7 +305,7 @@ def trace_table(trace: TraceData, head: Mapping[str, Any]) -> pa.Table:
     columns |= _optional(trace)
     # A chunk stands whole in the row of the first case that hit it, so that a part of the cases is read by itself.
     rows = chunk_rows(trace)
-    columns["chunks"] = pa.array(rows, pa.list_(CHUNK))
+    columns["chunks"] = pa.array(rows, pa.list_(_chunk_type()))
     if trace.vectors is not None:
         numbers = [[row["position"] for row in of_case] for of_case in rows]
         columns["vectors"] = pa.array([trace.vectors[places].ravel() for places in numbers], pa.list_(pa.float32()))
@@ -317,6 +329,8 @@ def _narrow_array(field: NDArray[np.float64]) -> NDArray[Any]:
 
 
 def _list_array(field: NDArray[Any], size: int) -> pa.Array:
+    import pyarrow as pa
+
     flat = np.ascontiguousarray(field).reshape(size, -1)
     return pa.FixedSizeListArray.from_arrays(pa.array(flat.ravel()), flat.shape[1])
 
@@ -396,6 +410,9 @@ def _save_latency(latency: Latency | None, fingerprint: str, path: Path, after: 
     Those of an older trace go at once, the new ones come when `after` closes: whenever a run is killed, no trace stands
     beside the latencies of another.
     """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     beside = latency_path(path)
     if latency is not None:
         flat = np.ascontiguousarray(latency.ms).reshape(len(latency.ms), -1)
@@ -427,7 +444,7 @@ def load_latency(path: Path, fingerprint: str, size: int) -> Latency | None:
         latency = Latency(tuple(head["stages"]), flat.reshape(size, *head["shape"]))
         whole = _latency_hash(latency, fingerprint) == head["content"] and head["fingerprint"] == fingerprint
         came = "" if whole else "altered content, or that of another trace"
-    except _DAMAGE as error:
+    except _damage() as error:
         came = f"damaged content ({type(error).__name__})"
     if came:
         rule = "latencies must be as they were written with their trace"
@@ -441,9 +458,6 @@ def _latency_hash(latency: Latency, fingerprint: str) -> str:
     head = canonical_json([fingerprint, latency.stages, latency.ms.shape])
     plain = np.where(np.isnan(latency.ms), np.nan, latency.ms).astype(np.float64, order="C")
     return hashlib.sha256(head.encode() + plain.tobytes()).hexdigest()
-
-
-_DAMAGE = (*DAMAGE, ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 
 
 class TraceError(InputError):
@@ -599,7 +613,7 @@ def load(path: Path) -> values.TraceData:
         meta = dict(head["meta"])
     except OversizeError:
         raise
-    except _DAMAGE as error:
+    except _damage() as error:
         came = f"a damaged or other one ({type(error).__name__})"
         raise _trace_error(path, "a trace must be a whole Parquet file that raglab wrote", came, {}) from error
     if version != SCHEMA_VERSION:
@@ -611,7 +625,7 @@ def load(path: Path) -> values.TraceData:
         same = head == trace_head(trace, content_hash(trace))
     except OversizeError:
         raise
-    except _DAMAGE as error:
+    except _damage() as error:
         came = f"damaged content ({type(error).__name__})"
         raise _trace_error(path, "a trace must be as it was written", came, meta) from error
     if not same:
