@@ -251,12 +251,12 @@ class Blobs:
             _make(self.path)
         _check_files(self.path)
         try:
-            link.connection = _connect(self.path, read_only=link.read_only)
+            link.connection = _connect(self.path, "mode=ro" if link.read_only else "mode=rw")
         except sqlite3.OperationalError as error:
-            # A full disk has no room for what SQLite keeps beside a file, not even to read it.
-            if link.read_only or (error.sqlite_errorcode & 0xFF) not in _UNWRITABLE:
+            # A full disk, or a closed folder, has no room for what SQLite keeps beside a file, not even to read it.
+            if (error.sqlite_errorcode & 0xFF) not in _UNWRITABLE:
                 raise
-            link.connection, link.read_only = _connect(self.path, read_only=True), True
+            link.connection, link.read_only = _connect(self.path, "mode=ro&immutable=1"), True
         return True
 
     def _own_link(self) -> _Link:
@@ -323,14 +323,16 @@ def _make(path: Path) -> None:
                 left.unlink()
 
 
-def _connect(path: Path, *, read_only: bool) -> sqlite3.Connection:
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
     """Connection to a file of ours, which runs nothing that stands in it.
+
+    Args:
+      mode: as in a URI of SQLite.
 
     Raises:
       sqlite3.Error: the file cannot be opened, or is damaged.
       _ForeignError: its schema is not ours.
     """
-    mode = "mode=ro&immutable=1" if read_only else "mode=rw"
     address = f"file:{quote(str(path.absolute()))}?{mode}"
     link = sqlite3.connect(address, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
     try:
