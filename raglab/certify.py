@@ -20,6 +20,8 @@ from raglab.metrics import binomial_p, check_delta, risk_coverage, upper_bound
 from raglab.text import decimals
 from raglab.values import Floats, Ints
 
+_MOST_CASES = 2.0**53  # that a float counts one by one; a smaller risk asks for no fewer
+
 
 def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     """Answered cases that certify a risk of alpha at confidence 1 − delta when so many of them are wrong.
@@ -35,7 +37,7 @@ def cases_needed(alpha: float, delta: float = 0.1, errors: int = 0) -> int:
     if errors < 0:
         msg = f"errors must not be negative, got {errors}."
         raise ValueError(msg)
-    low = ceil(log(delta) / log1p(-alpha))  # without an error
+    low = ceil(min(log(delta) / log1p(-alpha), _MOST_CASES))  # without an error
     if errors == 0:
         return low
     low = max(low, errors + 1)  # as many errors as cases certify nothing

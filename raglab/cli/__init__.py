@@ -20,9 +20,11 @@ from raglab.cli.common import (
     PolicyPath,
     Reranker,
     Sampler,
+    Seed,
     Split,
     TargetOptions,
     TracePath,
+    Trials,
     json_records,
     keep_inputs,
     load_policy,
@@ -93,8 +95,8 @@ def trace(
     encoder: Encoder = None,
     reranker: Reranker = None,
     index: Annotated[Literal["flat", "hnsw", "ivf"], typer.Option(help="FAISS index.")] = "flat",
-    fetch_k: Annotated[int, typer.Option(help="Hits a question.")] = 50,
-    rerank_k: Annotated[int, typer.Option(help="Hits that are reranked.")] = 20,
+    fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits a question.")] = 50,
+    rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits that are reranked.")] = 20,
     max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
     follow_links: FollowLinks = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
@@ -238,11 +240,11 @@ def tune(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder for policy, report and the batches to resume from.")
     ] = Path("out/tune"),
-    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    trials: Trials = 2000,
     cost: CostOptions = None,
     target: TargetOptions = None,
     sampler: Annotated[Sampler, typer.Option(help="Of Optuna.")] = "nsga2",
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    seed: Seed = 0,
     arm: Arm = None,
     mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
     track: Annotated[bool, typer.Option(help="Log the study to MLflow.")] = True,
@@ -320,7 +322,7 @@ def policy(path: PolicyPath = None, as_json: AsJson = False) -> None:
 def demo(
     data: Annotated[Path, typer.Option(help="The bundled set.")] = Path("datasets/broker"),
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for trace, policy and report.")] = Path("out/broker"),
-    trials: Annotated[int, typer.Option(min=1, help="Configurations tried before the exact line search.")] = 2000,
+    trials: Trials = 2000,
     mlruns: Annotated[Path, typer.Option(help="MLflow folder.")] = Path("mlruns"),
 ) -> None:
     """Documents and questions to tuned policy and report, on the bundled set."""

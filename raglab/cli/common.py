@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.cli.door import json_escapes
+from raglab.cli.door import echo, json_escapes
 from raglab.store.files import Where, csv_text, input_error, map_texts, write_text
 from raglab.text import visible
 
@@ -52,6 +52,9 @@ TargetOptions = Annotated[
     ),
 ]
 TUNED = "tuned.yaml"  # of a study, in its folder
+MOST_COST = 1e9  # of a case; sums of far more leave the floats
+Seed = Annotated[int, typer.Option(min=0, max=2**63 - 1, help="Same seed, same result.")]
+Trials = Annotated[int, typer.Option(min=1, max=1_000_000, help="Configurations tried before the exact line search.")]
 FollowLinks = Annotated[
     bool, typer.Option("--follow-links", help="Follow links inside the folders of documents and questions.")
 ]
@@ -96,6 +99,9 @@ def parse_costs(texts: Sequence[str] | None) -> dict[str, dict[str, float]] | No
             raise ValueError(msg)
         if outcome in costs.get(label, {}):
             msg = f"--cost must state an outcome once, got {label}.{outcome} twice; leave one out."
+            raise ValueError(msg)
+        if cost > MOST_COST:
+            msg = f"--cost must be at most {MOST_COST:g}, got {text!r}; state costs in a larger unit."
             raise ValueError(msg)
         costs.setdefault(label, {})[outcome] = cost
     cost_matrix(costs)  # refuses names and numbers that mean nothing
@@ -151,12 +157,17 @@ def json_records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def say(text: str, *, err: bool = False, end: str = "\n") -> None:
     """Print a text of any origin: what would move a cursor or turn the reading direction is shown as an escape."""
-    typer.echo(visible(text, lines=True) + end, err=err, nl=False)
+    echo(visible(text, lines=True) + end, err=err)
 
 
 def say_json(value: Any, *, indent: int | None = None) -> None:  # noqa: ANN401 - any JSON value
     """Print JSON for programs."""
-    typer.echo(shown_json(json.dumps(value, ensure_ascii=False, indent=indent, default=str)))
+    say_json_text(json.dumps(value, ensure_ascii=False, indent=indent, default=str))
+
+
+def say_json_text(text: str) -> None:
+    """Print a text of JSON for programs."""
+    echo(shown_json(text) + "\n")
 
 
 def shown_json(text: str) -> str:

@@ -10,6 +10,7 @@ import re
 import shlex
 import sys
 import traceback
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -95,7 +96,7 @@ def refusal(error: BaseException) -> Refusal:
 
     Example:
       >>> refusal(FileNotFoundError(2, "No such file or directory", "a.csv")).text
-      'a.csv: a path must be one that can be used so, got No such file or directory; check the path.'
+      'a.csv: the system must be able to read or write it, got No such file or directory; check the path.'
       >>> refusal(ZeroDivisionError("division by zero")).code
       70
     """
@@ -160,7 +161,8 @@ def _stated_by_others(error: BaseException) -> str | None:
 def _of_system(error: OSError) -> str:
     shown = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else "a file or address"
     came = error.strerror or type(error).__name__
-    return f"{shown}: a path must be one that can be used so, got {came}; {_REMEDIES.get(error.errno or 0, _CHECK)}."
+    rule = "the system must be able to read or write it"
+    return f"{shown}: {rule}, got {came}; {_REMEDIES.get(error.errno or 0, _CHECK)}."
 
 
 def one_line(text: str) -> str:
@@ -186,7 +188,11 @@ class Door(TyperGroup):
             check_arguments(args)
             if "--help" not in args:
                 check_environment()
-            with self.make_context(name, args or ["--help"], obj=shell_command(args), **extra) as ctx:
+            with (
+                warnings.catch_warnings(),
+                self.make_context(name, args or ["--help"], obj=shell_command(args), **extra) as ctx,
+            ):
+                warnings.showwarning = _show_warning
                 self.invoke(ctx)
             _flush()
         except typer.Exit as ended:
@@ -235,15 +241,26 @@ def shell_command(args: Sequence[str]) -> str:
 def _tell(error: BaseException, *, debug: bool) -> int:
     """Print the line of an error, under its stack where that is asked for; the exit code."""
     text, code = refusal(error)
-    if isinstance(error, OSError) and error.errno != errno.EPIPE and not _writable():
-        text = f"the standard output must be writable, got {error.strerror}; free some space, or give another place."
     with suppress(OSError, ValueError):
         if debug:
             stack = "".join(traceback.format_exception(error))
-            typer.echo(visible(masked_passwords(stack), lines=True), err=True, nl=False)
+            echo(visible(masked_passwords(stack), lines=True), err=True)
         if text:
-            typer.echo(f"raglab: {one_line(text)}", err=True)
+            echo(f"raglab: {one_line(text)}\n", err=True)
     return code if code == NO_READER else _flushed(code)
+
+
+def echo(text: str, *, err: bool = False) -> None:
+    """Write a text that may be shown to a standard stream, at once.
+
+    Raises:
+      OSError: the stream cannot take it; names it.
+    """
+    try:
+        typer.echo(text, err=err, nl=False)
+    except OSError as error:
+        error.filename = "the standard error" if err else "the standard output"
+        raise
 
 
 def _flush() -> None:
@@ -251,12 +268,9 @@ def _flush() -> None:
         sys.stdout.flush()
 
 
-def _writable() -> bool:
-    try:
-        _flush()
-    except OSError:
-        return False
-    return True
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:  # noqa: ANN401 - of warnings.showwarning
+    """A library's warning as one line, in the place of a line of its source."""
+    echo(f"warning: {one_line(str(message))}\n", err=True)
 
 
 def _flushed(code: int) -> int:

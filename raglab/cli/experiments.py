@@ -9,6 +9,7 @@ import typer
 
 from raglab.bandit import LEARNERS
 from raglab.cli.common import (
+    MOST_COST,
     Arm,
     AsJson,
     CostOptions,
@@ -16,6 +17,7 @@ from raglab.cli.common import (
     FollowLinks,
     PolicyPath,
     Reranker,
+    Seed,
     Split,
     TargetOptions,
     TracePath,
@@ -62,9 +64,9 @@ def simulate(
     means: Annotated[
         str | None, typer.Option(help="Bernoulli arms in the place of a trace, such as 0.7,0.6,0.5.")
     ] = None,
-    rounds: Annotated[int, typer.Option(min=1, help="Questions a replication.")] = 2000,
-    replications: Annotated[int, typer.Option(min=1, help="Simulations, each with chance of its own.")] = 100,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
+    rounds: Annotated[int, typer.Option(min=1, max=1_000_000, help="Questions a replication.")] = 2000,
+    replications: Annotated[int, typer.Option(min=1, max=100_000, help="Simulations, apart in chance.")] = 100,
+    seed: Seed = 0,
     weights: Annotated[
         str | None,
         typer.Option(help="w1,w2,w3,w4,w5 of margin, diversity, latency, cache, consistency; or a JSON file by name."),
@@ -72,7 +74,7 @@ def simulate(
     always_answer: Annotated[
         bool, typer.Option("--always-answer", help="Every gate of the policy off: arms are judged by what they find.")
     ] = False,
-    budget_ms: Annotated[float, typer.Option(help="Latency budget of a question, in the reward.")] = BUDGET_MS,
+    budget_ms: Annotated[float, typer.Option(min=0.001, max=1e12, help="Of a question, in the reward.")] = BUDGET_MS,
     split: Split = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a row a learner and replication as CSV.")
@@ -270,15 +272,15 @@ def clarify_sim(
     apply_above: Annotated[
         float | None, typer.Option(help="Always applies above this confidence; where not given, as published.")
     ] = None,
-    users: Annotated[int, typer.Option(min=1, help="Users, each with default rows of its own.")] = 1000,
-    requests: Annotated[int, typer.Option(min=1, help="Requests of each user.")] = 200,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same result.")] = 0,
-    question_cost: Annotated[float, typer.Option(min=0, help="Of one question.")] = 1.0,
-    error_cost: Annotated[float, typer.Option(min=0, help="Of one wrong value applied silently.")] = 10.0,
+    users: Annotated[int, typer.Option(min=1, max=1_000_000, help="Users, each with default rows of its own.")] = 1000,
+    requests: Annotated[int, typer.Option(min=1, max=100_000, help="Requests of each user.")] = 200,
+    seed: Seed = 0,
+    question_cost: Annotated[float, typer.Option(min=0, max=MOST_COST, help="Of one question.")] = 1.0,
+    error_cost: Annotated[float, typer.Option(min=0, max=MOST_COST, help="Of one value applied wrongly.")] = 10.0,
     tune: Annotated[
-        int, typer.Option(min=0, help="Trials of a study of thresholds, rule and schedule; 0 is none.")
+        int, typer.Option(min=0, max=1_000_000, help="Trials of a study of thresholds, rule and schedule; 0 is none.")
     ] = 0,
-    seeds: Annotated[int, typer.Option(min=2, help="Of the study's comparison.")] = 20,
+    seeds: Annotated[int, typer.Option(min=2, max=10_000, help="Of the study's comparison.")] = 20,
     mlruns: Annotated[Path | None, typer.Option(help="Log the study to this MLflow folder.")] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Write a row a policy and bucket as CSV, or curves as PNG.")
@@ -503,7 +505,7 @@ def fuse(
     policy: PolicyPath = None,
     method: Annotated[Literal["logistic", "boosting"], typer.Option(help="How the signals are combined.")] = "logistic",
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the policy with its fused gate here.")] = None,
-    seed: Annotated[int, typer.Option(help="Of the folds and of the intervals.")] = 0,
+    seed: Seed = 0,
     cost: CostOptions = None,
     arm: Arm = None,
     as_json: AsJson = False,

@@ -20,8 +20,8 @@ from raglab.cli.common import (
     keep_inputs,
     say,
     say_json,
+    say_json_text,
     show,
-    shown_json,
     table_text,
 )
 from raglab.cli.door import one_line
@@ -113,7 +113,7 @@ def ask(
     system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=clarify, **parts)
     said = asked(question, lab=system, selected_option=select, documents=document, session=session)
     if as_json:
-        typer.echo(shown_json(said.json()))
+        say_json_text(said.json())
         return
     say(_response_text(said, folder, policy))
     if said["clarification"] is not None and _on_terminal():
@@ -146,7 +146,7 @@ def reply(
     system = Lab.open(folder, policy=policy, arm=arm, cache=cache, clarify=True, **parts)
     said = replied(request_id, answer, lab=system, question=question)
     if as_json:
-        typer.echo(shown_json(said.json()))
+        say_json_text(said.json())
         return
     say(_response_text(said, folder, policy))
     if explain:

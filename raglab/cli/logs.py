@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from raglab.cli.common import AsJson, json_records, keep_inputs, say, say_json, show, shown_json, table_text, write_csv
+from raglab.cli.common import (
+    AsJson,
+    Seed,
+    json_records,
+    keep_inputs,
+    say,
+    say_json,
+    say_json_text,
+    show,
+    table_text,
+    write_csv,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -58,7 +69,7 @@ def evaluate_log(
     level: Annotated[float, typer.Option(help="Confidence of the intervals.")] = 0.95,
     clip: Annotated[float | None, typer.Option(help="Largest weight of clipped_ips; the root of the rounds.")] = None,
     switch: Annotated[float | None, typer.Option(help="Largest weight of switch_dr; the root of the rounds.")] = None,
-    seed: Annotated[int, typer.Option(help="Same seed, same result.")] = 0,
+    seed: Seed = 0,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write the table as CSV.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -231,7 +242,7 @@ def explain(
     from raglab.audit.explanation import explain_request as explained
 
     said = explained(request, _open_audit_log(log))
-    typer.echo(shown_json(said.json())) if as_json else say(str(said))
+    say_json_text(said.json()) if as_json else say(str(said))
     if said.damage:
         say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
     if not said.rebuilt or said.damage:

@@ -6,6 +6,7 @@ import logging
 import math
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from raglab.metrics import RATES
-from raglab.store.files import Where, input_error, make_folder, shown_value
+from raglab.store.files import Where, csv_text, input_error, make_folder, shown_value, write_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -43,7 +44,7 @@ class TrackedRun(NamedTuple):
         """Shell command that serves the store on this machine only."""
         return (
             "MLFLOW_SERVER_ENABLE_JOB_EXECUTION=false MLFLOW_DISABLE_TELEMETRY=true "
-            f"mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri {self.tracking_uri}"
+            f"mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri {shlex.quote(self.tracking_uri)}"
         )
 
     @property
@@ -235,9 +236,9 @@ def _best_costs(trials: pd.DataFrame) -> list[float]:
 def _log_files(result: TuneResult, folder: Path) -> None:
     result.trials.to_parquet(folder / "trials.parquet", index=False)
     result.pareto.to_parquet(folder / "pareto.parquet", index=False)
-    result.plateaus.to_csv(folder / "plateaus.csv", index=False)
-    result.comparison.to_csv(folder / "comparison.csv", index=False)
-    result.costs.to_csv(folder / "candidates.csv")
+    tables = {"plateaus": result.plateaus, "comparison": result.comparison, "candidates": result.costs.reset_index()}
+    for name, table in tables.items():
+        write_text(csv_text(table), folder / f"{name}.csv")
     for name, policy in (("tuned", result.policy), ("defaults", result.incumbent)):
         policy.save(folder / f"{name}.yaml")
 

@@ -1,0 +1,395 @@
+"""The command line's outermost door: errors are one line with an exit code, text is text, inputs are kept."""
+
+from __future__ import annotations
+
+import dataclasses
+import errno
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import sqlalchemy
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from labelled import labelled
+from raglab.cli import app, common
+from raglab.cli.common import keep_inputs, show, shown_json, table_text
+from raglab.cli.door import EXIT_CODES, INTERNAL, INTERRUPTED, NO_READER, REFUSED, one_line, refusal, shell_command
+from raglab.cli.live import _response_text
+from raglab.store.files import InputError, Where, csv_text, input_error
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace
+
+SECRET = "hunter2"  # noqa: S105 - nobody's
+URL = f"postgresql+psycopg://ann:{SECRET}@127.0.0.1:1/rag?sslpassword={SECRET}"
+HOSTILE = "a\x1b[2J\x9b\u202eb\x07"
+SHOWN = r"a\x1b[2J\x9b\u202eb\x07"
+MAIN = "from raglab.cli import main; main()"
+
+
+@pytest.fixture
+def trace(tmp_path: Path) -> Path:
+    """Return a stored trace."""
+    labelled(0, {"tune": 8, "report": 8}).save(tmp_path / "t.parquet")
+    return tmp_path / "t.parquet"
+
+
+def raised(error: BaseException, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Any:
+    """How a command ends in which an error is raised, as a library would."""
+
+    def fail(_: object) -> None:
+        raise error
+
+    monkeypatch.setattr("raglab.cli.load_policy", fail)
+    return CliRunner().invoke(app, [*arguments, "policy"])
+
+
+def _database_error() -> Exception:
+    return sqlalchemy.exc.OperationalError("select 1", {}, Exception(f"cannot open {URL}"))
+
+
+def _yaml_error() -> Exception:
+    try:
+        yaml.safe_load("a: [b\nc: d")
+    except yaml.YAMLError as error:
+        return error
+    raise AssertionError
+
+
+FOREIGN = [
+    _yaml_error(),
+    RecursionError("maximum recursion depth exceeded"),
+    _database_error(),
+    MemoryError(),
+    IsADirectoryError(errno.EISDIR, "Is a directory", "x"),
+    OSError(errno.ENOSPC, "No space left on device"),
+    OSError(errno.EIO, "Input/output error", b"odd\xff\x1bname"),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "invalid start byte"),
+    UnicodeEncodeError("utf-8", "\udc80", 0, 1, "surrogates not allowed"),
+    OverflowError("Python int too large to convert to C long"),
+    ModuleNotFoundError("No module named 'numba'", name="numba"),
+    pd.errors.ParserError("Error tokenizing data.\nC error: EOF inside string"),
+    ValueError("operands could not be\nbroadcast together"),
+    EOFError(),
+]
+
+
+class TestErrors:
+    """What ends a command."""
+
+    @pytest.mark.parametrize("error", FOREIGN, ids=lambda error: type(error).__name__)
+    def test_what_a_library_or_the_system_raises(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+        """Gets rule, value and remedy in one line, and no stack."""
+        ended = raised(error, monkeypatch)
+        assert ended.exit_code == REFUSED
+        assert ended.stderr.startswith("raglab: ")
+        assert ended.stderr.count("\n") == 1
+        assert ", got " in ended.stderr
+        assert ";" in ended.stderr.partition(", got ")[2]
+        assert not any(text in ended.output for text in ("Traceback", "[Errno", SECRET, "\x1b"))
+
+    def test_what_raglab_raises_is_said_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Its messages hold rule, value and remedy already; a library's hold none."""
+        error = input_error(Where("a.jsonl", 3), "query must be a string", "quote it", "7")
+        assert raised(error, monkeypatch).stderr == f"raglab: {error}\n"
+        with pytest.raises(ValueError, match="fetch_k") as ours:
+            common.parse_costs(["fetch_k"])
+        assert refusal(ours.value).text == str(ours.value)
+        with pytest.raises(ValueError, match="invalid literal") as theirs:
+            int("x")
+        assert "files and options must fit the command, got ValueError: invalid literal" in refusal(theirs.value).text
+
+    def test_what_nobody_foresaw(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Is an error inside raglab, in one line with its code; --debug, anywhere, and RAGLAB_DEBUG show the stack."""
+        ended = raised(AttributeError("no 'x'\nin y"), monkeypatch)
+        assert ended.exit_code == INTERNAL
+        told = "raglab: internal error: AttributeError: no 'x' in y; run again with --debug and report it.\n"
+        assert ended.stderr == told
+        for call in (["--debug", "policy"], ["policy", "--debug"]):
+            shown = CliRunner().invoke(app, call)
+            assert shown.exit_code == INTERNAL
+            assert shown.stderr.startswith("Traceback (most recent call last)")
+            assert shown.stderr.endswith(told)
+        monkeypatch.setenv("RAGLAB_DEBUG", "1")
+        assert "Traceback" in CliRunner().invoke(app, ["policy"]).stderr
+        monkeypatch.setenv("RAGLAB_DEBUG", "0")
+        assert CliRunner().invoke(app, ["policy"]).stderr == told
+        assert str(INTERNAL) in EXIT_CODES
+
+    @pytest.mark.parametrize(
+        ("error", "code"),
+        [(KeyboardInterrupt(), INTERRUPTED), (typer.Abort(), INTERRUPTED), (BrokenPipeError(32, "x"), NO_READER)],
+    )
+    def test_what_needs_no_word(self, monkeypatch: pytest.MonkeyPatch, error: BaseException, code: int) -> None:
+        """An interruption, and a reader who has gone, have a code of their own and nothing on stderr."""
+        ended = raised(error, monkeypatch)
+        assert (ended.exit_code, ended.stderr) == (code, "")
+
+    @pytest.mark.parametrize(
+        ("call", "told"),
+        [
+            (["decide"], "raglab: Missing argument 'path'; see `raglab decide --help`.\n"),
+            (["nothing"], "raglab: No such command 'nothing'; see `raglab --help`.\n"),
+            (["tune", "t", "--trials", "x"], "got 'x'; see `raglab tune --help`.\n"),
+            (["tune", "t", "--seed", "-1"], "got '-1'; see `raglab tune --help`.\n"),
+        ],
+    )
+    def test_wrong_usage_is_one_line(self, call: list[str], told: str) -> None:
+        """With the value and where the help stands."""
+        ended = CliRunner().invoke(app, call)
+        assert ended.exit_code == 2
+        assert ended.stderr.endswith(told)
+        assert ended.stderr.count("\n") == 1
+
+    @pytest.mark.parametrize("argument", ["a\0b", "odd\udcff.csv"])
+    def test_arguments_that_are_no_text(self, argument: str) -> None:
+        """A NUL and a byte that is no UTF-8 are refused before anything is read."""
+        ended = CliRunner().invoke(app, ["decide", argument])
+        assert ended.exit_code == REFUSED
+        assert "must be text in UTF-8 without NUL, got '" in ended.stderr
+
+    def test_an_odd_name_is_shown_escaped(self, tmp_path: Path) -> None:
+        """Neither the terminal nor the reading direction obeys a file's name, and a long one is cut."""
+        for name in (f"{HOSTILE}.parquet", "x\ny.parquet", "x" * 5000):
+            ended = CliRunner().invoke(app, ["decide", str(tmp_path / name)])
+            assert ended.exit_code == REFUSED
+            assert ended.stderr.count("\n") == 1
+            assert ended.stderr.strip().isprintable()
+            assert len(ended.stderr) < 1100
+        assert SHOWN in CliRunner().invoke(app, ["decide", str(tmp_path / f"{HOSTILE}.parquet")]).stderr
+
+    def test_an_unknown_variable_stops_every_command(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One that begins as ours do, even where no settings are read; the help is shown all the same."""
+        monkeypatch.setenv("RAGLAB_CACH", "x")
+        ended = CliRunner().invoke(app, ["policy"])
+        assert (ended.exit_code, "did you mean RAGLAB_CACHE" in ended.stderr) == (REFUSED, True)
+        assert CliRunner().invoke(app, ["policy", "--help"]).exit_code == 0
+
+
+class TestPasswords:
+    """A password in a URL is printed nowhere."""
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            ["evaluate-log", URL],
+            ["evaluate-log", "log.csv", "--target", URL],
+            ["metrics", URL],
+            ["audit", "--log", URL],
+            ["decide", URL],
+            ["decide", URL, "--debug"],
+            ["index", URL, "--out", URL],
+            ["simulate", "--means", URL],
+            ["support", "x", "-e", f"@{URL}"],
+        ],
+    )
+    def test_in_no_message(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]) -> None:
+        """Whatever the command makes of it: a place of a log, a path, a cost; the stack included."""
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "log.csv").write_text("action,reward,propensity\na,1,1\n")
+        ended = CliRunner().invoke(app, call)
+        assert ended.exit_code == REFUSED
+        assert SECRET not in ended.output
+        assert "ann:***@" in ended.stderr
+
+    def test_not_in_a_stored_command(self) -> None:
+        """A trace keeps the command that built it, as a shell takes it."""
+        told = shell_command(["trace", "my docs", "--out", URL])
+        assert told == "raglab trace 'my docs' --out 'postgresql+psycopg://ann:***@127.0.0.1:1/rag?sslpassword=***'"
+        assert SECRET not in one_line(f"x {URL} y mysql:/ann:{SECRET}@h/db and http://a:p@{SECRET}@h")
+
+
+class TestText:
+    """Text of documents, models and people is shown as text."""
+
+    def test_tables_and_lines(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Cells, heads, keys and values."""
+        table = pd.DataFrame({HOSTILE: [HOSTILE, "x\ny"], "n": [-0.5, 1.0]})
+        show(table, as_json=False)
+        show({"reason": f"{HOSTILE}\nforged: line"}, as_json=False)
+        told = capsys.readouterr().out
+        assert told.count(SHOWN) == 3
+        assert r"\nforged" in told
+        assert all(line.isprintable() for line in told.split("\n"))
+        assert "-0.5" in table_text(table)
+
+    def test_json_is_the_same_value(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """Escaped where a terminal would obey, exact for programs, outside the basic plane too."""
+        value = {"a": f"{HOSTILE} é 😀 \U000e0041 \u2028"}
+        show(value, as_json=True)
+        told = capsys.readouterr().out
+        assert json.loads(told) == value
+        assert all(line.isprintable() for line in told.split("\n"))
+        assert shown_json('["é", 1]') == '["é", 1]'
+
+    def test_a_response(self) -> None:
+        """Answer, options, sources and warnings; only the answer has lines of its own."""
+        said: Any = dict.fromkeys(("confidence", "clarification", "default_applied", "refusal_reason"))
+        said |= {"status": "ok", "arm_reason": "", "policy_id": "p", "answer": f"one\n{HOSTILE}", "request_id": "r"}
+        said |= {"sources": [f"{HOSTILE}\nsources: forged"], "warnings": [HOSTILE], "options": []}
+
+        class Said(dict[str, Any]):
+            seen = type("Seen", (), {"propensity": None})()
+
+        told = _response_text(Said(said), Path("i"), None)
+        assert [line.partition(":")[0] for line in told.split("\n")] == ["ok · p", "one", HOSTILE, "sources", "warning"]
+        asked = {"question_to_user": f"which {HOSTILE}?", "proposed_default": None}
+        said |= {"clarification": asked, "options": [{"value": "1", "text": f"{HOSTILE}\n2  forged"}]}
+        told = _response_text(Said(said), Path("my index"), Path("p q.yaml"))
+        assert "Reply with: raglab reply 'my index' r -p 'p q.yaml' yes" in told
+        assert r"\n2  forged" in told
+
+    def test_a_policy_and_its_notes(self, tmp_path: Path) -> None:
+        """What a hostile file brings along is shown escaped by the commands that read it."""
+        path = tmp_path / "p.yaml"
+        path.write_text(yaml.safe_dump({"patterns": {"deny": [f"x{HOSTILE[-1]}\u202e"]}}), encoding="utf-8")
+        for call in (["policy", "-p", str(path)], ["policy", "-p", str(path), "--json"]):
+            told = CliRunner().invoke(app, call)
+            assert told.exit_code == 0, told.stderr
+            assert "\u202e" not in told.stdout
+            assert "\x07" not in told.stdout
+
+
+class TestCsv:
+    """A spreadsheet runs nothing of what raglab writes."""
+
+    @pytest.mark.parametrize("mark", ["=", "+", "-", "@", "\t", "\r", "＝"])
+    def test_a_formula_is_a_text(self, mark: str) -> None:
+        """In a cell and in a head; numbers, and texts of numbers, stay what they are."""
+        table = pd.DataFrame({f"{mark}head": [f"{mark}cmd|' /C calc'!A0", "plain", None, "-0.5"], "n": [-0.5, 1, 2, 3]})
+        text = csv_text(table)
+        rows = [line.split(",")[0].strip('"') for line in text.replace("\r", "\\r").split("\n")]
+        assert all(row.startswith("'") for row in rows[:2])
+        assert rows[2:5] == ["plain", "", "-0.5"]
+        assert ",-0.5\n" in text
+        assert "=" not in {line[:1] for line in text.split("\n")}
+
+    def test_what_commands_write(self, trace: Path, tmp_path: Path) -> None:
+        """Through the one door; the numbers come back as they were."""
+        of = Trace.load(trace)
+        case = of.cases[0]._replace(id="=1+1", query='@SUM(A1)"')
+        bad = tmp_path / "bad.parquet"
+        dataclasses.replace(of.subset([0]), cases=(case,)).save(bad)
+        out = tmp_path / "deep" / "d.csv"
+        ended = CliRunner().invoke(app, ["decide", str(bad), "--out", str(out), "--json"])
+        assert ended.exit_code == 0, ended.stderr
+        frame = pd.read_csv(out)
+        assert (frame["case_id"][0], frame["query"][0]) == ("'=1+1", "'@SUM(A1)\"")
+        assert frame["confidence"][0] == json.loads(ended.stdout)[0]["confidence"]
+
+
+class TestInputs:
+    """What is read is never written over."""
+
+    @pytest.mark.parametrize(
+        "call",
+        [
+            ["decide", "t.parquet", "--out", "t.parquet"],
+            ["decide", "t.parquet", "-p", "p.yaml", "--out", "./p.yaml"],
+            ["decide", "t.parquet", "--out", "link"],
+            ["sweep", "t.parquet", "p.yaml", "--out", "p.yaml"],
+            ["report", "t.parquet", "--out", "t.parquet"],
+            ["certify", "t.parquet", "-p", "p.yaml", "--out", "p.yaml"],
+            ["certify", "t.parquet", "--looks", "t.parquet"],
+            ["fuse", "t.parquet", "-p", "p.yaml", "--out", "p.yaml"],
+            ["tune", "t.parquet", "-p", "tuned.yaml", "--out", "."],
+            ["simulate", "t.parquet", "--out", "t.parquet"],
+            ["evaluate-log", "log.csv", "--out", "log.csv"],
+            ["evaluate-log", "log.csv", "--target", "p.csv", "--out", "p.csv"],
+            ["trace", "docs", "--out", "docs/cases.jsonl"],
+            ["trace", "docs", "-c", "log.csv", "--out", "log.csv"],
+            ["index", "docs", "--out", "docs"],
+            ["index", "docs", "--out", "."],
+        ],
+    )
+    def test_out_is_another_file(self, trace: Path, monkeypatch: pytest.MonkeyPatch, call: list[str]) -> None:
+        """By name, by link, inside the folder that is read, or the folder that holds it."""
+        folder = trace.parent
+        monkeypatch.chdir(folder)
+        (folder / "link").symlink_to("t.parquet")
+        (folder / "docs").mkdir()
+        for name in ("p.yaml", "tuned.yaml", "log.csv", "p.csv", "docs/cases.jsonl"):
+            (folder / name).write_text("{}\n" if name.endswith("yaml") else "action,reward,propensity\na,1,1\n")
+        before = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+        ended = CliRunner().invoke(app, call)
+        assert ended.exit_code == REFUSED
+        assert "must be" in ended.stderr
+        assert "choose another path" in ended.stderr
+        assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+    def test_a_trace_is_resumed_in_its_folder(self, tmp_path: Path) -> None:
+        """A trace beside the documents is no document."""
+        (tmp_path / "t.parquet").write_bytes(b"")
+        keep_inputs(tmp_path / "t.parquet", tmp_path)
+        with pytest.raises(InputError, match="--out must be another file"):
+            keep_inputs(tmp_path / "t.parquet", tmp_path / "t.parquet")
+
+    def test_no_device_is_replaced(self, trace: Path) -> None:
+        """`--out /dev/null` would put a file in its place."""
+        ended = CliRunner().invoke(app, ["decide", str(trace), "--out", "/dev/null"])
+        assert ended.exit_code == REFUSED
+        assert Path("/dev/null").is_char_device()
+
+    def test_no_message_advises_it(self, tmp_path: Path) -> None:
+        """A file that is no trace is not offered as the place of a new one."""
+        Policy.load().save(tmp_path / "p.yaml")
+        told = CliRunner().invoke(app, ["decide", str(tmp_path / "p.yaml")]).stderr
+        assert "--out NEW.parquet`" in told
+        assert f"--out {tmp_path}" not in told
+
+    @pytest.mark.parametrize("stated", ["@/dev/zero", "@pipe", "@folder"])
+    def test_support_reads_files_only(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stated: str) -> None:
+        """A device has no end and a pipe may never begin."""
+        monkeypatch.chdir(tmp_path)
+        os.mkfifo(tmp_path / "pipe")
+        (tmp_path / "folder").mkdir()
+        ended = CliRunner().invoke(app, ["support", "x", "-e", stated])
+        assert (ended.exit_code, "the path must be a file" in ended.stderr) == (REFUSED, True)
+
+
+class TestStreams:
+    """The process itself, with streams that are full, closed or narrow."""
+
+    @pytest.fixture
+    def places(self, tmp_path: Path) -> dict[str, Any]:
+        """Return the arguments of `subprocess.run`, and a policy whose text is no ASCII."""
+        (tmp_path / "p.yaml").write_text("patterns: {deny: ['é😀']}\n", encoding="utf-8")
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("RAGLAB_")}
+        return {"cwd": tmp_path, "timeout": 60, "env": environment | {"PYTHONPATH": os.pathsep.join(sys.path)}}
+
+    def test_the_script_is_the_door(self) -> None:
+        """What is installed as `raglab` opens and closes the streams."""
+        project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))
+        assert project["project"]["scripts"] == {"raglab": "raglab.cli:main"}
+
+    def test_full_and_gone(self, places: dict[str, Any]) -> None:
+        """A full disk behind stdout is named; a reader who has gone is no error to speak of, at the last flush too."""
+        command = [sys.executable, "-c", MAIN, "policy"]
+        with Path("/dev/full").open("wb") as full:
+            ended = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, **places)
+        told = b"raglab: the standard output: the system must be able to read or write it, got No space left on device"
+        assert ended.returncode == REFUSED
+        assert ended.stderr.startswith(told)
+        assert ended.stderr.count(b"\n") == 1
+        read, write = os.pipe()
+        os.close(read)
+        gone = subprocess.run(command, stdout=write, stderr=subprocess.PIPE, check=False, **places)
+        os.close(write)
+        assert (gone.returncode, gone.stderr) == (NO_READER, b"")
+
+    def test_narrow_and_closed(self, places: dict[str, Any]) -> None:
+        """JSON stays exact on a stream that holds ASCII alone; a process without streams ends as it would."""
+        command = [sys.executable, "-c", MAIN, "policy", "-p", "p.yaml", "--json"]
+        narrow = places | {"env": places["env"] | {"PYTHONIOENCODING": "ascii"}}
+        ended = subprocess.run(command, capture_output=True, check=True, **narrow)
+        assert json.loads(ended.stdout)["patterns"]["deny"] == ["é😀"]
+        closed = f"exec {sys.executable} -c '{MAIN}' policy >&- 2>&- <&-"
+        assert subprocess.run(["/bin/sh", "-c", closed], check=False, **places).returncode == 0
