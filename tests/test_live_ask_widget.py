@@ -13,6 +13,7 @@ from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import Lab
 from raglab.store.loaders import Policy
+from raglab.text import NO_MATH
 from test_live_clarification import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 
 
@@ -34,7 +35,7 @@ def test_a_button_each_for_what_can_be_said(lab: Lab) -> None:
     """Yes, no, every other value, and a field for the rest, in the question's language."""
     said = ask(QUI, lab=lab, documents=[FRENCH], now=START)
     head, row, own, _ = parts(buttons(said, lab=lab))
-    assert html.unescape(head.value) == said["clarification"]["question_to_user"]
+    assert head.value == f'<span class="{NO_MATH}">{html.escape(said["clarification"]["question_to_user"])}</span>'
     assert list(row) == ["Oui", "Non", "tout le document", "Autre"]
     assert own.placeholder == "avec vos mots"
     english = ask(WHO, lab=lab, documents=[ENGLISH], now=START)
@@ -50,7 +51,7 @@ def test_a_click_answers(lab: Lab, label: str) -> None:
     row[label].click()
     assert got[0]["status"] == "ok"
     assert "Response" in shown.outputs[0]["data"]["text/plain"]
-    assert "<table>" in shown.outputs[0]["data"]["text/html"]
+    assert "<table class=" in shown.outputs[0]["data"]["text/html"]
     assert len(box.children) == 2
 
 

@@ -10,6 +10,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raglab.patterns import entities_in
 from raglab.policy import ADDED, PolicyData, policy_thresholds
 from worlds import random_policies
 
@@ -82,6 +83,33 @@ def test_an_error_names_key_value_and_rule(stated: dict[str, Any], words: list[s
     with pytest.raises(ValueError, match=r"policy\.yaml") as error:
         PolicyData.from_mapping(stated, where="policy.yaml")
     assert [word for word in words if word not in str(error.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("patterns", "message"),
+    [
+        ({"deny": ["x"] * 5_001}, "a list must hold at most 5000 patterns, 5001 are more"),
+        ({"deny": ["x" * 2_001]}, "a pattern must have at most 2000 characters, 2001 are more"),
+        (
+            {"entities": {str(one): ["x"] for one in range(5_001)}},
+            "entities must be at most 5000 with all their aliases",
+        ),
+        ({"entities": {"one": ["x"] * 5_001}}, "entities must be at most 5000 with all their aliases"),
+        ({"entities": {"x" * 201: ["x"]}}, "an entity's name must have at most 200 characters, 201 are more"),
+    ],
+)
+def test_patterns_are_bounded(patterns: dict[str, Any], message: str) -> None:
+    """By number and length, before any is compiled."""
+    with pytest.raises(ValueError, match=message) as caught:
+        PolicyData.from_mapping({"patterns": patterns}, where="policy.yaml")
+    assert len(str(caught.value)) < 400
+
+
+def test_thousands_of_entities_are_looked_for_block_by_block() -> None:
+    """Of 1,000, more than the blocks hold, those named are found in the order of the policy."""
+    entities = {f"Name {one}": [rf"\bname {one}\b", f"n{one}x"] for one in range(1_000)}
+    assert entities_in("name 999, n64x and name 63", entities) == ("Name 63", "Name 64", "Name 999")
+    assert entities_in("nothing", entities) == entities_in("name 5", {}) == ()
 
 
 def test_a_policy_that_is_no_mapping_is_refused() -> None:

@@ -31,7 +31,7 @@ _ITEM = re.compile(
     rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$", re.IGNORECASE
 )
 _RUN_IN = re.compile(
-    rf"(?P<title>[^·]{{2,90}}?)\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
+    rf"(?P<title>[^·]{{1,89}}?(?:[^·\s]|(?<=\S)\s))\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
     r"[\s.,;:—–]*(?:(?:and|et)\s)?",
     re.IGNORECASE,
 )

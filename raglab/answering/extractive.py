@@ -43,7 +43,7 @@ _SUFFIX = _folded_alternatives([*_NUMERALS.suffixes, *_NUMERALS.money_suffixes])
 _OF_MONEY = f"(?:{'|'.join(LANGUAGES.quantities.of_money) or '(?!)'})"  # deux millions d'euros
 _CODE = _folded_alternatives(CURRENCY_CODES)
 _UNIT = _folded_alternatives([*(name for name in currencies() if name.isalpha()), *LANGUAGES.quantities.percent])
-_FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]*\d|\d)"
+_FIGURE = r"(?:\d[\d.,'’ \u00a0\u202f]{0,30}\d|\d)"  # in bounds, so that a run of digits takes no hours
 _PHRASE: dict[Kind, re.Pattern[str]] = {  # of a folded text, but a name of the text as it stands
     "date": re.compile(
         rf"\b\d{{1,2}}{_ENDINGS}? {_OF}?{_MONTH}\b(?:,? \d{{4}}\b)?"
@@ -309,6 +309,9 @@ LONG = 5
 _TOKEN = re.compile(r"[£$€¥]?\d(?:[\d.,'’\u00a0\u202f]*\d)?%?|[^\W\d_]\w*(?:['’.-]\w+)*|\S")
 
 
+LONGEST_SENTENCE = 4_000  # characters that are searched for a phrase: each phrase is held against each word
+
+
 class _Token(NamedTuple):
     start: int
     end: int
@@ -317,7 +320,7 @@ class _Token(NamedTuple):
 
 
 def short_answer(question: str, sentence: str) -> str:
-    """The phrase of a sentence that answers the question; the sentence itself where it says nothing new.
+    """The phrase of a sentence that answers the question; the sentence itself where it says nothing new, or no end.
 
     Where the question asks for a date, a sum, a number or a name: the one nearest to the question's words that is not
     in the question. Else the run of words between the question's words, or punctuation, that is nearest to them.
@@ -326,6 +329,8 @@ def short_answer(question: str, sentence: str) -> str:
       >>> short_answer("When was Rollo baptised?", "Rollo was baptised in 912, after the treaty of 911.")
       '912'
     """
+    if len(sentence) > LONGEST_SENTENCE:
+        return sentence
     asked = parse_question(question)
     tokens = [_Token(*match.span(), match[0], line_stems(match[0])) for match in _TOKEN.finditer(sentence)]
     repeated = [bool(token.stems) and set(token.stems) <= set(asked.stems) for token in tokens]

@@ -59,7 +59,7 @@ def _parse_date(text: str) -> Date | None:
 
 
 _NAMED = re.compile(r"^(?:name|firm|party|person|company|nom|personne|qui|société)\b", re.IGNORECASE)
-_AFTER_NAME = re.compile(r"\s*[,(;].*$")
+_AFTER_NAME = re.compile(r"(?<!\s)\s*[,(;].*$")
 SUM = re.compile(MONEY)
 
 

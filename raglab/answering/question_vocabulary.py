@@ -78,12 +78,12 @@ def without(text: str, gone: Iterable[str]) -> str:
 
 
 _SUM = re.compile(
-    r"(?:[£€$]|\b(?:gbp|eur|usd) ?)\d|\d[\d .,\u00a0\u202f]*(?:[£€$%]|\b(?:gbp|eur|euros?|per cent|mph)\b)",
+    r"(?:[£€$]|\b(?:gbp|eur|usd) ?)\d|\d[\d .,\u00a0\u202f]{0,30}(?:[£€$%]|\b(?:gbp|eur|euros?|per cent|mph)\b)",
     re.IGNORECASE,
 )
 _NUMBER = re.compile(r"\d{1,3}(?:[.,  \u00a0\u202f]\d{3})+|\d+(?:[.,]\d+)?|\bnil\b|\bnone\b|\bnot\b")
 _SPAN = re.compile(
-    r"(?:\d+|two|three|four|five|six|seven|ten|twelve|fourteen|twenty|thirty|sixty|ninety|deux|trois|cinq|dix|quinze|trente)"
+    r"(?:\d{1,9}|two|three|four|five|six|seven|ten|twelve|fourteen|twenty|thirty|sixty|ninety|deux|trois|cinq|dix|quinze|trente)"
     r"(?: (?:consecutive|working|calendar|clear|further))?[ -](?:hours?|days?|nights?|weeks?|months?|years?|"
     r"heures?|jours?|mois|ans?)"
 )

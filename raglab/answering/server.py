@@ -162,7 +162,7 @@ passages leave out in words that a document would use.
 Reply with the query alone, on one line, in the language of the question."""
 
 _CITED = re.compile(r"\[\s*+([0-9]{1,4}(?:\s*+[,;]\s*+[0-9]{1,4})*+)\s*+\]")
-_INSUFFICIENT = re.compile(r"\W*INSUFFICIENT\b(?!\s+\w)")
+_INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
 _OPENS = re.compile(r"<(?!\s*[\d=€$£])")
 _SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
 _POSITIVE = frozenset({"timeout", "max_tokens", "max_passage_chars", "max_passages", "max_chars"})

@@ -151,6 +151,12 @@ TWICE = 0.8  # of its share, a number that the claim says more often than the ev
 UNNAMED = 0.75  # a name that is not there
 
 
+# What no text for people comes near: a hostile one repeats a word until each is held against each, for hours.
+MOST_COMPARISONS = 200_000  # of places with places, for one claim
+LONGEST_CLAIM = 1_000  # words
+MOST_CLAIMS = 500  # of an answer
+
+
 class _Mate(NamedTuple):
     """A word of another's company.
 
@@ -186,7 +192,8 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     Two thirds are the weighted share of its words that the evidence has, half of it for being there and half for the
     company they keep; a third is the weighted share in the best single sentence, less in a long claim, which is often
     put together from several. That is multiplied down for words turned the other way, numbers in other company, and
-    missing names.
+    missing names. A claim beyond all measure is not read, and one that a text repeats without end is read in part:
+    either counts as less supported.
 
     Args:
       words: of the claim.
@@ -194,7 +201,7 @@ def claim_support(words: Sequence[Word], evidence: EvidenceWords) -> float:
     Source: rule S2.11.
     """
     total = sum(WEIGHTS[word.kind] for word in words)
-    if not total:
+    if not total or len(words) > LONGEST_CLAIM:
         return 0.0
     found = _word_matches(words, evidence)
     earned = 0.0
@@ -221,7 +228,7 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
     numbered = {clauses[at] for at in substance if words[at].kind == NUMBER}
     found: dict[int, _WordMatch] = {}
     used: set[tuple[int, int]] = set()
-    rank = 0  # words of substance before this one
+    rank = spent = 0  # words of substance before this one; comparisons so far
     for at, word in enumerate(words):
         own = int(word.kind in SUBSTANCE)
         if word.key in evidence.places and (own or word.kind == NEGATION):
@@ -238,27 +245,28 @@ def _word_matches(words: Sequence[Word], evidence: EvidenceWords) -> dict[int, _
                 )
                 for i in company
             ]
-            found[at] = _best_place(word, mates, evidence, used)
-            if word.kind == NUMBER:  # said twice by the claim, it should be there twice
-                used.add(found[at].place)
+            best, spent = _best_place(word, mates, evidence, used, spent)
+            if best.share >= 0.0:
+                found[at] = best
+                if word.kind == NUMBER:  # said twice by the claim, it should be there twice
+                    used.add(best.place)
         rank += own
     return found
 
 
-def _best_place(word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, used: set[tuple[int, int]]) -> _WordMatch:
-    """The place where a word has most of its company, turned as in the claim if there are several.
+def _best_place(  # noqa: C901 (one loop, with a way out of it)
+    word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, used: set[tuple[int, int]], spent: int
+) -> tuple[_WordMatch, int]:
+    """The place where a word has most of its company, turned as in the claim if there are several; comparisons spent.
 
     Args:
-      used: places of numbers that an earlier word of the claim has taken.
+      used: places of numbers that an earlier word of the claim has taken. spent: comparisons for the words before; past
+        the most of them no further sentence is looked at, and a word that none was looked at for has a share of -1.
     """
     whole = sum(mate.weight for mate in mates)
     # The best place of all, and the share of the best place where the word is turned as in the claim.
     best, straight = _WordMatch(-1.0, False, False, 0.0, (-1, -1)), 0.0
-    known = [  # company that the evidence has at all, looked up once for all places
-        (mate, there, {evidence.passage[sentence] for sentence in there})
-        for mate in mates
-        if (there := evidence.places.get(mate.key))
-    ]
+    known = _known_company(mates, evidence)
     for sentence, places in evidence.places[word.key].items():
         # Company outside the sentence counts the same for every place in it; `meant` where the place leads its clause.
         beside: list[tuple[_Mate, list[WordPosition]]] = []
@@ -269,15 +277,13 @@ def _best_place(word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, use
             elif evidence.passage[sentence] in passages or any(sentence + step in there for step in CLOSE):
                 elsewhere += mate.weight * NEARBY
                 meant += mate.weight * (MEANT if sentence - 1 in there else NEARBY)
+        spent += 1 + len(known) + len(places) * sum(len(others) for _, others in beside)
+        if spent > MOST_COMPARISONS:
+            break
         for place in places:
             got = meant if place.leads else elsewhere
-            for mate, others in beside:  # of several places of one word the one that counts most
-                got += mate.weight * max(
-                    [
-                        _worth(place, other, mate, word, evidence) * (1.0 if _pole(other) == mate.pole else OPPOSITE)
-                        for other in others
-                    ]
-                )
+            for mate, others in beside:
+                got += mate.weight * _best_worth(place, others, mate, word, evidence)
             share = got / whole if whole else 1.0
             if (sentence, place.at) in used:
                 share *= TWICE
@@ -286,7 +292,30 @@ def _best_place(word: Word, mates: Sequence[_Mate], evidence: EvidenceWords, use
                 straight = max(straight, share)
             if (share, alike) > (best.share, best.alike):
                 best = _WordMatch(share, alike, place.negated, 0.0, (sentence, place.at))
-    return best._replace(ahead=best.share - straight)
+    return best._replace(ahead=best.share - straight), spent
+
+
+def _known_company(
+    mates: Sequence[_Mate], evidence: EvidenceWords
+) -> list[tuple[_Mate, dict[int, list[WordPosition]], set[int]]]:
+    """Company that the evidence has at all, with its places by sentence and its passages; once for all places."""
+    return [
+        (mate, there, {evidence.passage[sentence] for sentence in there})
+        for mate in mates
+        if (there := evidence.places.get(mate.key))
+    ]
+
+
+def _best_worth(
+    place: WordPosition, others: Sequence[WordPosition], mate: _Mate, word: Word, evidence: EvidenceWords
+) -> float:
+    """Of several places of one word of the company the one that counts most."""
+    return max(
+        [
+            _worth(place, other, mate, word, evidence) * (1.0 if _pole(other) == mate.pole else OPPOSITE)
+            for other in others
+        ]
+    )
 
 
 def _worth(place: WordPosition, other: WordPosition, mate: _Mate, word: Word, evidence: EvidenceWords) -> float:
@@ -356,8 +385,8 @@ WORDS = "words-1"  # counts up with every change of the formula, so that no stor
 WINDOW = 3  # sentences of a passage that a model of entailment reads at once
 CLAUSE_WORDS = 3  # words that a part between semicolons has at least where it is a claim of its own
 
-_CITED = re.compile(r"\s*\[(?:\d+(?:\s*[,;–-]\s*\d+)*|[^\[\]]*#[^\[\]]*)\]")
-_HEADING = re.compile(r"^\s*#{1,6}\s.*$", re.MULTILINE)
+_CITED = re.compile(r"(?<!\s)\s*\[(?:\d+(?:\s*[,;–-]\s*\d+)*|[^\[\]]*#[^\[\]]*)\]")
+_HEADING = re.compile(r"^[^\S\n]*#{1,6}\s.*$", re.MULTILINE)
 _ASKED = re.compile(r"\?[\"'”»)\]\s]*$")
 _WORD = re.compile(r"\w+")
 
@@ -504,7 +533,7 @@ def split_claims(answer: str) -> list[str]:
 
 
 def answer_support(answer: str, passages: Sequence[str], scorer: ClaimScorer | None = None) -> Support:
-    """Support of an answer by passages: that of its least supported claim, the first of several.
+    """Support of an answer by passages: that of its least supported claim, the first of several; 0 past 500 claims.
 
     Args:
       scorer: None is the embedded one.
@@ -516,6 +545,8 @@ def answer_support(answer: str, passages: Sequence[str], scorer: ClaimScorer | N
     claims = split_claims(answer)
     if not claims:
         return Support(nan, "", ())
+    if len(claims) > MOST_CLAIMS:
+        return Support(0.0, claims[MOST_CLAIMS], ())
     scores = (scorer or WordSupport()).scores(claims, [passages] * len(claims)).tolist()
     weakest = min(range(len(claims)), key=scores.__getitem__)
     return Support(scores[weakest], claims[weakest], tuple(zip(claims, scores, strict=True)))

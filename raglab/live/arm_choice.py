@@ -187,7 +187,7 @@ def retrieval_ms(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.floa
 
 
 FEATURES = ("intercept", "words", "entities", "graph", "table", "complexity", "documents", "path")
-_FILE = re.compile(r"\b[\w-]+\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
+_FILE = re.compile(r"\b[\w-]{1,100}\.(?:md|pdf|csv|txt|docx?|xlsx?|html?)\b", re.IGNORECASE)
 
 
 def table(

@@ -32,7 +32,7 @@ _LINK = re.compile(r" (?:& )?|-|['’]|\. ")
 _OPENS = re.compile(r"[.:;>|!?…»”\"—–(]\s|[*_“«\"(]")
 _CODE = re.compile(r"(?<![^\W_])(?:[^\W_]+(?:[-/][^\W_]+)+|[A-Z]{1,4}\d{1,9}\b)")
 _PARTS = re.compile(r"[-/]")
-_CELL = re.compile(r"^\s*\|([^|\n]*)\|", re.MULTILINE)
+_CELL = re.compile(r"^[^\S\n]*\|([^|\n]*)\|", re.MULTILINE)
 
 
 class Lexicon(NamedTuple):

@@ -1,0 +1,96 @@
+"""Hostile texts: 20,000 characters that make a careless expression run for minutes, and markup that must stay text."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+N = 20_000
+LONG_TEXTS = {
+    name: (part * N)[:N]
+    for name, part in {
+        "digits": "1",
+        "letters": "a",
+        "capitals": "A",
+        "blanks": " ",
+        "lines": "\n",
+        "blank lines": " \n",
+        "words": "ab ",
+        "names": "Aa ",
+        "names by line": "Aa\n",
+        "initials": "A. ",
+        "numbers": "12 ",
+        "thousands": "123,",
+        "decimals": "1.",
+        "items": "1. ",
+        "dashes": " -",
+        "hyphens": "a-",
+        "slashes": "1/",
+        "brackets": "(",
+        "squares": "[a#",
+        "quotes": '"',
+        "apostrophes": "a'",
+        "ideographs": "漢",
+        "accents": "e\u0301",
+        "cells": "| a ",
+        "rules": "|-",
+        "stars": "**a",
+        "marks": "# ",
+        "tags": "<a ",
+        "comments": "<!--",
+        "fences": "```\n",
+        "stops": ". ",
+        "money": "£1,",
+        "currency": "1 €",
+        "dates": "1/1/2020 ",
+        "months": "1 January ",
+        "number words": "one hundred and ",
+        "negations": "not ",
+        "pages": "page 1, ",
+        "no-break blanks": "\u00a0",
+        "unseen": "\u200b",
+    }.items()
+} | {
+    "letters and a mark": "a" * (N - 1) + "!",
+    "digits and a letter": "1" * (N - 1) + "a",
+    "blanks and a letter": " " * (N - 1) + "a",
+    "accents on one letter": "a" + "\u0301" * (N - 1),
+}
+
+MARKUP = (
+    "<script>alert(1)</script><img src=http://evil.example/x.png onerror=alert(1)>"
+    "\"><svg onload=alert(1)>' onmouseover=alert(1) "
+    "![x](http://evil.example/y.png) [go](javascript:alert(1)) <http://evil.example> "
+    "<style>@import url(http://evil.example/z.css)</style><base href=http://evil.example>"
+    "\\frac{$x$} $\\frac{ \\href{javascript:alert(1)}{x} \x1b[2J \u202egnp.exe \x00 {{7*7}} {% raw %}"
+)
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Note it."""
+        self.tags.append((tag, dict(attrs)))
+
+
+def assert_inert(page: str) -> None:
+    """No script, event, form, frame, style sheet or address elsewhere in the markup; nothing that hides in the text."""
+    parser = _Tags()
+    parser.feed(page)
+    loads = {"script", "iframe", "object", "embed", "link", "base", "svg", "form", "video", "audio", "math"}
+    assert not loads & {tag for tag, _ in parser.tags}
+    for tag, attributes in parser.tags:
+        for name, value in attributes.items():
+            assert not name.startswith("on"), (tag, name)
+            if name in {"src", "href", "action", "srcset", "poster", "background"}:
+                assert (value or "").startswith(("data:image/png;base64,", "#")), (tag, value)
+            assert name != "style" or "url(" not in (value or "")
+    if "<style" in page:
+        assert "url(" not in page.partition("<style")[2].partition("</style>")[0]
+    assert all(
+        char.isprintable() or char in "\n\t"
+        for char in page
+        if char not in "\u00ad\u00a0\u200b\u200c\u200d\u202f\u2009"
+    )

@@ -1,0 +1,248 @@
+"""Every expression and every reader of text takes time that grows with a text, not with its square.
+
+A watch cannot tell fast from slow on a busy machine, and no counter looks into `re`. So processor time is measured, and
+the bound is far from both: an expression that is linear takes milliseconds for 20,000 characters, those found took
+seconds to minutes. Above 0.5 s an expression has a fault, above 2 s a reader of many; an alarm ends it: no test hangs.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+import re
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raglab
+from hostile_texts import LONG_TEXTS
+from raglab import numerals, text
+from raglab.answering import (
+    claim_words,
+    compression,
+    contents,
+    extractive,
+    fields,
+    hygiene,
+    missing_fields,
+    question_parsing,
+    question_vocabulary,
+    server,
+    support,
+)
+from raglab.decision import intent
+from raglab.live import arm_choice
+from raglab.packs import GENERIC
+from raglab.policy import PolicyData
+from raglab.retrieval import arms, entity_graph, indexes, quantities, table_records
+from raglab.store.loaders import load_pack
+from raglab.values import Chunk
+
+LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
+ALARM = 60  # seconds of the clock
+BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")
+PACK = load_pack(Path(__file__).parent.parent / "datasets/broker/pack")
+POLICY = PolicyData.from_mapping()
+EXCESS = "The storm excess is £250. "
+READINGS = [name for name, field in PACK.fields.items() if field.reading is not None]
+# Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
+AT_ONE_PLACE = {
+    *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_TILDES", "_OPENING", "_CLOSING", "_HEADING")),
+    *(f"raglab.answering.hygiene.{name}" for name in ("_UNDERLINE", "_BULLET", "_INFO")),
+    "raglab.retrieval.quantities._JOINT",
+    "raglab.retrieval.table_records._OPERATIONS",  # of 1,000 characters of a question
+}
+
+
+def chunk(passage: str) -> Chunk:
+    """Return a passage of a document."""
+    return Chunk("c", passage, "a.md", 1, "1", {"doc_type": "policy"})
+
+
+VOCABULARY = question_vocabulary.build_vocabulary([chunk(f"**Storm cover**: {EXCESS}")], pack=PACK)
+
+
+def every_field(passage: str) -> object:
+    """Read every field that has a rule."""
+    return [fields.extract(name, [chunk(passage)], about="what is it?", pack=PACK) for name in READINGS]
+
+
+def phrases_of_kinds(passage: str) -> object:
+    """Find dates, sums, numbers and names."""
+    return [extractive.phrases(kind, passage) for kind in ("date", "money", "number", "name")]
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "visible": text.visible,
+    "words": text.split_words,
+    "pieces": text.pieces,
+    "normalised answer": text.normalise_answer,
+    "content terms": text.content_terms,
+    "F1": lambda one: text.token_f1(one, [one]),
+    "thousands": numerals.comma_thousands,
+    "dates": lambda one: list(numerals.dates_in(one)),
+    "claim words": claim_words.claim_words,
+    "claims": support.split_claims,
+    "support of it": lambda one: support.answer_support(one, [EXCESS]),
+    "support by it": lambda one: support.answer_support(EXCESS, [one]),
+    "support of it by it": lambda one: support.answer_support(one, [one]),
+    "hygiene": hygiene.clean,
+    "cited passages": lambda one: server.cited_passages(one, 9),
+    "prompt": lambda one: server._prompt(one, [one], 4000),
+    "reason": lambda one: server.one_line_reason(one, ["sk-secret-key"]),
+    "compression": lambda one: compression.compress("storm excess", [chunk(one)], budget=50),
+    "question of compression": lambda one: compression.compress(one, [chunk(EXCESS * 50)], budget=50),
+    "expected kind": lambda one: extractive.expected_kind(one, PACK),
+    "phrases": phrases_of_kinds,
+    "short answer": lambda one: extractive.short_answer("How much is the excess?", one),
+    "extractive answer": lambda one: extractive.Extractive().answer("What is the storm excess?", [chunk(one)]),
+    "extractive question": lambda one: extractive.Extractive().answer(one, [chunk(EXCESS)]),
+    "parsed question": lambda one: question_parsing.parse(one, VOCABULARY),
+    "vocabulary": lambda one: question_vocabulary.build_vocabulary([chunk(one)], pack=PACK),
+    "figures": lambda one: question_vocabulary.figures([chunk(one)], pack=PACK),
+    "parties": lambda one: question_vocabulary.parties([chunk(one)], pack=PACK),
+    "scoped question": lambda one: missing_fields.scope_question(one, [chunk(EXCESS)], None, PACK),
+    "document date": lambda one: missing_fields.document_date(chunk(one)),
+    "contents": lambda one: contents.contents_pages("claims", [chunk(one)], pack=PACK),
+    "page kind": lambda one: contents.page_kind([chunk(one)], pack=PACK),
+    "fields": every_field,
+    "reflection": lambda one: arms.reflect(one, [one]),
+    "names": lambda one: entity_graph.names_in([one]),
+    "codes": entity_graph.codes_in,
+    "labels": entity_graph.labels_in,
+    "index words": indexes.index_words,
+    "cell": quantities.cell_quantity,
+    "quantities": quantities.quantities_in,
+    "tables": lambda one: table_records.markdown_tables([chunk(one)]),
+    "question of tables": table_records.table_question,
+    "intent": intent.intent,
+    "route": lambda one: arm_choice.route_arm(one, POLICY, ("hybrid", "bm25")),
+}
+
+
+@contextmanager
+def alarm() -> Iterator[None]:
+    """End what hangs; where signals cannot, nothing does."""
+
+    def ring(*_: object) -> None:
+        pytest.fail(f"over {ALARM} s")
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.alarm(ALARM)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def slow(read: Callable[[str], object], limit: float = LIMIT, names: Sequence[str] = ()) -> dict[str, float]:
+    """Texts that take more than the limit even the second time, and how long they take."""
+    found = {}
+    for name in names or LONG_TEXTS:
+        long = LONG_TEXTS[name]
+        for _ in range(2):  # the first call may fill tables and caches
+            start = time.process_time()
+            read(long)
+            spent = time.process_time() - start
+            if spent <= limit:
+                break
+        else:
+            found[name] = round(spent, 2)
+    return found
+
+
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_takes_digits_letters_and_blanks_in_no_time(reader: str) -> None:
+    """Questions, passages and answers of 20,000 characters."""
+    with alarm():
+        assert slow(READERS[reader], READER_LIMIT, BRIEF) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reader", READERS)
+def test_a_reader_takes_any_long_text_in_no_time(reader: str) -> None:
+    """Of every kind."""
+    with alarm():
+        assert slow(READERS[reader], READER_LIMIT) == {}
+
+
+def compiled(where: str, value: Any, depth: int = 0) -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Compiled expressions in a value, with where they stand."""
+    if isinstance(value, re.Pattern):
+        yield where, value
+    elif depth < 4 and isinstance(value, dict):
+        for one in value.values():
+            yield from compiled(where, one, depth + 1)
+    elif depth < 4 and isinstance(value, tuple | list | set | frozenset):
+        for one in value:
+            yield from compiled(where, one, depth + 1)
+
+
+def expressions_of_modules() -> dict[str, list[re.Pattern[str]]]:
+    """Return every compiled expression of the package by name; the stores have limits of their own."""
+    found: dict[str, list[re.Pattern[str]]] = {}
+    for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
+        if not module.name.startswith(("raglab.store", "raglab.cli")):
+            for name, value in vars(importlib.import_module(module.name)).items():
+                for _, pattern in compiled(name, value):
+                    found.setdefault(f"{module.name}.{name}", []).append(pattern)
+    return found
+
+
+def expressions_of_packs(value: Any) -> Iterator[str]:
+    """Texts of a pack, expressions among them."""
+    if isinstance(value, str):
+        yield value
+    elif hasattr(value, "model_dump"):
+        yield from expressions_of_packs(value.model_dump())
+    elif hasattr(value, "values"):
+        for one in value.values():
+            yield from expressions_of_packs(one)
+    elif isinstance(value, tuple | list | frozenset):
+        for one in value:
+            yield from expressions_of_packs(one)
+
+
+def searched(pattern: re.Pattern[str]) -> Callable[[str], object]:
+    """Find all that an expression matches."""
+    return lambda long: [None for _ in pattern.finditer(long)]
+
+
+@pytest.mark.slow
+def test_no_expression_of_ours_takes_long() -> None:
+    """Each that stands in a module, over all texts."""
+    with alarm():
+        rows = {
+            (pattern.pattern, pattern.flags): name
+            for name, patterns in expressions_of_modules().items()
+            if name not in AT_ONE_PLACE
+            for pattern in patterns
+        }
+    assert len(rows) > 100
+    late = {}
+    for (pattern, flags), name in rows.items():
+        with alarm():
+            late |= {f"{name} {key}": spent for key, spent in slow(searched(re.compile(pattern, flags))).items()}
+    assert late == {}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pack", [GENERIC, PACK], ids=lambda pack: pack.name)
+def test_no_expression_of_a_bundled_pack_takes_long(pack: Any) -> None:
+    """Each that repeats anything, searched once."""
+    repeats = {one for one in expressions_of_packs(pack) if re.search(r"[*+?{]", one)}
+    late = {}
+    for one in sorted(repeats):
+        try:
+            pattern = re.compile(one, re.IGNORECASE)
+        except re.error:  # a text with a brace
+            continue
+        with alarm():
+            late |= {f"{one[:80]} {key}": spent for key, spent in slow(pattern.search).items()}
+    assert late == {}
