@@ -423,7 +423,6 @@ class DecisionSection(_Section):
 MOST_PATTERNS = 5_000  # of a list, and of all entities with their aliases: each is looked for in every chunk
 LONGEST_PATTERN = 2_000  # characters
 LONGEST_NAME = 200  # characters of an entity's name
-LONGEST_SHOWN = 200  # characters of a value in a message
 
 
 class PatternLists(_Section):

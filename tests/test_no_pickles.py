@@ -60,7 +60,7 @@ class TestSources:
     def test_the_loaders_of_yaml_are_safe(self) -> None:
         """Both that have a name of their own make plain values alone."""
         from raglab.languages import _LOADER
-        from raglab.store.loaders import _StrictYaml
+        from raglab.store.strict_yaml import _StrictYaml
 
         assert _LOADER in {yaml.SafeLoader, getattr(yaml, "CSafeLoader", None)}
         assert issubclass(_StrictYaml, yaml.SafeLoader)

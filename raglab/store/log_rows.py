@@ -106,7 +106,7 @@ def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: AN
 
 
 def can_stand(value: object, kind: str) -> bool:
-    """Whether a column may hold a value that is looked for: what none can, drivers refuse in words of their own."""
+    """Whether a column may hold a value that is looked for: what none can, each database refuses in its own words."""
     if kind in _TYPES:
         return isinstance(value, _TYPES[kind]) and -_MOST_WHOLE <= value < _MOST_WHOLE
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
