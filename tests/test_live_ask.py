@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -223,6 +224,47 @@ class TestCaches:
             ask("What is the excess?", lab=opened({"confidence": {"enabled": False}}, cache=True, generator=Drawn())),
         )
         assert not any(said.seen.answer_cache_hit for said in others)
+
+    @pytest.mark.parametrize(
+        "stored",
+        [
+            None,
+            [],
+            {},
+            {"answer": 7},
+            {"status": "maybe"},
+            {"policy_id": "0" * 12},
+            {"confidence": "high"},
+            {"sources": [1]},
+            {"checks": [{}]},
+            {"more": 1},
+        ],
+        ids=str,
+    )
+    def test_what_is_no_answer_is_made_again(self, tmp_path: Path, opened: Callable[..., Lab], stored: Any) -> None:
+        """Another form, another policy, or a field more or less: dropped, and answered anew, to the same answer."""
+        system = opened({"confidence": {"enabled": False}}, cache=True)
+        first = ask("What is the motor excess?", lab=system, request_id="r")
+        assert system.caches is not None
+        answers = system.caches.answers
+        with sqlite3.connect(tmp_path / "index" / "cache" / "answers.sqlite") as link:
+            ((key,),) = link.execute("SELECT key FROM blobs")
+        sound = answers.get(key, dict)
+        assert sound is not None
+        answers.set(key, sound | stored if isinstance(stored, dict) and len(stored) == 1 else stored)
+        again = ask("What is the motor excess?", lab=system, request_id="r")
+        assert (again.seen.answer_cache_hit, dict(again)) == (False, dict(first))
+
+    def test_a_cache_that_travelled_holds_nothing(
+        self, opened: Callable[..., Lab], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What another user's processes kept in the folder is retrieved and answered anew."""
+        monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "one"))
+        first = ask("What is the motor excess?", lab=opened(cache=True), request_id="r")
+        monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "two"))
+        again = ask("What is the motor excess?", lab=opened(cache=True), request_id="r")
+        assert (again.seen.answer_cache_hit, again.seen.strategy_cache_hit) == (False, False)
+        assert first == again
 
     def test_a_retrieval_is_kept_apart_from_answers(self, opened: Callable[..., Lab]) -> None:
         """Another generator answers from the hits that are known, to the same sources."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import zlib
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from raglab.blobs import Blobs
 from raglab.models import CrossEncoder, Encoding
 from raglab.retrieval.arms import Sizes, Strategy, walk
 from raglab.retrieval.dense import (
@@ -389,6 +391,51 @@ class TestEmbed:
         assert np.array_equal(
             embed(silent, texts, EmbeddingCache(path), tokens=True).vectors, embed(WordEncoder(), texts, None).vectors
         )
+
+    @pytest.mark.parametrize(
+        "row",
+        [
+            np.full((1, DIM), np.nan, np.float32),
+            np.full((1, DIM), np.inf, np.float32),
+            np.zeros((1, DIM), np.float32),
+            np.full((1, DIM), 0.9, np.float32),
+            np.eye(1, DIM + 1, dtype=np.float32),
+            np.eye(2, DIM, dtype=np.float32),
+            np.eye(1, DIM, dtype=np.float64),
+        ],
+        ids=["NaN", "infinite", "zeros", "too long", "wider", "two rows", "double"],
+    )
+    def test_what_is_no_embedding_is_encoded_again(self, tmp_path: Path, row: NDArray[Any]) -> None:
+        """A row in the cache that is not finite, of length 1, or of the encoder's form is not believed."""
+        cache, wanted = EmbeddingCache(tmp_path / "cache.sqlite"), embed(WordEncoder(), ["fire"], None, tokens=True)
+        cache.put({cache_key("words", "sentence", "fire"): row, cache_key("words", "tokens", "fire"): row})
+        encoder = WordEncoder()
+        found = embed(encoder, ["fire"], cache, tokens=True)
+        assert encoder.seen == ["fire"]
+        assert np.array_equal(found.vectors, wanted.vectors)
+        assert found.tokens is not None
+        assert wanted.tokens is not None
+        assert np.array_equal(found.tokens[0], wanted.tokens[0])
+        assert np.array_equal(embed(WordEncoder(), ["fire"], cache).vectors, wanted.vectors)
+
+    def test_bytes_that_are_no_array(self, tmp_path: Path) -> None:
+        """Another head, fewer bytes than it says, or more: encoded again."""
+        path = tmp_path / "cache.sqlite"
+        key, unit = cache_key("words", "sentence", "fire"), np.eye(1, DIM, dtype=np.float32).tobytes()
+        wanted = embed(WordEncoder(), ["fire"], None).vectors
+        heads = (
+            b"",
+            b"|O 1 8\n",
+            b"<f4 1 9\n",
+            b"<f4 -1 8\n",
+            b"<f4 1 99999999999\n",
+            b"<f8 1 4\n",
+            b"<f4 99999999 8\n",
+        )
+        for value in (*(head + unit for head in heads), b"<f4 1 8\n" + unit[:-1], b"<f4 1 8\n" + unit + b"x"):
+            with closing(Blobs(path)) as blobs:
+                blobs.put({key: value})
+            assert np.array_equal(embed(WordEncoder(), ["fire"], EmbeddingCache(path)).vectors, wanted)
 
     def test_no_texts_give_no_rows(self, tmp_path: Path) -> None:
         """An empty list is not an error, and makes no file."""
