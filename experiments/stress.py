@@ -48,7 +48,7 @@ DOCUMENTS = (
     "vauban-habitation-conditions-particulieres-2024.md",
 )
 QUESTIONS = (("Qui est l'assureur ?", 2, "oui"), ("Who is the insurer?", 1, "yes"), ("Who is the insurer?", 0, "no"))
-CASES, KILLS, WRITERS, SECONDS = 24, 20, 8, 60.0
+CASES, KILLS, WRITERS, SECONDS = 12, 20, 8, 60.0
 PATIENCE_S = 300.0  # of a run that should end by itself
 NOW_AND_THEN = 4  # every so many kills of a log's writer come while it opens; and the server dies with it
 
@@ -228,7 +228,7 @@ def commands(folder: Path, kills: int, seed: int) -> list[Damage]:
     index = ["index", str(corpus), "--out", "out", *policy]
     rows = [command_killed("trace", trace, folder / "trace", kills, np.random.default_rng(seed))]
     made = str(folder / "trace" / "first" / "out" / "trace.parquet")
-    tune = ["tune", made, "--out", "out", "--trials", "400", "--no-track", *policy]
+    tune = ["tune", made, "--out", "out", "--trials", "200", "--no-track", *policy]
     rows.append(command_killed("tune", tune, folder / "tune", kills, np.random.default_rng(seed + 1)))
     rows.append(command_killed("index", index, folder / "index", kills, np.random.default_rng(seed + 2)))
     return rows

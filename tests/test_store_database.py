@@ -192,6 +192,7 @@ class TestDoor:
             ("n", "7", "n must be a whole number of 64 bits, got '7'"),
             ("x", float("nan"), "x must be a finite number, got nan"),
             ("x", float("inf"), "x must be a finite number, got inf"),
+            ("x", 10**400, "x must be a finite number, got 1000"),
             ("x", "0.5", "x must be a finite number, got '0.5'"),
             ("body", float("inf"), "not JSON compliant"),
         ],

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -99,7 +99,7 @@ def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: AN
             msg = f"{name} must be a whole number of 64 bits, got {value!r:.80}; correct it."
             raise ValueError(msg)
         return int(value)  # a boolean is none for PostgreSQL
-    if not isinstance(value, int | float) or not math.isfinite(value):
+    if not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         msg = f"{name} must be a finite number, got {value!r:.80}; leave it out where it is not known."
         raise ValueError(msg)
     return float(value)
@@ -108,7 +108,7 @@ def _encode_number(name: str, value: Any, kind: str) -> int | float:  # noqa: AN
 def can_stand(value: object, kind: str) -> bool:
     """Whether a column may hold a value that is looked for: what none can, each database refuses in its own words."""
     if kind in _TYPES:
-        return isinstance(value, _TYPES[kind]) and -_MOST_WHOLE <= value < _MOST_WHOLE
+        return isinstance(value, int | float) and -_MOST_WHOLE <= value < _MOST_WHOLE
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
