@@ -174,7 +174,7 @@ def one_line(text: str) -> str:
 class Door(TyperGroup):
     """The group of all commands: whatever one of them raises ends here."""
 
-    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, **extra: Any) -> NoReturn:  # noqa: ANN401 - of click
+    def main(self, args: Sequence[str] | None = None, prog_name: str | None = None, *_: Any, **extra: Any) -> NoReturn:  # noqa: ANN401 - of click
         """Run the command of the arguments; end with its exit code."""
         stated = list(sys.argv[1:] if args is None else args)
         rest = stated.index("--") if "--" in stated else len(stated)  # what follows is no option

@@ -252,7 +252,9 @@ def map_texts(table: pd.DataFrame, function: Callable[[str], str]) -> pd.DataFra
     for place, kind in enumerate(made.dtypes):
         if kind.kind == "O":
             column = made.iloc[:, place].astype(object)
-            made.isetitem(place, column.map(lambda cell: function(cell) if isinstance(cell, str) else cell))
+            texts = {row: function(cell) for row, cell in enumerate(column) if isinstance(cell, str)}
+            column.iloc[list(texts)] = list(texts.values())
+            made.isetitem(place, column.array)
     return made
 
 
