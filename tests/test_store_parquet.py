@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 
 from raglab import cli
 from raglab.store import parquet
+from raglab.store.files import InputError
 from raglab.store.parquet import OversizeError, ParquetLimits
 from raglab.store.traces import Trace, latency_path, load_latency, parquet_frame
 from raglab.values import SCHEMA_VERSION
@@ -83,7 +84,8 @@ def test_a_bomb_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.Monkey
         assert str(caught.value).startswith(f"{path}: ")
         assert BOMBS[name][1] in str(caught.value)
     path.rename(latency_path(tmp_path / "t"))
-    assert load_latency(tmp_path / "t", "", 1) is None
+    with pytest.raises(InputError, match="take the file away"):
+        load_latency(tmp_path / "t", "", 1)
 
 
 def test_a_bomb_costs_no_time(tmp_path: Path) -> None:
