@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
+from hostile import assert_inert
 from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.decisions import Check, Decisions
@@ -247,6 +248,7 @@ class TestExplain:
         """What people and documents wrote is text in a notebook, not markup."""
         answered(log, [PASSES])
         html = explain_request("r1", log)._repr_html_()
+        assert_inert(html)
         assert "&lt;i&gt;Acme&lt;/i&gt;" in html
         assert "<b>is" not in html
         assert "<i>" not in html

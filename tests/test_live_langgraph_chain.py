@@ -359,6 +359,17 @@ class TestDoor:
         with pytest.raises(ValueError, match="question must be a text, got"):
             build_graph(opened()).invoke({"question": question})
 
+    def test_lengths_are_those_of_ask(self, opened: Callable[..., Lab]) -> None:
+        """A question, documents and an option beyond all measure stop at the first node."""
+        graph = build_graph(opened())
+        for more, message in (
+            ({"question": "x" * 20_001}, "question must have at most 20000 characters"),
+            ({"documents": "a.md"}, "documents must be a list of names"),
+            ({"selected_option": "1"}, "selected_option must be the number"),
+        ):
+            with pytest.raises(ValueError, match=message):
+                graph.invoke({"question": "What?", **more})
+
     def test_a_document_there_is_none_of(self, opened: Callable[..., Lab]) -> None:
         """A name that the corpus does not hold raises."""
         with pytest.raises(ValueError, match=r"must name documents of the corpus, got 'boat.md'"):

@@ -12,9 +12,11 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
+from hostile import MARKUP, assert_inert
 from raglab import off_policy
 from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
 from raglab.bandit.simulation import run
+from raglab.default_learner.simulation import Silence
 from raglab.lab.report import canvas
 from raglab.lab.report.bandit_displays import (
     ArmShareDisplay,
@@ -23,6 +25,7 @@ from raglab.lab.report.bandit_displays import (
     RegretDisplay,
     lai_robbins,
 )
+from raglab.lab.report.clarify_displays import SilenceDisplay
 from raglab.lab.report.log_displays import ForestDisplay, RewardAuditDisplay
 from test_lab_reward_audit import audited, drawn
 
@@ -90,6 +93,21 @@ def test_axes_given_are_axes_used(name: str) -> None:
         assert re.search(r"\(.+\)$", axes.get_xlabel())
     assert shown.plot().figure_ is not on.figure
     assert shown.figure_.canvas.manager is None
+
+
+def test_names_and_units_are_drawn_as_they_stand() -> None:
+    """What looks like a formula, with an end or without, is text; what turns the order of letters is shown."""
+    hostile = r"$\frac{ $x$"
+    runs = {f"{hostile} {place}": run for place, run in enumerate(RUNS.values())}
+    drawn: list[Any] = [
+        RegretDisplay.from_runs(runs, unit=hostile),
+        ForestDisplay.from_estimates(ESTIMATES, unit=hostile),
+    ]
+    policies = {hostile: Silence(np.array([[9, 4]]), np.array([[3.0, 2.0]]))}
+    drawn.append(SilenceDisplay.from_silence(policies, name=hostile))
+    assert all(canvas.png(one.figure_).startswith(b"\x89PNG") for one in drawn)
+    assert_inert(RegretDisplay.from_runs(runs, unit=hostile, name=MARKUP)._repr_html_())
+    assert canvas.literal_text("a\u202eb$\n") == r"a\u202eb\$\n"
 
 
 @pytest.mark.slow

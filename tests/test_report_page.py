@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from hostile import MARKUP, assert_inert
 from raglab import metrics, replay, robustness
 from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.decision_fitting import fit_decision
@@ -384,6 +385,30 @@ def test_page_needs_nothing_else(page: str) -> None:
     assert all(str(attributes["href"]).startswith("#s") for tag, attributes in tags if tag == "a")
     assert not {"link", "iframe", "object", "script"} & {tag for tag, _ in tags}
     assert not re.search(r"https?://|url\(|@import", page)
+
+
+def test_a_hostile_corpus_stays_text(tmp_path: Path) -> None:
+    """Ids, queries, tags, sources, names, notes: no script, address, formula, control character or override of theirs.
+
+    Names of policies are drawn as they stand: what looks like a formula that has no end raises nothing.
+    """
+    rows = [(f"{query} {MARKUP}", *rest) for query, *rest in ROWS]
+    made = some_trace(rows)
+    cases = tuple(one._replace(id=f"{one.id} {MARKUP}", doctype=MARKUP, intent=MARKUP) for one in made.cases)
+    chunks = tuple(one._replace(tags=dict.fromkeys(("product", "vendor"), MARKUP)) for one in made.chunks)
+    hostile = TraceData(cases, chunks, made.arms, made.hits, None, {**made.meta, "corpus": MARKUP})
+    these = policies() | {f"{MARKUP} {one}": policies()["tuned"] for one in ("a", "b")}
+    tuned = f"{MARKUP} a"
+    text = written(tmp_path, hostile, these, tuned=tuned, notes=[MARKUP], paired={MARKUP: metrics.Paired(1, 2, 1.0)})
+    assert_inert(text)
+    assert "form-action 'none'" in text
+    assert "base-uri 'none'" in text
+    assert "{{7*7}}" in text  # and nothing of it is a template
+    figures_ = {one.name for one in (tmp_path / "page_figures").iterdir()}
+    assert all(re.fullmatch(r"[a-z_]+\.png", name) for name in figures_)
+    display = DecisionBoundaryDisplay.from_trace(made, these["tuned"], name=MARKUP)
+    assert_inert(display._repr_html_())
+    assert "tex2jax_ignore" in display._repr_html_()
 
 
 def test_sections_stand_in_order(page: str) -> None:

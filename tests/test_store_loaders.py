@@ -227,6 +227,10 @@ CASE = {"id": "w1", "query": "q", "expect_status": "ok"}
         ({**CASE, "id": " "}, ("id must not be blank", "fill id")),
         ({"id": "w1", "expect_status": "ok"}, ("id w1: the field query is required", "add query")),
         ({**CASE, "query": ["q"]}, ("id w1: query must be a string, got a list of 1", "write query in quotes")),
+        (
+            {**CASE, "query": "x" * 20_001},
+            ("id w1: query must have at most 20000 characters, got 20001", "a document is no question: shorten it"),
+        ),
         ({**CASE, "query": None}, ("id w1: query must be a string, got None", "write query in quotes")),
         ({**CASE, "question": "q"}, ("id w1: a case must have query or question, got both", "take one away")),
         ({"id": "w1", "query": "q"}, ("id w1: the field expect_status is required", "add expect_status")),
