@@ -11,6 +11,7 @@ import re
 import resource
 import signal
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -230,6 +231,35 @@ def test_a_disk_that_is_read_only_and_a_path_that_is_none(writer: Writer, tmp_pa
         with pytest.raises(InputError, match="must be writable, got Read-only file system"):
             writer.write(2, disk / writer.file)
         assert contents(disk) == before
+
+
+def _refused_to(user: int, paths: Sequence[Path]) -> None:
+    if os.geteuid() == 0:
+        os.setuid(user)
+    for path in paths:
+        with pytest.raises(InputError, match=re.escape(str(path)) + ".*must be writable, got Permission denied"):
+            write_text("new", path)
+        with pytest.raises(InputError, match="must be writable, got Permission denied"):
+            note_look(path, "cases", "a", 0.1)
+
+
+def test_who_has_no_right_is_told() -> None:
+    """A folder of someone else's, and a file that its owner made read-only, which the folder's right would replace."""
+    nobody = 65_534
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        (folder / "closed").mkdir()
+        (folder / "own").mkdir()
+        (folder / "own" / "kept").write_text("old")
+        if os.geteuid() == 0:
+            os.chown(folder / "own", nobody, nobody)
+            os.chown(folder / "own" / "kept", nobody, nobody)
+        (folder / "own" / "kept").chmod(0o444)
+        (folder / "closed").chmod(0o555)
+        before = contents(folder)
+        _processes(_refused_to, [(nobody, [folder / "closed" / "new", folder / "own" / "kept"])])
+        assert contents(folder) == before == {"own/kept": b"old"}
 
 
 @pytest.mark.parametrize("device", ["/dev/full", "/dev/null"])

@@ -413,30 +413,33 @@ def _file_variables(path: Path) -> Iterator[tuple[str, str]]:
     from dotenv.parser import parse_stream
 
     text = read_text(path, _MAX_BYTES, blank=True)
-    lines = [one for one in parse_stream(StringIO(text)) if one.error or one.key is not None]
-    values = dotenv_values(stream=StringIO(text)) if not any(one.error for one in lines) else {}
-    seen: set[str] = set()
-    for line in lines:
+    lines = []
+    for line in parse_stream(StringIO(text)):
         where = Where(str(path), line.original.line + _blank_lines(line.original.string))
-        own = line.key is not None and _begins_like_ours(line.key)
-        if line.error or line.value is None or line.key is None:
+        if line.error or (line.key is not None and line.value is None):
             rule = "a line must be NAME=value, quotes closed"
             raise input_error(where, rule, "correct or remove it", "another")
+        if line.key is not None:
+            lines.append((where, line.key, line))
+    values = dotenv_values(stream=StringIO(text))
+    seen: set[str] = set()
+    for where, key, line in lines:
+        own = _begins_like_ours(key)
         if any(map(_LINE_OF_OURS.match, line.original.string.strip().splitlines()[1:])):
             rule = "a quote must end before the next variable of raglab"
-            raise input_error(where, rule, "close it", f"an open one after {line.key}")
+            raise input_error(where, rule, "close it", f"an open one after {key}")
         if not own:
             continue
-        name = line.key.upper()
-        _check_name(line.key, where)
+        name = key.upper()
+        _check_name(key, where)
         if name in PROCESS_VARIABLES:
             raise input_error(where, f"{name} must be set in the environment", "export it, no file is read for it")
         if name in seen:
             raise input_error(where, f"{name} must be stated once", "remove all lines of it but one", "it again")
-        if line.value and not values[line.key]:
+        if line.value and not values[key]:
             raise input_error(where, f"{name} must stand for something", "set the variable that it names", "nothing")
         seen.add(name)
-        yield name, values[line.key] or ""
+        yield name, values[key] or ""
 
 
 def _blank_lines(text: str) -> int:

@@ -114,6 +114,7 @@ def read_log(
         _raise_first_violation(
             ~np.isfinite(reward), reward, "reward must be finite", "leave out rounds without a reward"
         )
+    _check_size(reward, "reward")
     propensity = _float_column(log["propensity"], "propensity")
     if not (propensity.min() > 0.0 and propensity.max() <= 1.0):
         bad = ~((propensity > 0.0) & (propensity <= 1.0))
@@ -139,6 +140,16 @@ def _float_column(column: Any, name: str) -> Floats:  # noqa: ANN401 - a series
     except (TypeError, ValueError, OverflowError):
         msg = f"{name} must be numbers, got {column.dtype}; convert the column first."
         raise ValueError(msg) from None
+
+
+_LARGEST = 1e100  # of a reward: squares and sums of it stay finite
+
+
+def _check_size(values: Floats, name: str) -> None:
+    """Refuse values whose squares are no numbers; NaN is let pass."""
+    if max(float(np.fmax.reduce(values)), -float(np.fmin.reduce(values))) > _LARGEST:
+        bad = np.abs(values) > _LARGEST
+        _raise_first_violation(bad, values, f"{name} must be at most {_LARGEST:g} in size", "correct or rescale it")
 
 
 def _raise_first_violation(bad: NDArray[np.bool_], values: Any, rule: str, remedy: str) -> None:  # noqa: ANN401 - any column
@@ -184,7 +195,10 @@ def _reward_columns(log: pd.DataFrame, names: tuple[str, ...]) -> tuple[Floats, 
             return ()
         msg = f"a reward model must have a column for every arm, {wanted}; {missing} is missing; add it or drop all."
         raise ValueError(msg)
-    return tuple(_float_column(log[name], name) for name in wanted)
+    columns = tuple(_float_column(log[name], name) for name in wanted)
+    for name, column in zip(wanted, columns, strict=True):
+        _check_size(column, name)
+    return columns
 
 
 def _sessions(log: pd.DataFrame, session: str | ArrayLike | None) -> tuple[NDArray[np.int64] | None, int]:

@@ -70,7 +70,8 @@ def mutated_table(rng: np.random.Generator, table: pa.Table) -> tuple[pa.Table, 
             rows = rng.permutation(table.num_rows + 1)[: int(rng.integers(0, table.num_rows + 1))] % table.num_rows
             return table.take(pa.array(rows)), f"rows {rows.tolist()}"
         case 3:
-            return table.append_column(str(hostile_value(rng))[:20], table[column]), f"{column} again by another name"
+            name = str(hostile_value(rng))[:20].encode("utf-8", "replace").decode()
+            return table.append_column(name, table[column]), f"{column} again as {name!r}"
         case _:
             values, place = table[column].to_pylist(), names.index(column)
             changed = _changed_cell(rng, values)
