@@ -32,6 +32,7 @@ ASIDE = ".damaged"
 _SCHEMA = "CREATE TABLE blobs (key TEXT PRIMARY KEY, digest BLOB NOT NULL, value BLOB NOT NULL)"
 _OBJECTS = {(b"table", b"blobs", _SCHEMA.encode()), (b"index", b"sqlite_autoindex_blobs_1", None)}
 _MAGIC = b"SQLite format 3\x00"
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")  # how a rollback journal begins, and ends where it names another file
 # What keeps a sound file from being used now, and says nothing against what stands in it.
 _PASSING = {
     sqlite3.SQLITE_PERM,
@@ -372,6 +373,26 @@ def _check_files(path: Path) -> None:
     if head != _MAGIC:
         msg = "no database"
         raise _ForeignError(msg)
+
+
+def forged_beside(path: Path) -> str | None:
+    """What lies at or beside a file of SQLite that it must not open, in words; None where nothing does.
+
+    A pipe never ends; and a rollback journal may name a second file, which SQLite deletes once it was played back. A
+    journal of ours names none, since no transaction of ours spans two files.
+    """
+    if path.exists() and not path.is_file():
+        return f"a folder, pipe or device as {path.name}"
+    for one in _beside(path):
+        with suppress(FileNotFoundError):
+            if not stat.S_ISREG(one.lstat().st_mode):
+                return f"a link, folder, pipe or device as {one.name}"
+            if one.name.endswith("-journal"):
+                with one.open("rb") as file:
+                    file.seek(max(0, one.stat().st_size - len(_JOURNAL)))
+                    if file.read() == _JOURNAL:
+                        return f"a journal that names another file as {one.name}"
+    return None
 
 
 def _writable(path: Path) -> bool:

@@ -18,12 +18,27 @@ import pytest
 
 from hostile import diskcache_rows, pickles, remount, small_disk
 from raglab.blobs import KEY_BYTES, Blobs, own_secret
+from raglab.store.database import Database
+from raglab.store.files import InputError
+from raglab.store.log_tables import REQUEST_TABLES
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     """Return the place of a store that does not exist yet."""
     return tmp_path / "deep" / "store.sqlite"
+
+
+def forge_journal(file: Path, victim: Path) -> Path:
+    """Put a rollback journal beside a file, after which SQLite would delete the victim, which is made."""
+    victim.write_bytes(b"precious")
+    name, magic = os.fsencode(victim), bytes.fromhex("d9d505f920a163d7")
+    numbers = (0, 0, file.stat().st_size // 4096, 512, 4096)
+    head = magic + b"".join(number.to_bytes(4, "big") for number in numbers)
+    tail = (2**30 // 4096 + 1).to_bytes(4, "big") + name + len(name).to_bytes(4, "big")
+    tail += (sum(byte if byte < 128 else byte - 256 for byte in name) % 2**32).to_bytes(4, "big") + magic
+    file.with_name(f"{file.name}-journal").write_bytes(head.ljust(512, b"\0") + tail)
+    return victim
 
 
 class TestValues:
@@ -170,19 +185,35 @@ class TestTrust:
 
     def test_a_forged_journal_deletes_nothing(self, tmp_path: Path, file: Path) -> None:
         """A rollback journal may name a file that SQLite deletes after it: it is never played back."""
-        Blobs(file).put({"a": b"1"})
-        victim = tmp_path / "victim"
-        victim.write_bytes(b"")
-        name = os.fsencode(victim)
-        total = sum(byte if byte < 128 else byte - 256 for byte in name) & 0xFFFFFFFF
-        page = (2**30 // 4096 + 1).to_bytes(4, "big")
-        tail = page + name + len(name).to_bytes(4, "big") + total.to_bytes(4, "big") + bytes.fromhex("d9d505f920a163d7")
-        head = bytes.fromhex("d9d505f920a163d7") + (0).to_bytes(4, "big") + bytes(4) + (3).to_bytes(4, "big")
-        head += (512).to_bytes(4, "big") + (4096).to_bytes(4, "big")
-        file.with_name(file.name + "-journal").write_bytes(head.ljust(512, b"\0") + tail)
+        with closing(Blobs(file)) as first:
+            first.put({"a": b"1"})
+        victim = forge_journal(file, tmp_path / "victim")
         with pytest.warns(UserWarning, match="a rollback journal lies beside it"):
             Blobs(file).get(["a"])
         assert victim.exists()
+
+    def test_nor_one_beside_a_log(self, tmp_path: Path) -> None:
+        """The audit log refuses it, while one that names no file, as of a killed process, is played back by SQLite."""
+        log = tmp_path / "audit.sqlite"
+        made = Database(log, REQUEST_TABLES)
+        with made.writing():
+            pass
+        made.close()
+        with closing(sqlite3.connect(log)) as link:
+            link.execute("PRAGMA journal_mode=DELETE")
+        victim = forge_journal(log, tmp_path / "victim")
+        with pytest.raises(InputError, match=r"got a journal that names another file as audit.sqlite-journal"):
+            made.writing().__enter__()
+        assert victim.exists()
+        journal = log.with_name("audit.sqlite-journal")
+        journal.write_bytes(journal.read_bytes()[:512])
+        with made.writing():
+            pass
+        made.close()
+        log.unlink()
+        os.mkfifo(log)
+        with pytest.raises(InputError, match=r"got a folder, pipe or device as audit.sqlite"):
+            made.writing().__enter__()
 
     @pytest.mark.parametrize("seed", range(4))
     def test_a_damaged_file_gives_what_was_stored_or_nothing(self, file: Path, seed: int) -> None:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
+    from raglab.live.settings import BanditSettings
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -318,16 +319,7 @@ class Lab:
         writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
-        off = bandit.enabled is False or not set(ready.strategies) & set(LIVE_ARMS)
-        online = None if off else bandit.online(place, tuple(ready.strategies))
-        wants_bandit = (stated or chosen.strategy.arm) == "bandit"
-        if online is not None and online.log.read_only:
-            online = None
-            if wants_bandit:
-                warnings.warn(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=2)
-        if online is not None and wants_bandit:
-            for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
-                next(walk(strategy, ready.question(corpus.chunks[0].text)))
+        online = _online(place, ready, bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
         clarifier = None
         if learns:
             words = _words(corpus.chunks, ready, stored, pack) if asks else None  # choices among options need none
@@ -369,6 +361,25 @@ class Lab:
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
         return dataclasses.replace(self, policy=policy, entities=named)
+
+
+def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool) -> Online | None:
+    """Bandit of an index; None where it is switched off, has no arm that answers live, or no log that it can write.
+
+    Args:
+      wanted: whether it is to choose the arm.
+    """
+    if settings.enabled is False or not set(ready.strategies) & set(LIVE_ARMS):
+        return None
+    online = settings.online(place, tuple(ready.strategies))
+    if online.log.read_only:
+        if wanted:
+            warnings.warn(f"{BANDIT_UNWRITABLE}, in {visible(str(place))}.", stacklevel=3)
+        return None
+    if wanted:
+        for strategy in ready.strategies.values():  # so that no arm's first question pays for a start
+            next(walk(strategy, ready.question(ready.chunks[0].text)))
+    return online
 
 
 def _audit_log(

@@ -24,6 +24,7 @@ import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
 
+from raglab.blobs import forged_beside
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
     CHAIN,
@@ -53,6 +54,7 @@ from raglab.store.log_rows import (
     row_form,
     stored_without,
 )
+from raglab.text import visible
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 CONNECT_S = 10  # and for an answer of a server
@@ -546,6 +548,10 @@ class Database:
         if not self._create and not Path(self.url.database or "").is_file():
             rule = "a log must be there"
             raise self._refused(rule, "check the path; `ask` makes it")
+        came = forged_beside(Path(self.url.database or ""))
+        if came is not None:
+            rule = "a log must be a file with nothing but SQLite's own beside it"
+            raise self._refused(rule, "it was not made by raglab: take it away", visible(came))
         engine = sql.create_engine(
             self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True, pool_timeout=BUSY_S
         )
