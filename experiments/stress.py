@@ -49,6 +49,7 @@ DOCUMENTS = (
 )
 QUESTIONS = (("Qui est l'assureur ?", 2, "oui"), ("Who is the insurer?", 1, "yes"), ("Who is the insurer?", 0, "no"))
 CASES, KILLS, WRITERS, SECONDS = 12, 20, 8, 60.0
+TRIES = 3  # runs a kill, where some end before they are killed
 PATIENCE_S = 300.0  # of a run that should end by itself
 NOW_AND_THEN = 4  # every so many kills of a log's writer come while it opens; and the server dies with it
 
@@ -173,14 +174,16 @@ def command_killed(name: str, words: list[str], folder: Path, kills: int, drawn:
     same = {path: digest for path, digest in first.items() if second.get(path) == digest}
     if left := sorted(first.keys() - same.keys()):
         print(f"{name}: {', '.join(left)} is not the same after two runs that nobody killed, and not compared")
-    for number in range(kills):
+    for number in range(TRIES * kills):
+        if damage.times == kills:
+            break
         place = folder / f"kill{number}"
         (place / "out").mkdir(parents=True)
         if number % 2:  # over the results of a run before
             shutil.copytree(folder / "first" / "out", place / "out", dirs_exist_ok=True)
         child = forked(command_line(place, words), place / "output")
         time.sleep(drawn.uniform(0.05, 0.95) * seconds)
-        damage.times += killed(child)
+        damage.times += killed(child)  # or it was faster than before: what it left counts, and it is tried again
         damage.half_written += sum(
             same[path] != digest for path, digest in readable(place / "out", damage).items() if path in same
         )
@@ -386,7 +389,7 @@ def log_killed(name: str, places: Places, folder: Path, kills: int, drawn: np.ra
         if number % NOW_AND_THEN == NOW_AND_THEN - 1:
             time.sleep(drawn.uniform(0.0, 1.0) * seconds)
         else:
-            wait_until(lambda size=size: told.stat().st_size > size, child)
+            wait_until(lambda size=size: b"asked" in told.read_bytes()[size:], child)
             seconds = time.monotonic() - began
             time.sleep(drawn.uniform(0.0, 1.0))
         if places.server is not None and number % NOW_AND_THEN == 1:
