@@ -332,10 +332,12 @@ class TestInputs:
         with pytest.raises(InputError, match="--out must be another file"):
             keep_inputs(tmp_path / "t.parquet", tmp_path / "t.parquet")
 
-    def test_no_device_is_replaced(self, trace: Path) -> None:
-        """`--out /dev/null` would put a file in its place."""
-        ended = CliRunner().invoke(app, ["decide", str(trace), "--out", "/dev/null"])
-        assert ended.exit_code == REFUSED
+    @pytest.mark.parametrize("out", ["/dev/null", "", "."])
+    def test_no_device_is_replaced(self, trace: Path, out: str) -> None:
+        """`--out /dev/null` would put a file in its place; a folder is no file, and is known before the work."""
+        for call in (["decide", str(trace)], ["trace", str(trace.parent)]):
+            ended = CliRunner().invoke(app, [*call, "--out", out])
+            assert (ended.exit_code, "--out must be a file, got a" in ended.stderr) == (REFUSED, True)
         assert Path("/dev/null").is_char_device()
 
     def test_no_message_advises_it(self, tmp_path: Path) -> None:

@@ -201,17 +201,23 @@ def show(value: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a table or a m
             say(f"{key}: {visible(str(item))}")
 
 
-def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--out") -> None:
-    """Refuse to write over what is read.
+def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--out", folder: bool = False) -> None:
+    """Refuse to write over what is read, or where no file can be, before any work is done.
 
     Args:
       inputs: files and folders that the command reads; in a folder no file may be written over but a trace.
+      folder: whether it is a folder that is written.
 
     Raises:
-      InputError: the path to write is one of them.
+      InputError: the path to write is one of them; or a folder or a device where a file is to be.
     """
+    if out is None:
+        return
+    if not folder and out.exists() and not out.is_file():
+        came = "a folder" if out.is_dir() else "a device or pipe"
+        raise input_error(Where(str(out)), f"{option} must be a file", "choose another path", came)
     for one in inputs:
-        if out is None or one is None:
+        if one is None:
             continue
         read, written = Path(realpath(one)), Path(realpath(out))
         inside = read.is_dir() and written.is_file() and read in written.parents and written.suffix != ".parquet"

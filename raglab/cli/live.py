@@ -76,7 +76,7 @@ def index(
 
 def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
     """Refuse an index in the place of its documents, or of a folder that holds them: it takes the folder's place."""
-    keep_inputs(out, corpus, policy)
+    keep_inputs(out, corpus, policy, folder=True)
     for read in filter(None, (corpus, policy)):
         if Path(realpath(out)) in Path(realpath(read)).parents:
             rule = "--out must be a folder of its own"
