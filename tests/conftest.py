@@ -9,8 +9,14 @@ from pathlib import Path
 import pytest
 
 from databases import Places, Server, server, why_not
+from fuzz import table
 
 LONGEST = "test_notebooks.py"  # one notebook after the other: half of what a worker has to do
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Have the counts of fuzzed inputs printed at the end."""
+    config.pluginmanager.register(table)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

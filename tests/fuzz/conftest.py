@@ -1,39 +1,13 @@
-"""The table of outcomes at the end of the run, and disks that are not waited for."""
+"""Disks are not waited for where inputs are fuzzed."""
 
 from __future__ import annotations
 
-import json
 import os
-from collections import Counter
-from typing import Any
 
 import pytest
-
-from fuzz import outcomes
 
 
 @pytest.fixture(autouse=True)
 def _no_waiting_for_disks(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is written is read again at once: nothing is learned from a disk that turns."""
     monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand a worker's counts to the process that prints them."""
-    output: dict[str, Any] | None = getattr(session.config, "workeroutput", None)
-    if output is not None:
-        output["fuzz"] = json.dumps(outcomes.TABLE)
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take a worker's counts."""
-    for surface, counts in json.loads(getattr(node, "workeroutput", {}).get("fuzz", "{}")).items():
-        outcomes.TABLE.setdefault(surface, Counter()).update(counts)
-
-
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the table."""
-    if outcomes.TABLE:
-        terminalreporter.section("fuzzed inputs")
-        terminalreporter.write_line(outcomes.table())

@@ -154,7 +154,7 @@ def report(failures: list[str]) -> str:
 def table() -> str:
     """Counts by surface and kind, as Markdown."""
     rows = [["surface", "tried", *KINDS]]
-    for surface, counts in TABLE.items():
+    for surface, counts in [*TABLE.items(), ("all", sum(TABLE.values(), Counter()))]:
         rows.append([surface, f"{sum(counts.values()):,}", *(f"{counts[kind]:,}" for kind in KINDS)])
     lines = ["| " + " | ".join(row) + " |" for row in rows]
     return "\n".join([lines[0], "|---" + "|---:" * (len(KINDS) + 1) + "|", *lines[1:]])
