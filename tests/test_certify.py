@@ -488,3 +488,8 @@ def test_from_our_start_mapie_certifies_the_same_but_for_an_error_that_is_none()
         assert len(theirs) == len(ours) or (charged > curve.k[tried]).any()
         differ += len(theirs) < len(ours)
     assert 0 < differ < 15
+
+
+def test_a_risk_too_small_to_count_for() -> None:
+    """It needs more cases than a float counts, and no smaller one asks for fewer."""
+    assert cases_needed(1e-308) == cases_needed(1e-300) >= cases_needed(1e-12)

@@ -35,6 +35,7 @@ def test_costs_by_label_and_outcome() -> None:
         ("fine.refused=1", "a label of costs must be one of ok, refuse, ambiguous, got 'fine'"),
         ("ok.refused=-1", "a cost must be a finite number of at least 0, got ok.refused=-1.0"),
         ("ok.refused=nan", "a cost must be a finite number"),
+        ("ok.refused=1e308", "--cost must be at most 1e\\+09, got 'ok.refused=1e308'"),
     ],
 )
 def test_costs_that_mean_nothing_are_refused(text: str, message: str) -> None:
