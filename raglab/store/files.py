@@ -62,7 +62,8 @@ def input_error(where: Where, rule: str, remedy: str, came: str | None = None) -
     record = "" if where.id is None else f", id {_shorten(where.id)}"
     seen = "" if came is None else f", got {came}"
     rule, remedy = (_shorten(text, _SHOWN_RULE) for text in (rule, remedy))  # both may name what the input calls a key
-    return InputError(visible(masked_passwords(f"{where.file}{line}{record}: {rule}{seen}; {remedy}.")))
+    file = _shorten(where.file, _SHOWN_PATH)
+    return InputError(visible(masked_passwords(f"{file}{line}{record}: {rule}{seen}; {remedy}.")))
 
 
 def shown_value(value: object) -> str:
