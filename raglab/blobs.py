@@ -21,8 +21,6 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
-from raglab.text import visible
-
 BUSY_S = 60.0  # a writer waits so long for its turn
 LOOKUP = 500  # keys of one question to the file
 MOST_BYTES = 2**28  # of one value
@@ -222,7 +220,7 @@ class Blobs:
     def _recovered(self, link: _Link, error: Exception) -> bool:
         """Say what failed and go on with less; whether the place is free for a new file."""
         code = (getattr(error, "sqlite_errorcode", None) or 0) & 0xFF
-        came = visible(str(error)) or type(error).__name__
+        came = str(error) or type(error).__name__
         if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
             return False  # another process has it; the next use may find it free
         if code in _UNWRITABLE and link.connection is not None and not link.read_only:
@@ -268,7 +266,9 @@ class Blobs:
         return self._link
 
     def _say(self, what: str) -> None:
-        warnings.warn(f"the cache {visible(str(self.path))} {what}.", stacklevel=5)
+        from raglab.text import visible  # here: it reads the languages, which a writer of a log need not load
+
+        warnings.warn(visible(f"the cache {self.path} {what}."), stacklevel=5)
 
 
 class _ForeignError(Exception):

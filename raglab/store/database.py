@@ -54,7 +54,6 @@ from raglab.store.log_rows import (
     row_form,
     stored_without,
 )
-from raglab.text import visible
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 CONNECT_S = 10  # and for an answer of a server
@@ -551,7 +550,7 @@ class Database:
         came = forged_beside(Path(self.url.database or ""))
         if came is not None:
             rule = "a log must be a file with nothing but SQLite's own beside it"
-            raise self._refused(rule, "it was not made by raglab: take it away", visible(came))
+            raise self._refused(rule, "it was not made by raglab: take it away", came)
         engine = sql.create_engine(
             self.url, connect_args={"timeout": BUSY_S}, hide_parameters=True, pool_timeout=BUSY_S
         )
