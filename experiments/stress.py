@@ -48,7 +48,7 @@ DOCUMENTS = (
     "vauban-habitation-conditions-particulieres-2024.md",
 )
 QUESTIONS = (("Qui est l'assureur ?", 2, "oui"), ("Who is the insurer?", 1, "yes"), ("Who is the insurer?", 0, "no"))
-CASES, KILLS, WRITERS, SECONDS = 12, 20, 8, 60.0
+CASES, KILLS, WRITERS, SECONDS = 24, 20, 8, 60.0
 TRIES = 3  # runs a kill, where some end before they are killed
 PATIENCE_S = 300.0  # of a run that should end by itself
 NOW_AND_THEN = 4  # every so many kills of a log's writer come while it opens; and the server dies with it
@@ -347,13 +347,14 @@ def judge_log(place: str, told: Path, damage: Damage) -> None:
     said = Counter(tuple(line.split()) for line in told.read_text().splitlines())
     tables = {"asked": REQUESTS, "replied": REPLIES, "decided": DECISIONS, "rewarded": REWARDS, "thumbed": THUMBS}
     there = {what: Counter(row["request_id"] for row in rows[name]) for what, name in tables.items()}
-    there["signalled"] = Counter(row["request_id"] for row in rows[CHANGES] if row["kind"] == "signal")
+    signals = [row for row in rows[CHANGES] if row["kind"] == "signal"]
+    there["signalled"] = Counter(row["request_id"] for row in signals)
     damage.acknowledged = sum(what in there for what, _ in said)
     damage.lost = sum(what in there and not there[what][request] for what, request in said)
-    once = [
-        count for what in ("asked", "replied", "rewarded", "thumbed", "signalled") for count in there[what].values()
-    ]
-    damage.doubled = sum(count - 1 for count in once)
+    # A request may teach several rows of the default table, each one signal of a kind.
+    told_once = [there[what] for what in ("asked", "replied", "rewarded", "thumbed")]
+    told_once.append(Counter(f"{row['request_id']} {row['row_id']} {row['signal']}" for row in signals))
+    damage.doubled = sum(count - 1 for found in told_once for count in found.values())
     damage.locked += said_of(said, "locked")
     damage.half_written += said_of(said, "failed")
     log = AuditLog(place, create=False)
