@@ -102,6 +102,10 @@ def read_log(
     if missing := [name for name in COLUMNS if name not in log.columns]:
         msg = f"a log must have the columns {list(COLUMNS)}, got {list(log.columns)}; {missing} is missing."
         raise ValueError(msg)
+    if not log.columns.is_unique:
+        twice = log.columns[log.columns.duplicated()][0]
+        msg = f"columns of a log must have different names, got {twice!r} twice; rename or drop one."
+        raise ValueError(msg)
     if not len(log):
         msg = "a log must hold at least one round, got none; check the filter that made it."
         raise ValueError(msg)
