@@ -347,13 +347,15 @@ class _Batches:
         return None if self.folder is None else self.folder / f"{begin:07d}.json"
 
     def read(self, begin: int, count: int) -> RecordedTrials | None:
-        """Trials of a batch; None where it is not there or damaged, so that it is made again."""
+        """Trials of a batch; None where it is not there, damaged or altered, so that it is made again."""
         path = self._path(begin)
         if path is None or not path.is_file():
             return None
         with suppress(OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            records = json.loads(path.read_text(encoding="utf-8"))
-            return self._trials(records) if len(records) == count else None
+            stored = json.loads(path.read_text(encoding="utf-8"))
+            records = stored["records"]
+            if len(records) == count and stored["digest"] == _batch_digest(path, records):
+                return self._trials(records)
         return None
 
     @staticmethod
@@ -388,7 +390,12 @@ class _Batches:
             }
             for trial, row in zip(done, rows, strict=True)
         ]
-        write_text(json.dumps(records), path)
+        write_text(json.dumps({"digest": _batch_digest(path, records), "records": records}), path)
+
+
+def _batch_digest(path: Path, records: Sequence[Mapping[str, Any]]) -> str:
+    """Digest over a batch and its place, in which study and first trial are named."""
+    return digest(f"{path.parent.name}/{path.name}\n{json.dumps(records)}")
 
 
 SamplerName = Literal["nsga2", "tpe", "random"]
