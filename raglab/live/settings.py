@@ -4,7 +4,7 @@ What a `.env` may say, with the values that hold where nothing is said:
 
     RAGLAB_BANDIT_ENABLED=            # true: the bandit chooses, false: the source's router; empty: as the policy says
     RAGLAB_BANDIT_POLICY=thompson_beta  # or another learner of raglab.bandit.LEARNERS
-    RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
+    RAGLAB_BANDIT_LOG=                # path, or URL such as postgresql://ann:secret@db/rag; empty: the index's
     RAGLAB_BANDIT_SEED=0
     RAGLAB_BANDIT_BUDGET_MS=8000
     RAGLAB_BANDIT_W1=0.4              # margin
@@ -36,7 +36,7 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_CLARIFY_MAX_DOCUMENTS=6    # documents between which a user is asked to choose at most
     RAGLAB_AUDIT_ENABLED=true
     RAGLAB_AUDIT_REQUIRED=false       # whether a question that cannot be logged is refused, or answered with a warning
-    RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql+psycopg://ann:secret@db/rag; empty: the index's
+    RAGLAB_AUDIT_LOG=                 # path, or URL such as postgresql://ann:secret@db/rag; empty: the index's
     RAGLAB_AUDIT_QUERY=text           # what is kept of a question: text, hash or none; replies and answers are kept
     RAGLAB_AUDIT_KEEP_DAYS=0          # after which opening an index blanks texts; 0 is never
     RAGLAB_AUDIT_SILENCE_HOURS=24     # after which an answer that nobody corrected was right (rule S5.4)
@@ -346,9 +346,12 @@ class AuditSettings(EnvironmentSettings):
         """
         place: str | Path = Path(folder) / AUDIT_LOG if self.log is None else self.log.get_secret_value()
         chosen = ClarifySettings.read().learner if learner is None else learner
+        return self._log_at(place, chosen, create=create)
+
+    def _log_at(self, place: str | Path, learner: Learner, *, create: bool) -> AuditLog:
         silence = SilenceRule(self.silence_hours, self.near_same)
         return AuditLog(
-            place, learner=chosen, query=self.query, keep_days=self.keep_days, silence=silence, create=create
+            place, learner=learner, query=self.query, keep_days=self.keep_days, silence=silence, create=create
         )
 
 
@@ -369,7 +372,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     if place is None or ("://" not in str(place) and Path(place).is_dir()):
         return settings.audit_log(place or "", create=False)
     learner = ClarifySettings.read().learner
-    return AuditLog(place, learner=learner, query=settings.query, keep_days=settings.keep_days, create=False)
+    return settings._log_at(place, learner, create=False)
 
 
 # Variables of raglab that only the environment of the process sets, and who reads them.
