@@ -458,6 +458,9 @@ def _begins_like_ours(name: str) -> bool:
     return bool(get_close_matches(plain, [one.replace("_", "") for one in known_variables()], 1, 0.85))
 
 
+_NAME = 80  # characters of a wrong name that a message shows
+
+
 def _check_name(name: str, where: Where) -> None:
     """Refuse a variable that begins as ours do and is none of them."""
     known = known_variables()
@@ -469,7 +472,7 @@ def _check_name(name: str, where: Where) -> None:
     remedy = (
         f"did you mean {' or '.join(plain[one] for one in near)}" if near else f"they are {', '.join(sorted(known))}"
     )
-    raise input_error(where, rule, remedy, name)
+    raise input_error(where, rule, remedy, name if len(name) <= _NAME else f"{name[:_NAME]}...")
 
 
 def open_logs(place: str | Path | None = None) -> list[Database]:

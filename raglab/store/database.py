@@ -54,6 +54,7 @@ from raglab.store.log_rows import (
     row_form,
     stored_without,
 )
+from raglab.text import masked_passwords
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 CONNECT_S = 10  # and for an answer of a server
@@ -761,6 +762,8 @@ def masked_url(place: str | Path) -> str:
     """
     if "://" not in str(place):
         return str(place)
+    if str(place).count("://") > 1:  # a URL inside another is written with its password as part of a path
+        return masked_passwords(str(place))
     whole = _url(place)
     return whole.set(query={}).render_as_string(hide_password=True) + (f"?{_HIDDEN}" if whole.query else "")
 

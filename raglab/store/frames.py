@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from raglab import values
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
-from raglab.store.files import InputError, Where, flat_name, input_error, shown_value
+from raglab.store.files import MAX_INTEGER, InputError, Where, flat_name, input_error, shown_value
 from raglab.store.loaders import STATUS_NAMES, hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, TAG_KEYS, Case, Chunk, Corpus, Hits
@@ -114,11 +114,11 @@ def whole_number(value: object) -> int | None:
 
 
 def whole_at_least(least: int) -> Callable[[Any], int | None]:
-    """`whole_number`, from a least value on."""
+    """`whole_number`, from a least value to `MAX_INTEGER`."""
 
     def bounded(value: object) -> int | None:
         found = whole_number(value)
-        return None if found is None or found < least else found
+        return found if found is not None and least <= found <= MAX_INTEGER else None
 
     return bounded
 
@@ -233,7 +233,9 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
     for column in LISTS:
         stated[column] = cells.typed(column, texts, "a list of strings", "write ['a.md', 'b.md#2']")
     for column, least in COUNTS.items():
-        stated[column] = cells.typed(column, whole_at_least(least), f"an integer of at least {least}", "correct it")
+        stated[column] = cells.typed(
+            column, whole_at_least(least), f"an integer of at least {least}, of 31 bits", "correct it"
+        )
     for column in TEXTS:
         stated[column] = cells.typed(column, cell_text, "a string", _AS_TEXT)
     remedy = "correct it" if key == "case_id" else "correct it, or tell the cases apart by case_id"
@@ -269,7 +271,9 @@ def frame_chunks(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...]
     # Every cell is checked before passages are made, so that an error names the row of the frame.
     columns: dict[str, Sequence[Any]] = {
         "source": cells.typed("source", filled_text, "a path that is not blank", "fill it, or drop the column"),
-        "page": cells.typed("page", whole_at_least(1), "an integer from 1", "write a printed label into page_label"),
+        "page": cells.typed(
+            "page", whole_at_least(1), "an integer from 1, of 31 bits", "write a printed label into page_label"
+        ),
         "entities": cells.typed("entities", texts, "a list of strings", "write ['Acme', 'Leeds']"),
     }
     for column in ("text", "page_label", *TAG_KEYS):
@@ -465,7 +469,9 @@ def _row_depths(cells: Cells) -> list[int]:
     if not cells.has("depth"):
         return [0] * cells.size
     found = required_values(
-        cells, "depth", cells.typed("depth", whole_at_least(0), "an integer from 0", "number the refinements 0, 1, 2")
+        cells,
+        "depth",
+        cells.typed("depth", whole_at_least(0), "an integer from 0, of 31 bits", "number the refinements 0, 1, 2"),
     )
     for row, depth in enumerate(found):
         if depth > len(set(found)) - 1:
@@ -530,7 +536,10 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
     hits = np.flatnonzero(at.chunk >= 0)
     if cells.has("rank"):
         given = cells.typed(
-            "rank", whole_at_least(0), "an integer from 0", "number the hits of a case from 0, or drop the column"
+            "rank",
+            whole_at_least(0),
+            "an integer from 0, of 31 bits",
+            "number the hits of a case from 0, or drop the column",
         )
         rank = np.array([-1 if value is None else value for value in given])
         order = hits[np.lexsort((rank[hits], at.cell[hits]))]

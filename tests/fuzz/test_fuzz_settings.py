@@ -59,7 +59,7 @@ def lost(text: str, found: tuple[AuditSettings, BanditSettings, ClarifySettings]
     if SECRET in repr(found):
         return "a password is shown"
     for name, value in held.items():
-        said = [line for line in text.splitlines() if name in line and not line.lstrip().startswith("#")]
+        said = [line for line in re.split(r"[\r\n]+", text) if name in line and not line.lstrip().startswith("#")]
         lines = [line for line in said if not line.rstrip(" \"'").endswith("=")]  # of nothing what is published holds
         if lines and not any(value in line for line in lines):
             return f"{name} is {value} where the file says {shown(lines)}"
