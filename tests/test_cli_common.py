@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
 from labelled import labelled
 from raglab.cli import app
-from raglab.cli.common import parse_costs, parse_goal, parse_target, parse_targets
+from raglab.cli.common import parse_costs, parse_goal, parse_target, parse_targets, write_csv
 from raglab.lab.search_space import Goal
 from raglab.metrics import TARGETS
 from raglab.replay import sweep
@@ -83,3 +84,11 @@ def test_the_doors_take_them(tmp_path: Path) -> None:
         assert refused.stderr.startswith("raglab: ")
         assert refused.stderr.count("\n") == 1
         assert option[0] in refused.stderr or "target" in refused.stderr
+
+
+def test_a_table_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
+    """As pandas reads it again."""
+    table = pd.DataFrame({"case": ["a", "b"], "margin": [0.5, -0.5]})
+    for name in ("t.csv", "t.csv.gz"):
+        write_csv(table, tmp_path / name)
+        pd.testing.assert_frame_equal(pd.read_csv(tmp_path / name), table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from raglab.cli.door import echo, json_escapes
-from raglab.store.files import Where, csv_text, input_error, map_texts, write_text
+from raglab.store.files import Where, csv_text, input_error, map_texts, write_bytes
 from raglab.text import visible
 
 if TYPE_CHECKING:
@@ -227,10 +228,11 @@ def keep_inputs(out: Path | None, *inputs: Path | str | None, option: str = "--o
 
 
 def write_csv(table: pd.DataFrame, out: Path | None) -> None:
-    """Write a table as CSV where a path is given, whole or not at all."""
+    """Write a table as CSV where a path is given, compressed where it ends in `.gz`; whole or not at all."""
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
-        write_text(csv_text(table), out)
+        content = csv_text(table).encode()
+        write_bytes(gzip.compress(content, mtime=0) if out.suffix == ".gz" else content, out)
         say(f"wrote {out}", err=True)
 
 

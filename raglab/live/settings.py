@@ -346,9 +346,10 @@ class AuditSettings(EnvironmentSettings):
         """
         place: str | Path = Path(folder) / AUDIT_LOG if self.log is None else self.log.get_secret_value()
         chosen = ClarifySettings.read().learner if learner is None else learner
-        return self._log_at(place, chosen, create=create)
+        return self.log_at(place, chosen, create=create)
 
-    def _log_at(self, place: str | Path, learner: Learner, *, create: bool) -> AuditLog:
+    def log_at(self, place: str | Path, learner: Learner, *, create: bool) -> AuditLog:
+        """Audit log of a file or URL."""
         silence = SilenceRule(self.silence_hours, self.near_same)
         return AuditLog(
             place, learner=learner, query=self.query, keep_days=self.keep_days, silence=silence, create=create
@@ -372,7 +373,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
     if place is None or ("://" not in str(place) and Path(place).is_dir()):
         return settings.audit_log(place or "", create=False)
     learner = ClarifySettings.read().learner
-    return settings._log_at(place, learner, create=False)
+    return settings.log_at(place, learner, create=False)
 
 
 # Variables of raglab that only the environment of the process sets, and who reads them.
