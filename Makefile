@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast stress lab bench notebooks lock clean
+.PHONY: demo test test-fast stress service lab bench notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -21,6 +21,12 @@ test-fast: $(READY)  ## without the slow tests
 SCALE ?= 1
 stress: $(READY)  ## kills and crowds on both databases; SCALE=0.1 is a tenth
 	OMP_NUM_THREADS=1 $(BIN)/python experiments/stress.py --scale $(SCALE)
+
+service:  ## what requirements-service.txt installs, in an environment of its own, loads a policy and decides
+	$(PYTHON) -m venv --clear out/service
+	out/service/bin/pip install --quiet --disable-pip-version-check --no-deps . -r requirements-service.txt
+	out/service/bin/pip uninstall --quiet --disable-pip-version-check --yes pip setuptools
+	cd out/service && bin/python ../../experiments/service.py
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)

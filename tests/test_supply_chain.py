@@ -13,18 +13,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 HASHED = re.compile(r"(\S+==\S+)((?: --hash=sha256:[0-9a-f]{64})+)")
-DECIDE = """
-import sys
-import pandas as pd
-import raglab
-
-rows = [("the excess?", "a", 0.9, "ok"), ("the excess?", "b", 0.6, "ok"), ("Who won?", "b", 0.1, "refuse")]
-frame = pd.DataFrame(rows, columns=["query", "hit_id", "score", "label"])
-policy = raglab.Policy.load(sys.argv[1]).replace("confidence.enabled", False)
-decided = raglab.decide(raglab.trace_from_frame(frame), policy)
-print(decided.frame()["status"].tolist(), [check.gate for check in decided.explain(decided.trace.cases[1].id)][:1])
-print([name for name in ("torch", "transformers", "pyarrow", "matplotlib", "IPython", "mlflow") if name in sys.modules])
-"""
 
 
 def pins(name: str) -> set[str]:
@@ -76,11 +64,8 @@ def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
             if ".." not in file.parts and top.suffix != ".dist-info" and not (tmp_path / top).exists():
                 (tmp_path / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
     (tmp_path / "raglab").symlink_to(ROOT / "raglab")
-    policy = ROOT / "datasets" / "broker" / "policy.yaml"
-    command = [sys.executable, "-S", "-c", DECIDE, str(policy)]
+    command = [sys.executable, "-S", str(ROOT / "experiments" / "service.py")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stderr
-    first, second = done.stdout.splitlines()
-    assert "refuse" in first
-    assert second == "[]"
+    assert done.stdout.splitlines()[:2] == ["statuses ok refuse", "imported beside nothing"]
