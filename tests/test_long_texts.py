@@ -211,7 +211,8 @@ def expressions_of_packs(value: Any) -> Iterator[str]:
 
 def searched(pattern: re.Pattern[str]) -> Callable[[str], object]:
     """Find all that an expression matches."""
-    return lambda long: [None for _ in pattern.finditer(long)]
+    encode = isinstance(pattern.pattern, bytes)
+    return lambda long: [None for _ in pattern.finditer(long.encode() if encode else long)]
 
 
 @pytest.mark.slow

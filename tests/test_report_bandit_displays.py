@@ -12,7 +12,7 @@ import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from scipy import stats
 
-from hostile import MARKUP, assert_inert
+from hostile_texts import MARKUP, assert_inert
 from raglab import off_policy
 from raglab.bandit import Bandit, Bernoulli, State, init, propensities, update
 from raglab.bandit.simulation import run

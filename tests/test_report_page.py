@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from hostile import MARKUP, assert_inert
+from hostile_texts import MARKUP, assert_inert
 from raglab import metrics, replay, robustness
 from raglab.lab.certification import certify_policy, check_policy
 from raglab.lab.decision_fitting import fit_decision
