@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Modules are compiled once and kept, whatever the shell says: the tests start a hundred processes.
 PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 $(BIN)/pytest -n 2 --dist loadscope --no-loadscope-reorder
 
-.PHONY: demo test test-fast stress service lab bench notebooks lock clean
+.PHONY: demo test test-fast fuzz stress service lab bench notebooks lock clean
 
 demo: $(READY)  ## documents and questions -> trace -> study -> report
 	$(BIN)/raglab demo
@@ -17,6 +17,10 @@ test: $(READY)  ## lint, types, every test and notebook
 
 test-fast: $(READY)  ## without the slow tests
 	$(PYTEST) -m "not slow"
+
+CASES ?= 50000
+fuzz: $(READY)  ## hostile inputs at every door, a table of what became of them; CASES=1000 is what the tests try
+	FUZZ_CASES=$(CASES) $(PYTEST) tests/fuzz
 
 SCALE ?= 1
 stress: $(READY)  ## kills and crowds on both databases; SCALE=0.1 is a tenth

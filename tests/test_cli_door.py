@@ -200,6 +200,13 @@ class TestPasswords:
         assert SECRET not in ended.output
         assert "ann:***@" in ended.stderr
 
+    def test_a_long_value_leaves_rule_and_remedy(self) -> None:
+        """They stand after it: of a message without end the middle is left out."""
+        said = one_line(f"{'a/' * 2_000}p.yaml: a policy must be a file, got none; check the path.")
+        assert said.startswith("a/a/")
+        assert said.endswith("a policy must be a file, got none; check the path.")
+        assert len(said) < 1_010
+
     def test_not_in_a_stored_command(self) -> None:
         """A trace keeps the command that built it, as a shell takes it."""
         told = shell_command(["trace", "my docs", "--out", URL])

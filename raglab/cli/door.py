@@ -166,9 +166,12 @@ def _of_system(error: OSError) -> str:
 
 
 def one_line(text: str) -> str:
-    """Text as one line that a terminal may show, without passwords, cut where nobody would read on."""
+    """Text as one line that a terminal may show, without passwords; of a long one the middle is left out.
+
+    The value stands in the middle, rule and remedy after it.
+    """
     line = visible(masked_passwords(re.sub(r"\s*[\r\n]+\s*", " ", text.strip())))
-    return line if len(line) <= _WIDEST_LINE else f"{line[:_WIDEST_LINE]} …"
+    return line if len(line) <= _WIDEST_LINE else f"{line[: _WIDEST_LINE // 2]} … {line[-_WIDEST_LINE // 2 :]}"
 
 
 class Door(TyperGroup):

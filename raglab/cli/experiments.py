@@ -96,7 +96,9 @@ def simulate(
     }
     if means is not None and any(of_traces.values()):
         idle = ", ".join(option for option, given in of_traces.items() if given)
-        msg = f"arms of --means have neither questions nor latencies, got {idle}; leave it out, or give a trace."
+        msg = (
+            f"--means must stand without what is of questions and latencies, got {idle}; leave it out or give a trace."
+        )
         raise ValueError(msg)
     sizes: dict[str, Any] = {"rounds": rounds, "replications": replications, "seed": seed}
     if path is None:

@@ -53,6 +53,10 @@ class Outcome(NamedTuple):
     seen: str = ""
 
 
+class HalfWrittenError(Exception):
+    """Raised by a trial that finds a file changed by what was refused."""
+
+
 class _TooLongError(BaseException):
     """Ends a trial; no handler of the code under test catches it."""
 
@@ -108,6 +112,8 @@ def outcome(trial: Trial, folder: Path | None = None) -> Outcome:
     except CAUGHT as error:
         said = f"{type(error).__name__}: {error}"
         found = Outcome("clear" if is_clear(error) else "raw system message", said)
+    except HalfWrittenError as error:
+        found = Outcome("half-written", str(error))
     except Exception as error:  # noqa: BLE001 - what it is, is what is asked
         last = traceback.extract_tb(error.__traceback__)[-1]
         found = Outcome("traceback", f"{type(error).__name__}: {error} at {Path(last.filename).name}:{last.lineno}")

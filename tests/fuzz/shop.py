@@ -1,0 +1,89 @@
+"""A small folder of all that a command reads: documents, cases, a trace, policies, rounds, an index with logs."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labelled import free_policy, labelled
+from raglab.lab.certification import certify_policy
+from raglab.live import trace_building
+from raglab.live.ask import ask
+from raglab.live.system import Lab, build_index
+from raglab.store.loaders import Policy, save_cases, save_corpus
+from raglab.values import Latency
+from test_live_trace_building import CASES, CORPUS, SMALL, PairEncoder, WordEncoder
+
+REQUESTS = ("r1", "r2", "r3")
+QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
+
+
+@contextmanager
+def words_for_models(secrets: Path) -> Iterator[None]:
+    """Encoders of words in the place of the bundled ones, and a folder of one's own for what raglab keeps."""
+    words = WordEncoder()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace_building, "load_encoder", lambda _: words)
+        patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+        patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+        patch.setenv("RAGLAB_CACHE", str(secrets))
+        yield
+
+
+def settled(path: Path) -> None:
+    """Bring what stands in the write-ahead file of a database into the database."""
+    with closing(sqlite3.connect(path)) as link:
+        link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def asked_index(place: Path) -> None:
+    """An index that a bandit answered three questions from, one of them with a thumb; its logs and caches."""
+    build_index(CORPUS, place, cache=None, **SMALL)
+    lab = Lab.open(place, policy=free_policy(), arm="bandit")
+    for request, question in zip(REQUESTS, QUESTIONS, strict=True):
+        ask(question, lab=lab, request_id=request, session="ann")
+    if lab.online is not None:
+        lab.online.thumbs("r1", up=True)
+        lab.online.close()
+    if lab.audit is not None:
+        lab.audit.close()
+    if lab.caches is not None:
+        lab.caches.close()
+    for file in place.rglob("*.sqlite"):
+        settled(file)
+
+
+def shop(folder: Path) -> None:
+    """All that a command reads, in a folder."""
+    (folder / "documents").mkdir(parents=True)
+    (folder / "documents" / "home.md").write_text("---\ntitle: home\n---\nThe excess under the home policy is 350.\n")
+    (folder / "documents" / "cargo.md").write_text("# Cargo\n\nCargo is insured from warehouse to warehouse.\n")
+    save_cases(CASES[:2], folder / "documents" / "cases.jsonl")
+    save_corpus(CORPUS, folder / "corpus.jsonl")
+    sizes = {"tune": 60, "report": 20, "certify": 60}
+    latency = Latency(("embed", "search"), np.full((sum(sizes.values()), 1, 1, 2), 1.5))
+    trace = labelled(0, sizes)
+    vectors = np.random.default_rng(0).normal(size=(len(trace.chunks), 4))
+    vectors = (vectors / np.linalg.norm(vectors, axis=1, keepdims=True)).astype(np.float32)
+    trace = dataclasses.replace(trace, latency=latency, vectors=vectors)
+    trace.save(folder / "t.parquet")
+    labelled(0, {"tune": 12, "report": 8}).save(folder / "s.parquet")
+    certified = certify_policy(trace, free_policy(), targets={"hallucination_rate": 0.5}, delta=0.1).policy
+    assert certified is not None
+    certified.save(folder / "c.yaml")
+    free_policy().save(folder / "p.yaml")
+    Policy.load().save(folder / "q.yaml")
+    rng = np.random.default_rng(0)
+    rounds = pd.DataFrame({"action": rng.integers(0, 2, 40), "reward": rng.random(40), "propensity": 0.5})
+    rounds.to_csv(folder / "log.csv", index=False)
+    pd.DataFrame([[0.2, 0.8]], columns=["0", "1"]).to_csv(folder / "target.csv", index=False)
+    (folder / "w.json").write_text(json.dumps({"margin": 1.0}))
+    asked_index(folder / "i")

@@ -1,0 +1,225 @@
+"""Every writer on a disk that is full, read-only or ends at any byte: the old content or the new, and one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fuzz.mutation import pick
+from fuzz.outcomes import CASES, HalfWrittenError, Trial, fuzz, report
+from labelled import free_policy
+from raglab.audit.log import AuditLog
+from raglab.lab.looks import note_look, recorded_looks
+from raglab.store.files import InputError
+from raglab.store.log_tables import REQUESTS
+from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer
+
+pytestmark = pytest.mark.slow
+
+SEVERAL = {"report", "tables of an audit log"}  # may have brought a file whole before the one that failed
+SLOW = {"report"}
+OLD = ("none", "other", "same", "bytes", "a folder", "a link", "a link to nowhere", "no folder")
+
+
+class Place(NamedTuple):
+    """Where a writer writes: the file, and what stands there before."""
+
+    path: Path
+    before: dict[str, bytes]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dict[str, bytes]]]:
+    """What each writer writes by itself, by number."""
+    found: dict[str, dict[int, dict[str, bytes]]] = {}
+    for writer in WRITERS:
+        for number in (1, 2):
+            folder = tmp_path_factory.mktemp("whole")
+            writer.write(number, folder / writer.file)
+            found.setdefault(writer.name, {})[number] = contents(folder)
+    return found
+
+
+def prepared(rng: np.random.Generator, writer: Writer, folder: Path, whole: dict[int, dict[str, bytes]]) -> str:
+    """Make a folder with something in the place of the writer's file; what."""
+    old = str(pick(rng, OLD))
+    path = folder / writer.file
+    if old == "no folder":
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.write_text("a file in the place of the folder")
+        return old
+    folder.mkdir(parents=True)
+    if old in {"other", "same"}:
+        for name, raw in whole[1 if old == "other" else 2].items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(raw)
+    elif old == "bytes":
+        path.write_bytes(rng.bytes(int(rng.integers(9_000))))
+    elif old == "a folder":
+        path.mkdir()
+    elif old == "a link":
+        (folder / "kept").write_bytes(b"kept")
+        path.symlink_to("kept")
+    elif old == "a link to nowhere":
+        path.symlink_to("nowhere/at/all")
+    return old
+
+
+def written_or_whole(writer: Writer, folder: Path, limits: Any, new: dict[str, bytes]) -> str:
+    """Write under a limit; what is wrong with what stands there then.
+
+    Raises:
+      HalfWrittenError: neither what was there, nor what the writer writes.
+    """
+    parts = folder.is_dir()
+    before = contents(folder) if parts else {"": folder.read_bytes()}
+    path = folder / writer.file
+    try:
+        with limits():
+            writer.write(2, path)
+    except InputError:
+        after = contents(folder) if parts else {"": folder.read_bytes()}
+        changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+        if writer.name in SEVERAL:
+            changed = {name for name in changed if after.get(name) != new.get(name)}
+        if changed:
+            msg = f"{sorted(changed)} after a refusal"
+            raise HalfWrittenError(msg) from None
+        raise
+    after = contents(folder)
+    wrong = [name for name, raw in new.items() if after.get(name) != raw]
+    return f"another content of {wrong}" if wrong else ""
+
+
+@contextmanager
+def unlimited() -> Iterator[None]:
+    """Nothing fails but what does by itself."""
+    yield
+
+
+def by_size(rng: np.random.Generator, most: int) -> int:
+    """Bytes at which a file may not grow: the first, the last, any, or past the end."""
+    return int(pick(rng, (0, 1, most // 2, most - 1, most, 4096, int(rng.integers(most + 1)), 2 * most)))
+
+
+def drawn_writer(rng: np.random.Generator) -> Writer:
+    """A writer; a slow one seldom."""
+    writer: Writer = pick(rng, WRITERS)
+    return writer if writer.name not in SLOW or rng.random() < 0.1 else WRITERS[0]
+
+
+def test_a_write_that_is_ended_at_any_byte(tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]) -> None:
+    """The system ends the growth of files; whatever stood there. Half of the cases."""
+    folder = tmp_path / "there"
+
+    def draw(rng: np.random.Generator) -> Trial:
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        folder.unlink(missing_ok=True)
+        writer = drawn_writer(rng)
+        whole = written[writer.name]
+        old = prepared(rng, writer, folder, whole)
+        size = by_size(rng, max(map(len, whole[2].values())))
+        call = partial(written_or_whole, writer, folder, partial(no_file_longer, size), whole[2])
+        return Trial(f"{writer.name} over {old}, ended at {size}", call, lambda wrong: wrong)
+
+    failures = fuzz("disk: ended writes", draw, tmp_path, -(-CASES // 2))
+    assert not failures, report(failures)
+
+
+def test_a_disk_that_is_full_or_read_only(tmp_path: Path, written: dict[str, dict[int, dict[str, bytes]]]) -> None:
+    """A small disk with any number of pages left; a quarter of the cases, skipped where none may be mounted."""
+    with mounted(tmp_path / "disk", "2m") as disk:
+
+        def draw(rng: np.random.Generator) -> Trial:
+            for one in disk.iterdir():
+                shutil.rmtree(one) if one.is_dir() else one.unlink()
+            writer = drawn_writer(rng)
+            whole = written[writer.name]
+            old = prepared(rng, writer, disk / "there", whole)
+            locked = rng.random() < 0.1
+            pages = int(rng.integers(0, 8)) if rng.random() < 0.8 else 400
+            room = os.statvfs(disk)
+            (disk / "filler").write_bytes(bytes(max(0, room.f_bavail - pages) * room.f_bsize))
+            how = partial(read_only, disk) if locked else unlimited
+            call = partial(written_or_whole, writer, disk / "there", how, whole[2])
+            left = "read-only" if locked else f"{pages} pages left"
+            return Trial(f"{writer.name} over {old}, {left}", call, lambda wrong: wrong)
+
+        failures = fuzz("disk: full or read-only", draw, disk, -(-CASES // 4))
+    assert not failures, report(failures)
+
+
+@contextmanager
+def read_only(disk: Path) -> Iterator[None]:
+    """Nothing may be written on a disk for a while."""
+    subprocess.run(["mount", "-o", "remount,ro", str(disk)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["mount", "-o", "remount,rw", str(disk)], check=True)
+
+
+def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
+    """Looks and audit events, ended at any byte: all that was acknowledged is there, and no part of more."""
+    looks, audit = tmp_path / "looks.jsonl", tmp_path / "audit.sqlite"
+    noted: list[str] = []
+    opened: list[str] = []
+    log = AuditLog(audit)
+    about: dict[str, Any] = {"policy": free_policy(), "fingerprint": "f", "models": {}}
+    log.opened("first", "what?", **about)
+    opened.append("first")
+
+    def note(number: int, size: int) -> None:
+        with no_file_longer(size):
+            note_look(looks, "cases", str(number), 0.1)
+        noted.append(str(number))
+
+    def ask(number: int, size: int) -> None:
+        with no_file_longer(size):
+            log.opened(str(number), "what is it? " * 50, **about)
+        opened.append(str(number))
+
+    def check(_: object) -> str:
+        kept = list(recorded_looks(looks, "cases")) if looks.is_file() else []
+        if kept != noted:
+            return f"looks {kept[-3:]} where {noted[-3:]} were acknowledged"
+        said = log.verify()
+        with log.log.reading() as entries:
+            rows = [row["request_id"] for row in entries.rows(REQUESTS)]
+        return "" if not said.findings and rows == opened else f"requests {rows[-3:]}, {said.findings[:2]}"
+
+    state = {"number": 0}
+
+    def checked(call: Any) -> None:
+        try:
+            call()
+        except InputError:
+            if wrong := check(None):
+                raise HalfWrittenError(wrong) from None
+            raise
+
+    def draw(rng: np.random.Generator) -> Trial:
+        state["number"] += 1
+        number = state["number"]
+        if rng.random() < 0.5:
+            size = (looks.stat().st_size if looks.is_file() else 0) + int(rng.integers(90))
+            return Trial(f"a look with {size}", partial(checked, partial(note, number, size)), check)
+        beside = [audit.stat().st_size, *(file.stat().st_size for file in tmp_path.glob("audit.sqlite-wal"))]
+        size = int(rng.integers(max(beside) + 20_000)) if rng.random() < 0.8 else 2**24
+        return Trial(f"an event with {size}", partial(checked, partial(ask, number, size)), check)
+
+    failures = fuzz("disk: logs", draw, None, -(-CASES // 10))
+    log.close()
+    assert not failures, report(failures)
+    assert json.loads(looks.read_text().splitlines()[0])["cases_hash"] == "cases"

@@ -1,0 +1,373 @@
+"""Audit and bandit logs that somebody altered: told, named by a verification, or read as they were written."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fuzz.mutation import WORDS, hostile_value, mutated_bytes, pick, shown
+from fuzz.outcomes import CASES, Trial, fuzz, report
+from fuzz.shop import QUESTIONS, asked_index, settled, words_for_models
+from labelled import free_policy
+from raglab.audit.explanation import days, defaults, explain_request
+from raglab.audit.log import AUDIT_REBUILDS
+from raglab.default_learner import ClarificationRequest
+from raglab.live.ask import ask
+from raglab.live.online_bandit import BANDIT_REBUILDS
+from raglab.live.settings import open_audit, open_logs, open_online
+from raglab.live.system import Lab
+
+pytestmark = pytest.mark.slow
+
+AUDIT, BANDIT = "audit.sqlite", "bandit.sqlite"
+FREE = {
+    "bandit_snapshots",
+    "audit_numbers",
+}  # a snapshot that is gone is made again; of the numbers some cells say nothing
+KEY = ("insurer_name", "broker_contract", {})
+# Statements of somebody who has the file: traps for whoever reads or writes it next, tables gone or of another form.
+TRAPS = (
+    "CREATE TRIGGER trap AFTER INSERT ON {table} BEGIN DELETE FROM {table}; END",
+    "CREATE TRIGGER trap BEFORE INSERT ON {table} BEGIN SELECT RAISE(IGNORE); END",
+    "CREATE TRIGGER trap BEFORE UPDATE ON audit_numbers BEGIN SELECT RAISE(ABORT, '\x1b[2Jno'); END",
+    "CREATE TRIGGER trap AFTER INSERT ON audit_chain BEGIN UPDATE audit_chain SET digest = 'x'; END",
+    "CREATE VIEW trap AS SELECT load_extension('x') FROM {table}",
+    "ALTER TABLE {table} RENAME TO other",
+    "DROP TABLE {table}",
+    "DELETE FROM {table}",
+    "CREATE TABLE other (a); DROP TABLE {table}; CREATE VIEW {table} AS SELECT * FROM other",
+    "PRAGMA user_version=99",
+    "PRAGMA application_id=7",
+    "ALTER TABLE {table} ADD COLUMN more TEXT DEFAULT 'x'",
+    "UPDATE audit_numbers SET value = value + 1",
+    "UPDATE audit_numbers SET value = 'x'",
+    "UPDATE audit_numbers SET value = -1 WHERE name = 'event'",
+    "UPDATE audit_chain SET salt = NULL",
+    "DELETE FROM audit_chain WHERE seq = 2",
+    "DELETE FROM audit_numbers",
+)
+
+
+class Read(NamedTuple):
+    """What doors give of the logs as they were written."""
+
+    rows: str
+    explained: tuple[str, ...]
+    days: str
+    frame: str
+    state: str
+
+
+def read(place: Path) -> Read:
+    """All that is read of a place's logs."""
+    audit, online = open_audit(place), open_online(place)
+    try:
+        said = tuple(explain_request(request, audit).json() for request in ("r1", "r2"))
+        return Read(
+            repr([row.model_dump_json() for row in audit.rows()]) + defaults(audit).to_json(),
+            said,
+            days(audit).to_json(),
+            online.frame().to_json(),
+            repr(online.state()),
+        )
+    finally:
+        audit.close()
+        online.close()
+
+
+def findings(place: Path) -> list[str]:
+    """What a verification of both logs names."""
+    logs = open_logs(place)
+    try:
+        return [str(one) for log in logs for one in log.verify(AUDIT_REBUILDS + BANDIT_REBUILDS).findings]
+    finally:
+        for log in logs:
+            log.close()
+
+
+def stored(place: Path) -> list[tuple[Any, ...]]:
+    """Every row of every table that raglab made, of both logs."""
+    held = []
+    for file in (AUDIT, BANDIT):
+        with closing(sqlite3.connect(place / file)) as link:
+            tables = link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
+            for (table,) in tables:
+                if table in FREE:
+                    continue
+                rows = link.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608 - names of its own
+                held.append((file, table, sorted(map(repr, rows))))
+    return held
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """An index with both logs, one default applied and voted on."""
+    place = tmp_path_factory.mktemp("logs") / "i"
+    with words_for_models(place.parent / "kept"):
+        asked_index(place)
+        log = open_audit(place)
+        about = {"session": "bob", "policy": free_policy(), "fingerprint": "f", "models": {"encoder": "words"}}
+        log.opened("d1", "who is the insurer?", **about)
+        row = log.met("d1", KEY)
+        log.applied("d1", row=row, value="1", gate="apply", conditions={}, kind="page_scope")
+        log.decided("d1", {"status": "ok", "answer": "Acme", "refusal_reason": None})
+        log.signal("d1", KEY, "1", "explicit_yes", conditions={})
+        log.opened("d2", "and who is the vendor?", **about)
+        request = ClarificationRequest(
+            target_field=KEY[0], question_to_user="Page?", candidate_values=["1", "toc"], proposed_default="1"
+        )
+        log.clarified(
+            "d2", request, row=log.met("d2", KEY), kind="page_scope", why="gate", gain=5.0, cost=1.0, conditions={}
+        )
+        log.close()
+        settled(place / AUDIT)
+        yield place
+
+
+@cache
+def tables(path: Path) -> dict[str, list[str]]:
+    """Columns by table of a database."""
+    with closing(sqlite3.connect(path)) as link:
+        names = [row[0] for row in link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name")]
+        return {name: [row[1] for row in link.execute(f"PRAGMA table_info('{name}')")] for name in names}
+
+
+def cell(rng: np.random.Generator, held: object) -> object:
+    """A value of SQLite in the place of one."""
+    kind = rng.random()
+    if kind < 0.25 and isinstance(held, int | float):
+        return pick(rng, (held + 1, -held, float(held), str(held), held * 10**9))
+    if kind < 0.5 and isinstance(held, str) and held:
+        at = int(rng.integers(len(held)))
+        return pick(rng, (held[:at], held + " ", held[:at] + "é" + held[at + 1 :], held.upper(), held.encode()))
+    if kind < 0.6:
+        return rng.bytes(5)
+    value = hostile_value(rng)
+    if isinstance(value, int) and abs(value) >= 2**63:
+        return 2**63 - 1
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    return value if value is None or isinstance(value, int | float) else str(value)[:100]
+
+
+def altered(rng: np.random.Generator, path: Path) -> str:
+    """Change a log by one or two statements; what was changed."""
+    told = []
+    columns = tables(path)
+    with closing(sqlite3.connect(path)) as link:
+        for _ in range(int(rng.integers(1, 3))):
+            table = pick(rng, sorted(columns))
+            count = int(rng.integers(6))
+            rowid = link.execute(f'SELECT rowid FROM "{table}" ORDER BY random() LIMIT 1').fetchone()  # noqa: S608
+            rowids = [row[0] for row in link.execute(f'SELECT rowid FROM "{table}"')]  # noqa: S608
+            rowid = pick(rng, rowids) if rowids else None
+            column, other = pick(rng, columns[table]), pick(rng, columns[table])
+            where = f'"{table}" SET "{column}"'
+            with suppress(sqlite3.Error):  # a rule of the table that forbids it
+                if count <= 2 and rowid is not None:
+                    held = link.execute(f'SELECT "{column}" FROM "{table}" WHERE rowid = ?', (rowid,)).fetchone()[0]  # noqa: S608
+                    value = cell(rng, held)
+                    link.execute(f"UPDATE {where} = ? WHERE rowid = ?", (value, rowid))
+                    told.append(f"{table}.{column} of {rowid}: {shown(held, 80)} -> {shown(value, 80)}")
+                elif count == 3 and rowid is not None:
+                    link.execute(f'DELETE FROM "{table}" WHERE rowid = ?', (rowid,))  # noqa: S608
+                    told.append(f"{table} without {rowid}")
+                elif count == 4 and rowid is not None:
+                    names = ", ".join(f'"{one}"' for one in columns[table] if one not in {"seq", "row_id"})
+                    link.execute(
+                        f'INSERT INTO "{table}" (seq, {names}) SELECT seq + ?, {names} FROM "{table}" WHERE rowid = ?',  # noqa: S608
+                        (int(rng.integers(1, 60)), rowid),
+                    )
+                    told.append(f"{table} with {rowid} again")
+                elif rng.random() < 0.3 and rowid is not None:
+                    link.execute(f'UPDATE "{table}" SET "{column}" = "{other}" WHERE rowid = ?', (rowid,))  # noqa: S608
+                    told.append(f"{table}.{column} = {other} of {rowid}")
+                else:
+                    statement = pick(rng, TRAPS).format(table=table)
+                    link.executescript(statement)
+                    told.append(statement)
+        link.commit()
+        link.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return "; ".join(told) or "nothing"
+
+
+def spoil(rng: np.random.Generator, whole: Path, place: Path) -> str:
+    """Copy the logs to a place and spoil one of them; how."""
+    for file in (AUDIT, BANDIT):
+        for end in ("", "-wal", "-shm", "-journal"):
+            (place / f"{file}{end}").unlink(missing_ok=True)
+        shutil.copyfile(whole / file, place / file)
+    file = pick(rng, (AUDIT, BANDIT))
+    path, kind = place / file, rng.random()
+    if kind < 0.6:
+        return f"{file}: {altered(rng, path)}"
+    raw = path.read_bytes()
+    if kind < 0.8:
+        path.write_bytes(mutated_bytes(rng, raw))
+        return f"{file}: bytes"
+    if kind < 0.9:
+        spoilt = bytearray(raw)
+        for at in rng.integers(len(raw), size=int(rng.integers(1, 4))):
+            spoilt[at] ^= 1 << int(rng.integers(8))
+        path.write_bytes(spoilt)
+        return f"{file}: bits"
+    if kind < 0.96:
+        end = pick(rng, ("-wal", "-shm", "-journal"))
+        beside = pick(rng, (b"", rng.bytes(4096), raw[:8192], b"\x37\x7f\x06\x82" + rng.bytes(4000), WORDS[5].encode()))
+        (place / f"{file}{end}").write_bytes(beside)
+        return f"{file}{end}: {len(beside)} bytes"
+    path.unlink()
+    made: dict[str, Callable[[], object]] = {
+        "gone": lambda: None,
+        "empty": path.touch,
+        "a folder": path.mkdir,
+        "a link to the other": lambda: path.symlink_to(place / (BANDIT if file == AUDIT else AUDIT)),
+        "another database": lambda: shutil.copyfile(whole / "embeddings.sqlite", path),
+        "text": lambda: path.write_text(str(pick(rng, WORDS)).encode("utf-8", "replace").decode()),
+    }
+    name = pick(rng, sorted(made))
+    made[name]()
+    return f"{file}: {name}"
+
+
+def clear_away(place: Path) -> None:
+    """Take a folder away that stands in the place of a log."""
+    for file in (AUDIT, BANDIT):
+        if (place / file).is_dir() and not (place / file).is_symlink():
+            (place / file).rmdir()
+
+
+def test_a_log_that_was_altered_is_told_or_named(whole: Path, tmp_path: Path) -> None:
+    """What is read is what was written; else a door refuses it, or the verification names it. A tenth of the cases."""
+    place = tmp_path / "i"
+    shutil.copytree(whole, place)
+    sound, content = read(whole), stored(whole)
+    assert findings(whole) == []
+
+    def check(found: Read) -> str:
+        named = findings(place)
+        if named:
+            return ""
+        if found != sound:
+            return "another content, and the verification names nothing"
+        if any(one not in stored(place) for one in content):
+            return "other rows, and the verification names nothing"
+        return ""
+
+    def draw(rng: np.random.Generator) -> Trial:
+        clear_away(place)
+        return Trial(spoil(rng, whole, place), partial(read, place), check)
+
+    failures = fuzz("logs: read", draw, tmp_path, -(-CASES // 10))
+    assert not failures, report(failures)
+
+
+def _explain(place: Path, _: Path) -> None:
+    log = open_audit(place)
+    try:
+        str(explain_request("r1", log))
+    finally:
+        log.close()
+
+
+def _export(place: Path, out: Path) -> None:
+    log = open_audit(place)
+    try:
+        log.export(out)
+    finally:
+        log.close()
+
+
+def _forget(place: Path, _: Path) -> None:
+    log = open_audit(place)
+    try:
+        log.forget(before=log._clock())
+    finally:
+        log.close()
+
+
+def _verify(place: Path, _: Path) -> None:
+    findings(place)
+    for log in open_logs(place):
+        log.head()
+        log.close()
+
+
+def _thumb(place: Path, _: Path) -> None:
+    online = open_online(place)
+    try:
+        online.thumbs("r2", up=False)
+        online.choose("new", [True] * len(online.arms), {})
+    finally:
+        online.close()
+
+
+def _signal(place: Path, _: Path) -> None:
+    log = open_audit(place)
+    try:
+        log.signal("d1", KEY, "2", "explicit_yes", conditions={})
+        log.settle()
+    finally:
+        log.close()
+
+
+DOORS = {
+    "explain": _explain,
+    "export": _export,
+    "forget": _forget,
+    "verify": _verify,
+    "thumb": _thumb,
+    "signal": _signal,
+}
+
+
+@pytest.mark.parametrize("name", DOORS)
+def test_each_door_refuses_or_does(whole: Path, tmp_path: Path, name: str) -> None:
+    """Over an altered log; a fortieth of the cases for each door."""
+    place, out = tmp_path / "i", tmp_path / "out"
+    shutil.copytree(whole, place)
+
+    def check(_: object) -> str:
+        if name not in {"thumb", "signal"} or findings(place):
+            return ""
+        file = BANDIT if name == "thumb" else AUDIT
+        held = [one for one in stored(place) if one[0] == file]
+        return "nothing was written" if all(one in stored(whole) for one in held) else ""
+
+    def draw(rng: np.random.Generator) -> Trial:
+        clear_away(place)
+        return Trial(spoil(rng, whole, place), partial(DOORS[name], place, out), check)
+
+    failures = fuzz(f"logs: {name}", draw, tmp_path, -(-CASES // 40))
+    assert not failures, report(failures)
+
+
+def test_a_question_over_an_altered_log(whole: Path, tmp_path: Path) -> None:
+    """It is answered as ever, or refused in one line; a hundredth of the cases, each opens the whole system."""
+    place = tmp_path / "i"
+    shutil.copytree(whole, place)
+    sound = ask(QUESTIONS[0], lab=Lab.open(whole, policy=free_policy(), arm="hybrid", audit=False))["answer"]
+
+    def asked() -> Any:
+        lab = Lab.open(place, policy=free_policy(), arm="hybrid")
+        try:
+            return ask(QUESTIONS[0], lab=lab, request_id="new")
+        finally:
+            if lab.audit is not None:
+                lab.audit.close()
+
+    def draw(rng: np.random.Generator) -> Trial:
+        clear_away(place)
+        what = spoil(rng, whole, place)
+        return Trial(what, asked, lambda said: "" if said["answer"] == sound else f"another answer: {said['answer']}")
+
+    failures = fuzz("logs: ask", draw, tmp_path, -(-CASES // 100))
+    assert not failures, report(failures)

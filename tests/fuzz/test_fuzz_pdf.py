@@ -1,0 +1,143 @@
+"""PDFs that were altered: pages, or one line, and within seconds; each in a process of its own that is ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fuzz.mutation import mutated_bytes, pick
+from fuzz.outcomes import CASES, Trial, fuzz, report
+from raglab.store import pdf, pdf_worker
+from raglab.store.documents import Page
+from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
+from test_store_pdf import CATALOG, FONT, GOOD, PACKED, SLOW, TEXT, TWICE, deflated, document, stream, with_content
+
+pytestmark = pytest.mark.slow
+
+LABELS = b"<< /Type /Catalog /Pages 2 0 R /PageLabels << /Nums [0 << /S /r >> 1 << /S /D /P (a) >>] >> >>"
+SAMPLES = {
+    "plain": GOOD,
+    "packed": with_content(stream(deflated(TEXT * 3), PACKED)),
+    "packed twice": with_content(stream(deflated(TEXT, 2), TWICE)),
+    "three pages": with_content(stream(TEXT), pages=3),
+    "labels": with_content(stream(TEXT), pages=2).replace(CATALOG, LABELS),
+    "a font of its own": with_content(
+        stream(TEXT), o3=b"<< /Type /Font /Subtype /Type0 /BaseFont /X /Encoding /Identity-H /ToUnicode 5 0 R >>",
+        o5=stream(b"/CIDInit begincmap 1 beginbfrange <00> <ff> <0041> endbfrange endcmap"),
+    ),
+}  # fmt: skip
+NAMES = (
+    b"/Type", b"/Pages", b"/Page", b"/Kids", b"/Count", b"/Parent", b"/Contents", b"/Length", b"/Filter", b"/Font",
+    b"/Size", b"/Root", b"/Prev", b"/FlateDecode", b"/LZWDecode", b"/RunLengthDecode", b"/ASCII85Decode", b"/DCTDecode",
+    b"/Encrypt", b"/XRefStm", b"/ObjStm", b"/ToUnicode", b"/Differences", b"/PageLabels", b"/Nums", b"/Names", b"/W",
+    b"/DecodeParms",
+)  # fmt: skip
+OPERANDS = (
+    b"0", b"-1", b"1", b"2 0 R", b"4 0 R", b"10 0 R", b"99999 0 R", b"2147483648", b"9" * 40, b"1e9", b"null", b"true",
+    b"[", b"]", b"<<", b">>", b"(", b"<ff", b"[2 0 R 2 0 R]", b"<< /A 1 0 R >>", b"endobj", b"stream", b"%%EOF",
+)  # fmt: skip
+
+
+def mutated_pdf(rng: np.random.Generator) -> bytes:
+    """A PDF with names, numbers, references, content or bytes changed."""
+    raw = SAMPLES[str(pick(rng, sorted(SAMPLES)))]
+    kind = rng.random()
+    if kind < 0.25:
+        return mutated_bytes(rng, raw)
+    if kind < 0.4:  # content of a page, whole as a PDF
+        return with_content(stream(deflated(mutated_bytes(rng, TEXT * 4)), PACKED))
+    if kind < 0.5:
+        objects = {1: CATALOG, 2: b"<< /Type /Pages /Kids [10 0 R] /Count 1 >>", 3: FONT, 4: stream(TEXT)}
+        objects[10] = b"<< /Type /Page /Parent 2 0 R /Contents 4 0 R >>"
+        objects[int(pick(rng, (1, 2, 3, 4, 10)))] = mutated_bytes(rng, objects[int(pick(rng, (1, 2, 3, 4, 10)))])
+        return document(objects)
+    out = raw
+    for _ in range(int(rng.integers(1, 4))):
+        parts = out.split(b" ")
+        at = int(rng.integers(len(parts)))
+        parts[at] = pick(rng, (pick(rng, NAMES), pick(rng, OPERANDS), parts[int(rng.integers(len(parts)))]))
+        out = b" ".join(parts)
+    return out
+
+
+def forked(raw: bytes, where: object, limits: PdfLimits) -> dict[str, Any]:
+    """What the worker's own code says of a PDF, in a fork that spends as much as a worker may.
+
+    A fork has pypdf loaded already, which is what most of a worker's time goes to. Memory is left as it is: the
+    process of the tests has more of it than a worker may take.
+    """
+    del where
+    there, here = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            os.close(there)
+            cpu = round(limits.seconds)
+            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu + 1))
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+            said = pdf_worker._answer(raw, limits._asdict()).encode()
+            os.write(here, said[:60_000])  # a pipe holds so much
+        finally:
+            os._exit(0)
+    os.close(here)
+    with os.fdopen(there, "rb") as pipe:
+        said = pipe.read()
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        return {"limit": "seconds"}
+    return pdf._parsed(said) or {"unreadable": "nothing"}
+
+
+def check(pages: tuple[Page, ...]) -> str:
+    """What is wrong with pages: not numbered in order, no text, not Unicode."""
+    if [page.number for page in pages] != list(range(1, len(pages) + 1)):
+        return "pages out of order"
+    json.dumps([page.text for page in pages], ensure_ascii=False).encode()
+    return "" if any(page.text.strip() for page in pages) else "no text"
+
+
+def test_an_altered_pdf_is_read_or_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages, or one line; a fifth of the cases, each in a fork."""
+    monkeypatch.setattr(pdf, "_worker_answer", forked)
+    limits = PDF_LIMITS._replace(seconds=4)
+
+    def draw(rng: np.random.Generator) -> Trial:
+        raw = mutated_pdf(rng)
+        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", limits), check)
+
+    failures = fuzz("PDF", draw, None, -(-CASES // 5))
+    assert not failures, report(failures)
+
+
+def test_the_fork_reads_what_the_worker_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The samples, and one that takes too long, by both."""
+    real = {name: pdf_pages(raw, "a.pdf", PDF_LIMITS) for name, raw in SAMPLES.items() if name in {"labels", "packed"}}
+    monkeypatch.setattr(pdf, "_worker_answer", forked)
+    for name, raw in SAMPLES.items():
+        found = pdf_pages(raw, "a.pdf", PDF_LIMITS)
+        assert found == real.get(name, found)
+        assert not check(found)
+    start = time.monotonic()
+    with pytest.raises(ValueError, match="must be read within 1 s"):
+        pdf_pages(SLOW, "a.pdf", PDF_LIMITS._replace(seconds=1))
+    assert time.monotonic() - start < 10
+
+
+def test_a_whole_worker_for_some(tmp_path: Path) -> None:
+    """A two-hundredth of the cases go to a worker that is started for each."""
+    del tmp_path
+
+    def draw(rng: np.random.Generator) -> Trial:
+        raw = mutated_pdf(rng)
+        return Trial(f"{len(raw)} bytes: {raw[:400]!r}", partial(pdf_pages, raw, "a.pdf", PDF_LIMITS), check)
+
+    failures = fuzz("PDF: workers", draw, None, -(-CASES // 200))
+    assert not failures, report(failures)
