@@ -2,7 +2,8 @@
 
 A signal is one transaction: the change, the row's new version, their links in the hash chain, the latest version over
 the one before. Times are of the wall on this machine's disk, each commit synchronised to it; the log grows from empty
-to the number of requests. Then it is filled up to as many rows as are verified against the chain.
+to the number of requests. Then it is filled up to as many rows as are verified against the chain;
+so is a bandit's log, whose snapshot is held against the state that its events make.
 
     python experiments/bench_audit.py [folder]            2,000 requests, 100,000 rows verified
     python experiments/bench_audit.py [folder] --quick    200 and 10,000, in a few seconds
@@ -15,7 +16,7 @@ import sqlite3
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
@@ -25,9 +26,12 @@ import numpy as np
 
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
+from raglab.bandit import Bandit
 from raglab.decision.decisions import Check
+from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
-from raglab.store.log_tables import CHANGES, DECISIONS, REQUESTS
+from raglab.reward import COMPONENTS, RewardWeights
+from raglab.store.log_tables import CHANGES, CHOICES, DECISIONS, REQUESTS, REWARDS
 
 AT_MOST = 5.0  # milliseconds, median, that a live update with its audit row and its links may take
 AT_MOST_ON_SERVER = 10.0  # on PostgreSQL
@@ -85,7 +89,7 @@ def filled(log: AuditLog, rows: int) -> None:
                     return
                 unique = {name: f"{row[name][:40]}-{number}" for name in ("request_id", "once") if name in row}
                 session = {"session": f"{row['session']}-{number}"} if table == REQUESTS else {}
-                entries.add(table, {name: value for name, value in row.items() if name != "seq"} | unique | session)
+                entries.add(table, _copy(row) | unique | session)
 
 
 def verified(log: AuditLog, rows: int) -> bool:
@@ -99,6 +103,37 @@ def verified(log: AuditLog, rows: int) -> bool:
     print(f"{f'verify {said.rows:,} rows':<34}       {seconds:8.2f} s    {told}")
     print(f"{'(a row added in bulk)':<34}       {1e3 * (middle - start) / rows:8.2f} ms")
     return said.intact
+
+
+def bandit_verified(folder: Path, rows: int) -> bool:
+    """Print how long the verification of a bandit's log of so many rows takes; whether nothing was found.
+
+    A thousandth of the choices is made one by one; the others are copies of the last.
+    """
+    at = Online(Bandit(), RewardWeights(), 8000.0, folder / "bandit.sqlite", ("hybrid", "graph"))
+    rng = np.random.default_rng(0)
+    for number in range(rows // 2000):
+        at.choose(f"r{number}", [True, True], dict.fromkeys(FEATURES, 0.5))
+        at.update(f"r{number}", {name: float(rng.random()) for name in COMPONENTS})
+    with at.log.writing() as log:
+        choice, reward = (log.one(table) or {} for table in (CHOICES, REWARDS))
+        for number in count(rows // 2000):
+            if log.last >= rows:
+                break
+            log.add(CHOICES, _copy(choice) | {"request_id": f"r{number}", "round": number + 1})
+            log.add(REWARDS, _copy(reward) | {"request_id": f"r{number}"})
+    at.thumbs("r0", up=True)  # which keeps the snapshot of all
+    start = time.perf_counter()
+    said = at.verify()
+    seconds, most = time.perf_counter() - start, VERIFIED_S * rows / 1e5
+    at.close()
+    told = f"asked < {most:g} s: {'met' if seconds < most else 'MISSED'}   intact: {said.intact}"
+    print(f"{f'verify {said.rows:,} of a bandit':<34}       {seconds:8.2f} s    {told}")
+    return said.intact
+
+
+def _copy(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row.items() if name != "seq"}
 
 
 def bare(folder: Path, commits: int = 200) -> list[float]:
@@ -168,7 +203,7 @@ def main() -> int:
         line("explain a request", seconds)
         size = (Path(folder) / "audit.sqlite").stat().st_size
         print(f"{'a request on disk':<34}       {size / requests / 1024:8.1f} kB")
-        intact = verified(log, 50 * requests)
+        intact = verified(log, 50 * requests) and bandit_verified(Path(folder), 50 * requests)
         log.close()
     same = on_postgresql(requests) and same
     return int(not (same and intact))

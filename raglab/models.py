@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.text import visible
+from raglab.characters import visible
 
 if TYPE_CHECKING:
     import sentence_transformers as st

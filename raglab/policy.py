@@ -30,6 +30,7 @@ from pydantic import (
 from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
+from raglab.characters import visible
 from raglab.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
 from raglab.fusion import Model, Part
 from raglab.gates import IntentThresholds, RefineThresholds
@@ -38,7 +39,6 @@ from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
 from raglab.signal_gates import SignalThresholds
 from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit, signal
-from raglab.text import visible
 from raglab.values import Bools, Floats
 
 EXPECTED_COST = "expected_cost"

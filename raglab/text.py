@@ -6,12 +6,12 @@ import html
 import math
 import re
 import string
-import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from raglab.characters import composed, unaccented, visible
 from raglab.languages import LANGUAGES, Language
 from raglab.numerals import any_of, comma_thousands, plain_number, tables
 
@@ -61,46 +61,6 @@ _TOKEN = re.compile(r"[^\W_]+")  # letters and digits
 STOP_WORDS = frozenset(LANGUAGES.words.stop)  # they say nothing about what a question is about (rule S2.7)
 
 
-_UNSEEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})  # categories of Unicode that move a cursor, turn a line or hide
-_JOINERS = "\u00ad\u200c\u200d"  # of format, and yet part of words: soft hyphen, what parts and what joins letters
-
-
-def visible(text: str, *, lines: bool = False) -> str:
-    r"""Text as a terminal and a message may show it: control and escape characters, bidirectional overrides escaped.
-
-    Args:
-      lines: whether line feeds and tabs stay as they are.
-
-    Example:
-      >>> visible("a\x1b[2Jb\u202egpj.exe"), visible("é ü 日本\nx", lines=True)
-      ('a\\x1b[2Jb\\u202egpj.exe', 'é ü 日本\nx')
-    """
-    if text.isprintable():
-        return text
-    kept = _JOINERS + "\n\t" if lines else _JOINERS
-    return "".join(
-        one.encode("unicode_escape").decode() if unicodedata.category(one) in _UNSEEN and one not in kept else one
-        for one in text
-    )
-
-
-# What stands between a URL's user and its host, or behind a name such as `password`; bounded, so that it stays linear.
-_PASSWORD = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,40}:/{1,2}[^\s:/?#@]{0,200}):\S{0,500}@")
-_SECRET = re.compile(r"(?i)([?&;][\w.-]{0,40}(?:pass|pwd|secret|token|key)[\w.-]{0,40}=)[^\s&;'\"]+")
-
-
-def masked_passwords(text: str) -> str:
-    """Text in which no URL shows its password.
-
-    Example:
-      >>> masked_passwords("evaluate-log postgresql+psycopg://ann:p@ss/word@db/rag?sslpassword=x")
-      'evaluate-log postgresql+psycopg://ann:***@db/rag?sslpassword=***'
-    """
-    if ":/" not in text:
-        return text
-    return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
-
-
 NO_MATH = "tex2jax_ignore mathjax_ignore"  # classes of HTML in which a notebook sets no formula; pandas' too
 
 
@@ -112,23 +72,6 @@ def html_text(text: str) -> str:
       '&lt;img src=x&gt;\\u202e &amp; so\non'
     """
     return html.escape(visible(text, lines=True))
-
-
-def composed(text: str) -> str:
-    """Text with each accent and its letter as one character (NFC), so that expressions with accents match it."""
-    return unicodedata.normalize("NFC", text)
-
-
-def unaccented(text: str) -> str:
-    """Text without accents, its case kept; ligatures, raised figures and odd blanks become plain ones (NFKD).
-
-    Example:
-      >>> unaccented("Élément à 5 m²")
-      'Element a 5 m2'
-    """
-    if text.isascii():
-        return text
-    return "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
 
 
 def fold_case(text: str) -> str:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.bandit import LEARNERS, POLICIES, Bandit, State, Stats, choose, init, kl_upper, revise, update
+from raglab.bandit import LEARNERS, POLICIES, Bandit, State, Stats, Steps, choose, fold, init, kl_upper, revise, update
+from raglab.bandit.learner import CHOSEN, REVISED, REWARDED
 from raglab.bandit.learners import lin_ucb, ucb1
 from raglab.bandit.scores import PULLED, beta, normal, student
 
@@ -314,6 +315,76 @@ def test_a_late_reward_is_one_in_time(bandit: Bandit, steps: list[Any], delays: 
                 reward, x = steps[then]
                 late = update(late, then % 3, reward, bandit, context=x, age=delays[then])
     near(late, timely)
+
+
+def steps_of(rows: list[tuple[Any, ...]]) -> Steps:
+    """Rows of kind, arm, old, new, age and context as columns."""
+    kind, arm, old, new, age, context = zip(*rows, strict=True)
+    return Steps(*map(np.array, (kind, arm, old, new, age)), np.array(context, dtype=np.float64))
+
+
+@settings(quick, max_examples=150)
+@given(st.data())
+def test_many_steps_at_once_are_the_steps_one_by_one(data: st.DataObject) -> None:
+    """The same bits for rewards in time, late and revised, whatever is forgotten; cut anywhere."""
+    forgets = data.draw(st.sampled_from([{}, {"discount": 0.97}, {"window": 3}]))
+    bandit = Bandit(data.draw(st.sampled_from(POLICIES)), **forgets)
+    state, rng, open_, rows = fresh(bandit), np.random.default_rng(0), list[tuple[int, int, Any]](), list[Any]()
+    told: dict[int, tuple[int, float, Any]] = {}
+    unit = st.floats(0.0, 1.0)
+    for t in range(data.draw(st.integers(1, 12))):
+        arm, x = data.draw(st.integers(0, 2)), data.draw(st.lists(unit, min_size=FEATURES, max_size=FEATURES))
+        state, _ = choose(state, bandit, rng, mask=np.arange(3) == arm, context=x)
+        wide = x if bandit.linear else []
+        rows.append((CHOSEN, arm, 0.0, 0.0, 0, wide))
+        open_.append((t, arm, x))
+        if data.draw(st.booleans()):
+            then, arm, x = open_.pop(data.draw(st.integers(0, len(open_) - 1)))
+            reward = data.draw(unit)
+            state = update(state, arm, reward, bandit, context=x, age=t - then)
+            rows.append((REWARDED, arm, 0.0, reward, t - then, x if bandit.linear else []))
+            told[then] = (arm, reward, x)
+        if told and data.draw(st.booleans()):
+            then = data.draw(st.sampled_from(sorted(told)))
+            (arm, old, x), new = told[then], data.draw(unit)
+            counted = bandit.window == 0 or t - then < bandit.window
+            if counted:
+                state = revise(state, arm, old, new, bandit, context=x, age=t - then)
+                rows.append((REVISED, arm, old, new, t - then, x if bandit.linear else []))
+                told[then] = (arm, new, x)
+    cut = data.draw(st.integers(1, len(rows)))
+    folded = fold(fresh(bandit), steps_of(rows[:cut]), bandit)
+    if rows[cut:]:
+        folded = fold(folded, steps_of(rows[cut:]), bandit)
+    same(folded, state)
+    assert [field.dtype for field in folded] == [field.dtype for field in state]
+
+
+@pytest.mark.parametrize(
+    ("row", "window", "rule"),
+    [
+        ((CHOSEN, 3, 0.0, 0.0, 0, []), 0, "arm must be in"),
+        ((REWARDED, 0, 0.0, float("nan"), 0, []), 0, "reward must be in"),
+        ((REVISED, 0, 2.0, 0.5, 0, []), 0, "reward must be in"),
+        ((REVISED, 0, 0.5, 1.0, 0, []), 0, "an arm without one"),
+        ((REWARDED, 0, 0.0, 0.5, -1, []), 0, "age must be a whole number"),
+        ((CHOSEN, 0, 0.0, 0.0, 0, [1.0]), 0, "context must be"),
+        ((REWARDED, 0, 0.0, 0.5, 1, []), 2, "age must be less than the rounds"),
+        ((REVISED, 0, 0.5, 1.0, 0, []), 2, "old must be the reward that was counted"),
+    ],
+)
+def test_a_step_that_breaks_a_rule_is_refused_among_many(row: Any, window: int, rule: str) -> None:
+    """As it is one by one."""
+    bandit = Bandit("ucb1", window=window)
+    once = fold(fresh(bandit), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), bandit)
+    with pytest.raises(ValueError, match=rule):
+        fold(once, steps_of([row]), bandit)
+
+
+def test_steps_are_of_one_learner() -> None:
+    """A batch is refused."""
+    with pytest.raises(ValueError, match="steps must be of one learner"):
+        fold(fresh(Bandit("ucb1"), (2,)), steps_of([(CHOSEN, 0, 0.0, 0.0, 0, [])]), Bandit("ucb1"))
 
 
 @quick

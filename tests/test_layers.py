@@ -17,7 +17,7 @@ ROOT = Path(raglab.__file__).parent
 FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")  # the lazy facade names all
 # Layers from the ground up. A package imports lower layers and itself; inside a layer, imports form no cycle.
 LAYERS: tuple[frozenset[str], ...] = (
-    frozenset({"values", "canonical", "languages", "numerals", "text", "arms", "_numba"}),
+    frozenset({"values", "canonical", "characters", "languages", "numerals", "text", "arms", "_numba"}),
     frozenset(
         {
             "packs",

@@ -21,7 +21,7 @@ import pytest
 
 import raglab
 from hostile_texts import LONG_TEXTS
-from raglab import numerals, text
+from raglab import characters, numerals, text
 from raglab.answering import (
     claim_words,
     compression,
@@ -78,7 +78,7 @@ def phrases_of_kinds(passage: str) -> object:
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "visible": text.visible,
+    "visible": characters.visible,
     "words": text.split_words,
     "pieces": text.pieces,
     "normalised answer": text.normalise_answer,
@@ -184,9 +184,9 @@ def compiled(where: str, value: Any, depth: int = 0) -> Iterator[tuple[str, re.P
             yield from compiled(where, one, depth + 1)
 
 
-def expressions_of_modules() -> dict[str, list[re.Pattern[str]]]:
+def expressions_of_modules() -> dict[str, list[re.Pattern[Any]]]:
     """Return every compiled expression of the package by name; the stores have limits of their own."""
-    found: dict[str, list[re.Pattern[str]]] = {}
+    found: dict[str, list[re.Pattern[Any]]] = {}
     for module in pkgutil.walk_packages(raglab.__path__, "raglab."):
         if not module.name.startswith(("raglab.store", "raglab.cli")):
             for name, value in vars(importlib.import_module(module.name)).items():
@@ -209,10 +209,10 @@ def expressions_of_packs(value: Any) -> Iterator[str]:
             yield from expressions_of_packs(one)
 
 
-def searched(pattern: re.Pattern[str]) -> Callable[[str], object]:
-    """Find all that an expression matches."""
-    encode = isinstance(pattern.pattern, bytes)
-    return lambda long: [None for _ in pattern.finditer(long.encode() if encode else long)]
+def searched(pattern: re.Pattern[Any]) -> Callable[[str], object]:
+    """Find all that an expression matches, of bytes in those of the text."""
+    told = isinstance(pattern.pattern, bytes)
+    return lambda long: [None for _ in pattern.finditer(long.encode() if told else long)]
 
 
 @pytest.mark.slow

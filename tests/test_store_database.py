@@ -7,7 +7,9 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -145,6 +147,45 @@ class TestDatabase:
         sqlite3.connect(tmp_path / "empty.sqlite").execute("CREATE TABLE t (x)").connection.close()
         with pytest.raises(ValueError, match="a log must hold events"):
             Database(tmp_path / "empty.sqlite", (NOTES,), create=False).reading().__enter__()
+
+    def test_one_that_has_not_begun_is_read_by_every_thread(self, tmp_path: Path) -> None:
+        """As a server does whose first question has not come yet; each finds nothing."""
+        made = Database(tmp_path / "log.sqlite", (NOTES, COUNTS))
+        found: list[object] = []
+
+        def read() -> None:
+            with made.reading() as log:
+                found.append((log.last, list(log.rows("notes"))))
+
+        for _ in range(2):
+            thread = threading.Thread(target=read)
+            thread.start()
+            thread.join()
+        read()
+        made.close()
+        assert found == [(0, [])] * 3
+
+    @pytest.mark.parametrize("begun", [False, True])
+    def test_reading_leaves_every_byte(self, tmp_path: Path, begun: bool) -> None:  # noqa: FBT001 - a case
+        """Of an empty file, and of a log that another program took out of its write-ahead mode."""
+        path = tmp_path / "log.sqlite"
+        path.touch()
+        if begun:
+            made = Database(path, (NOTES, COUNTS))
+            with made.writing() as log:
+                log.add("notes", ROW)
+            made.close()
+            with closing(sqlite3.connect(path)) as link:
+                assert link.execute("PRAGMA journal_mode=DELETE").fetchone() == ("delete",)
+        before = path.read_bytes()
+        reader = Database(path, (NOTES, COUNTS))
+        with reader.reading() as log:
+            assert log.last == int(begun)
+        assert reader.verify().intact
+        assert (reader.head() is not None) == begun
+        reader.close()
+        assert path.read_bytes() == before
+        assert [one.name for one in tmp_path.iterdir()] == ["log.sqlite"]
 
     def test_a_file_that_is_no_database(self, tmp_path: Path) -> None:
         """Is left as it was."""

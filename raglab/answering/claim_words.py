@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
 from raglab.numerals import any_of, calendar_date, comma_thousands, number_word_value, plain_number, tables
-from raglab.text import STOP_WORDS, unaccented
+from raglab.text import STOP_WORDS
 
 # Letters that a word is known by: `covered`, `covering` and `coverage` are one, so are `durée` and `durera`.
 KEY = 5

@@ -21,8 +21,9 @@ from raglab.answering.field_rules import (
     role_value,
     total_value,
 )
+from raglab.characters import unaccented
 from raglab.packs import GENERIC, FieldPattern, FieldReading, FigureKind, Figures, Pack, compile_expression
-from raglab.text import STOP_WORDS, Piece, pieces, split_words, unaccented
+from raglab.text import STOP_WORDS, Piece, pieces, split_words
 from raglab.values import Chunk
 
 _SHARE = re.compile(r"^\d+(?:[.,]\d+)?\s?%")

@@ -11,8 +11,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from raglab.characters import composed
 from raglab.languages import LANGUAGES, expression
-from raglab.text import composed
 
 _REACH = 400  # characters of a sentence in which it must have said what it says
 

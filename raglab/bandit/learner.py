@@ -229,6 +229,20 @@ def check_context(context: ArrayLike | None, state: State) -> NDArray[np.float64
     return np.broadcast_to(array, shape)
 
 
+def check_context_rows(context: NDArray[np.float64], state: State, n: int) -> NDArray[np.float64]:
+    """Contexts of n steps of one learner, [n, d].
+
+    Raises:
+      ValueError: they do not fit the state, or are not finite.
+    """
+    shape = (n, state.moment.shape[-1])
+    if context.shape != shape:
+        refuse(f"context must be {shape}", context.shape, "give the features that init was told of")
+    if not np.isfinite(context).all():
+        refuse("context must be finite", "NaN or infinity", "impute what is missing before")
+    return context
+
+
 def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
     """Arms as int64.
 
@@ -240,6 +254,18 @@ def check_arm(arm: ArrayLike, n_arms: int) -> NDArray[np.int64]:
         refuse(f"arm must be a whole number in [0, {n_arms})", array, "it is a place among the arms")
     if array.size and not (array.min() >= 0 and array.max() < n_arms):
         refuse(f"arm must be in [0, {n_arms})", array, "it is unknown to this state")
+    return array.astype(np.int64)
+
+
+def check_age(age: object) -> NDArray[np.int64]:
+    """Ages as int64.
+
+    Raises:
+      ValueError: an age that is not a whole number of rounds, or below 0.
+    """
+    array = np.asarray(age)
+    if not np.issubdtype(array.dtype, np.integer) or (array < 0).any():
+        refuse("age must be a whole number of rounds, >= 0", age, "0 is a reward before the next choice")
     return array.astype(np.int64)
 
 
@@ -358,6 +384,8 @@ def record_rewards(
 
 DEFAULT = Bandit()
 LEAST_COUNT = 0.5  # of a reward's weight; rounding takes less
+_WITHIN_ROUNDS = "age must be less than the rounds chosen"
+_OF_ROUNDS = "a window keeps rewards of rounds that were chosen"
 
 
 def init(n_arms: int, *, bandit: Bandit = DEFAULT, n_features: int = 0, batch: tuple[int, ...] = ()) -> State:
@@ -507,12 +535,9 @@ def _check_observations(
     arms = _full("arm", check_arm(arm, state.n.shape[-1]), batch).reshape(size)
     values = tuple(_full("reward", check_reward(reward), batch).reshape(size) for reward in rewards)
     x = check_context(context, state).reshape(size, state.moment.shape[-1])
-    ages = np.asarray(age)
-    if not np.issubdtype(ages.dtype, np.integer) or (ages < 0).any():
-        refuse("age must be a whole number of rounds, >= 0", age, "0 is a reward before the next choice")
-    ages = _full("age", ages.astype(np.int64), batch).reshape(size)
+    ages = _full("age", check_age(age), batch).reshape(size)
     if bandit.window and (ages >= state.t.reshape(size)).any():
-        refuse("age must be less than the rounds chosen", age, "a window keeps rewards of rounds that were chosen")
+        refuse(_WITHIN_ROUNDS, age, _OF_ROUNDS)
     return arms, values, x, ages
 
 
@@ -586,6 +611,155 @@ def revise(
     if mine.moment.shape[-1]:
         mine.moment[at] += (weight * (becomes - was))[:, None] * x
     return restore_batch(mine, state.t.shape)
+
+
+class Steps(NamedTuple):
+    """What one learner is told in order, [N] each: rounds that chose an arm, rewards, rewards that became others.
+
+    kind: `CHOSEN`, `REWARDED` or `REVISED`. new: the reward; old: the one that it replaces; neither is read where there
+    is none. age: rounds chosen since the choice. context: [N, d] of the choice; d = 0 without one.
+    """
+
+    kind: Ints
+    arm: Ints
+    old: Array
+    new: Array
+    age: Ints
+    context: Array
+
+
+CHOSEN, REWARDED, REVISED = range(3)
+
+
+def fold(state: State, steps: Steps, bandit: Bandit) -> State:
+    """State of one learner after many steps: the bits that `choose`, `update` and `revise` give one after the other.
+
+    A round is counted for the arm that it chose, whatever the learner would choose.
+
+    Raises:
+      ValueError: as `update` and `revise`; or a state with a batch.
+
+    Example:
+      >>> none, ones, context = np.zeros(2), np.ones(2, int), np.zeros((2, 0))
+      >>> steps = Steps(np.array([CHOSEN, REWARDED]), ones, none, np.array([0.0, 0.8]), 0 * ones, context)
+      >>> fold(init(2), steps, Bandit("ucb1")).total
+      array([0. , 0.8])
+    """
+    check_bandit(bandit, state.n.shape[-1])
+    _check_fits(state, bandit)
+    if state.t.shape:
+        refuse("steps must be of one learner", state.t.shape, "fold each of a batch for itself")
+    kind, told = np.asarray(steps.kind), check_context_rows(steps.context, state, len(steps.kind))
+    arm, age = check_arm(steps.arm, state.n.shape[-1]), check_age(steps.age)
+    check_reward(steps.new[kind != CHOSEN])
+    check_reward(steps.old[kind == REVISED])
+    running = _Running(state, bandit)
+    columns = (kind.tolist(), arm.tolist(), steps.old.tolist(), steps.new.tolist(), age.tolist(), told)
+    for what, place, old, new, late, x in zip(*columns, strict=True):
+        if what == CHOSEN:
+            running.choose(place)
+        elif what == REWARDED:
+            running.update(place, new, late, x)
+        else:
+            running.revise(place, old, new, late, x)
+    return running.state()
+
+
+class _Running:
+    """State of one learner while it is told step after step: plain numbers, since NumPy's for one cost a hundred."""
+
+    def __init__(self, state: State, bandit: Bandit) -> None:
+        self._bandit, self._successes = bandit, LEARNERS[bandit.policy].successes
+        self._linear = bool(state.moment.shape[-1])
+        self._weights: dict[int, float] = {0: 1.0}  # by age
+        self.t = int(state.t)
+        self.pulls, self.n, self.total, self.square = (
+            field.tolist() for field in (state.pulls, state.n, state.total, state.square)
+        )
+        self.gram, self.moment, self.recent_context = (
+            field.copy() for field in (state.gram, state.moment, state.recent_context)
+        )
+        self.recent_arm, self.recent_reward = state.recent_arm.tolist(), state.recent_reward.tolist()
+
+    def state(self) -> State:
+        """As it is now."""
+        whole = {name: np.array(getattr(self, name), np.int64) for name in ("t", "pulls", "recent_arm")}
+        rest = (name for name in State._fields if name not in whole)
+        return State(**whole, **{name: np.array(getattr(self, name), np.float64) for name in rest})
+
+    def choose(self, arm: int) -> None:
+        """As `record_pull`."""
+        self.pulls[arm] += 1
+        discount = self._bandit.discount
+        if discount < 1.0:
+            self.n, self.total, self.square = (
+                [value * discount for value in values] for values in (self.n, self.total, self.square)
+            )
+            self.gram *= discount
+            self.moment *= discount
+        if self._bandit.window:
+            self._without_oldest()
+        self.t += 1
+
+    def update(self, arm: int, reward: float, age: int, context: Array) -> None:
+        """As `record_rewards`."""
+        if self._out_of_window(age):
+            return
+        if self._bandit.window:
+            place = (self.t - 1 - age) % self._bandit.window
+            if self.recent_arm[place] >= 0:
+                refuse("a round has one reward", "a second one", "correct the first with revise")
+            self.recent_arm[place], self.recent_reward[place], self.recent_context[place] = arm, reward, context
+        self._add(arm, self._weight(age), self._outcome(reward), context)
+
+    def revise(self, arm: int, old: float, new: float, age: int, context: Array) -> None:
+        """As the function `revise`."""
+        if self._out_of_window(age):
+            return
+        if self._bandit.window:
+            place = (self.t - 1 - age) % self._bandit.window
+            if self.recent_arm[place] != arm or self.recent_reward[place] != old:
+                refuse("old must be the reward that was counted", old, "give arm, reward and age of that round")
+            self.recent_reward[place] = new
+        weight, was, becomes = self._weight(age), self._outcome(old), self._outcome(new)
+        if self.n[arm] < LEAST_COUNT * weight:
+            refuse("old must be a reward that was counted", "an arm without one", "update with the first, then revise")
+        self.total[arm] += weight * (becomes - was)
+        self.square[arm] += weight * (becomes * becomes - was * was)
+        if self._linear:
+            self.moment[arm] += weight * (becomes - was) * context
+
+    def _out_of_window(self, age: int) -> bool:
+        if self._bandit.window and age >= self.t:
+            refuse(_WITHIN_ROUNDS, age, _OF_ROUNDS)
+        return 0 < self._bandit.window <= age
+
+    def _without_oldest(self) -> None:
+        place = self.t % self._bandit.window
+        arm = self.recent_arm[place]
+        if arm < 0:
+            return
+        self._add(arm, -1.0, self._outcome(self.recent_reward[place]), self.recent_context[place])
+        if self.n[arm] == 0.0:
+            self.total[arm] = self.square[arm] = self.gram[arm] = self.moment[arm] = 0.0
+        self.recent_arm[place], self.recent_reward[place], self.recent_context[place] = -1, 0.0, 0.0
+
+    def _add(self, arm: int, weight: float, seen: float, context: Array) -> None:
+        self.n[arm] += weight
+        self.total[arm] += weight * seen
+        self.square[arm] += weight * (seen * seen)
+        if self._linear:
+            self.gram[arm] += weight * (context[:, None] * context)
+            self.moment[arm] += weight * seen * context
+
+    def _outcome(self, reward: float) -> float:
+        return float(reward > self._bandit.threshold) if self._successes else reward
+
+    def _weight(self, age: int) -> float:
+        """Of a late reward: NumPy's power, whose last bit need not be Python's."""
+        if age not in self._weights:
+            self._weights[age] = float((self._bandit.discount ** np.array([age]))[0])
+        return self._weights[age]
 
 
 def guarded(mask: ArrayLike, p95_ms: ArrayLike, budget_ms: float) -> NDArray[np.bool_]:

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 import typer
 from typer.core import TyperGroup
 
+from raglab.characters import masked_passwords, visible
 from raglab.store.files import InputError, shown_value
-from raglab.text import masked_passwords, visible
 
 EXIT_CODES = (
     "Exit codes: 0 done · 1 an input was refused, the message says why; or decide --strict found a failed contract · "

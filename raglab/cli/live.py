@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from raglab.arms import LIVE_ARMS
+from raglab.characters import visible
 from raglab.cli.common import (
     AsJson,
     Encoder,
@@ -26,7 +27,7 @@ from raglab.cli.common import (
 )
 from raglab.cli.door import one_line
 from raglab.store.files import Where, input_error, read_text
-from raglab.text import decimals, visible
+from raglab.text import decimals
 
 _MOST_CHARACTERS = 2**22  # of an answer or a passage to check
 OPENAI = "https://api.openai.com/v1"

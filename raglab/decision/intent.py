@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from math import prod
 from typing import Literal, NamedTuple
 
+from raglab.characters import unaccented
 from raglab.languages import LANGUAGES, Language, expression
-from raglab.text import unaccented
 
 Flag = Literal["graph", "table", "complexity"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.live import clarification
 from raglab.live.clarification_requests import Request, check_request, moment_or_now
@@ -15,7 +16,7 @@ from raglab.live.pipeline import answer_request
 from raglab.live.response import Response
 from raglab.live.system import Lab, normalise_question
 from raglab.store.log_tables import check_id
-from raglab.text import NO_MATH, html_text, visible
+from raglab.text import NO_MATH, html_text
 
 
 def ask(

@@ -16,11 +16,11 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from raglab.canonical import canonical_json, digest
+from raglab.characters import visible
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.arms import Rewriter
 from raglab.store.files import InputError, Where, input_error, read_json, shown_value, write_text
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
-from raglab.text import visible
 from raglab.values import SCHEMA_VERSION, Corpus
 
 INDEX, EMBEDDINGS, CACHE = "index.json", "embeddings.sqlite", "cache"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 
 from raglab import bandit as bandits
 from raglab.bandit import Bandit, State
-from raglab.bandit.learner import Stats, is_success
+from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, is_success
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
 from raglab.store.database import Database, Entries, Rebuild
@@ -54,6 +55,8 @@ FEATURES = (
     "strategy_cached",
 )  # known of a question before retrieval (rule S4.2): what `raglab.live.arm_choice.context` measures, and both caches
 Features = Mapping[str, float | None]
+_BATCH = 4096  # events that are folded at once
+_STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
 
 
 class Setup(NamedTuple):
@@ -128,41 +131,66 @@ def initial_state(setup: Setup) -> OnlineState:
 
 
 def replay_events(before: OnlineState, events: Iterable[Event], setup: Setup) -> OnlineState:
-    """State after some events, in order."""
-    for event in events:
-        before = apply_event(before, event, setup)
+    """State after some events, in order: a choice counts the round, a reward its arm, a thumb what it makes of it."""
+    for batch in _batches(events):
+        before = apply_events(before, batch, setup)
     return before
 
 
-def apply_event(before: OnlineState, event: Event, setup: Setup) -> OnlineState:
-    """State after one event: a choice counts the round, a reward its arm, a thumb what the reward becomes by it."""
-    if event.arm not in setup.arms:
-        return before
-    arm, known = setup.arms.index(event.arm), linear_context(event.features, setup)
-    if event.kind == "choice":
-        return before._replace(state=count_round(before.state, arm, setup.bandit, known))
-    if event.components is None or (event.kind == "thumb" and not np.any(np.greater(setup.weights.thumbs, 0.0))):
-        return before
-    new = reward_with_thumb(event.components, event.thumb, setup.weights)
-    about: dict[str, Any] = {"context": known, "age": event.age}
-    if event.kind == "reward":
-        state = bandits.update(before.state, arm, new, setup.bandit, **about)
-        return OnlineState(state, _add_at_arm(before.n, arm, 1.0), _add_at_arm(before.total, arm, new))
-    old = reward_with_thumb(event.components, event.before, setup.weights)
-    state = bandits.revise(before.state, arm, old, new, setup.bandit, **about)
-    return before._replace(state=state, total=_add_at_arm(before.total, arm, new - old))
+def _batches(events: Iterable[Event]) -> Iterator[list[Event]]:
+    waiting = iter(events)
+    while batch := list(islice(waiting, _BATCH)):
+        yield batch
 
 
-def count_round(state: State, arm: int, bandit: Bandit, context: NDArray[np.float64] | None) -> State:
-    """State after a round whose arm is known: `choose` where there is no other."""
-    only = np.arange(state.pulls.shape[-1]) == arm
-    return bandits.choose(state, bandit, np.random.default_rng(0), mask=only, context=context)[0]
+def apply_events(before: OnlineState, events: Sequence[Event], setup: Setup) -> OnlineState:
+    """State after some events that are at hand, whose rewards are made all at once."""
+    counted = bool(np.any(np.greater(setup.weights.thumbs, 0.0)))
+    mine = [
+        one
+        for one in events
+        if one.arm in setup.arms
+        and (one.kind == "choice" or (one.components is not None and (counted or one.kind == "reward")))
+    ]
+    if not mine:
+        return before
+    kind = np.array([_STEPS[one.kind] for one in mine])
+    arm = np.array([setup.arms.index(one.arm) for one in mine])
+    told, changed = kind != CHOSEN, kind == REVISED
+    came = [(one.components or {}, one.thumb) for one in mine if one.kind != "choice"]
+    came += [(one.components or {}, one.before) for one in mine if one.kind == "thumb"]
+    new, old, rewards = np.zeros(len(mine)), np.zeros(len(mine)), rewards_with_thumbs(came, setup.weights)
+    new[told], old[changed] = np.split(rewards, [int(told.sum())])
+    context = np.zeros((len(mine), before.state.moment.shape[-1]))
+    if setup.bandit.linear:
+        context[:] = [linear_context(one.features, setup) for one in mine]
+    age = np.array([one.age for one in mine])
+    state = bandits.fold(before.state, Steps(kind, arm, old, new, age, context), setup.bandit)
+    n, total = before.n.copy(), before.total.copy()
+    np.add.at(n, arm[kind == REWARDED], 1.0)
+    np.add.at(total, arm[told], (new - old)[told])
+    return OnlineState(state, n, total)
 
 
 def reward_with_thumb(components: Features, thumb: int | None, weights: RewardWeights) -> float:
     """Reward of raw components with a thumb, in [0, 1]."""
     row = {name: np.nan if value is None else value for name, value in components.items()}
     return float(reward(row | {"thumbs": np.nan if thumb is None else float(thumb)}, weights))
+
+
+def rewards_with_thumbs(rows: Sequence[tuple[Features, int | None]], weights: RewardWeights) -> NDArray[np.float64]:
+    """Rewards [N] of raw components, each with a thumb or none; NaN where a component is missing."""
+    columns = component_columns([one for one, _ in rows])
+    columns["thumbs"] = np.array([np.nan if thumb is None else float(thumb) for _, thumb in rows])
+    return np.asarray(reward(columns, weights), np.float64)
+
+
+def component_columns(rows: Sequence[Features]) -> dict[str, NDArray[np.float64]]:
+    """Raw components as arrays [N] by name, NaN where a row has none."""
+    return {
+        name: np.array([np.nan if (value := one.get(name)) is None else value for one in rows], dtype=np.float64)
+        for name in (*COMPONENTS, *OPTIONAL)
+    }
 
 
 def pack_snapshot(now: OnlineState, setup: Setup) -> dict[str, str]:
@@ -191,10 +219,10 @@ def snapshot_findings(log: Entries) -> Iterator[Finding]:
     setups = {row["digest"]: setup_of(row["body"]) for row in log.rows(SETUPS) if row["digest"] in kept}
     states = {named: initial_state(setup) for named, setup in setups.items()}
     ends = {named: int(kept[named]["seq"]) for named in states}
-    for event in events(log):
+    for batch in _batches(events(log)):
         for named, setup in setups.items():
-            if event.seq <= ends[named]:
-                states[named] = apply_event(states[named], event, setup)
+            before = [event for event in batch if event.seq <= ends[named]]
+            states[named] = apply_events(states[named], before, setup)
     for named, row in sorted(kept.items()):
         if named not in setups:
             yield Finding(SNAPSHOTS, None, f"the setup {named} of a snapshot is not in the log")
@@ -214,10 +242,6 @@ BANDIT_REBUILDS = (Rebuild(SNAPSHOTS, (SETUPS, CHOICES, REWARDS, THUMBS), snapsh
 def p95(ms: Sequence[float]) -> float:
     """P95 of milliseconds; NaN of none."""
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
-
-
-def _add_at_arm(sums: NDArray[np.float64], arm: int, value: float) -> NDArray[np.float64]:
-    return sums + value * (np.arange(len(sums)) == arm)
 
 
 def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, str]) -> str:
@@ -440,7 +464,7 @@ class Online:
           ValueError: the request came to its end, or asked something else.
         """
         request_id, arm = row["request_id"], row["arm"]
-        rewarded = log.one(REWARDS, request_id=request_id) is not None
+        rewarded = log.one(REWARDS, columns=("seq",), request_id=request_id) is not None
         same = arm in self.arms and all(row[name] == value for name, value in about.items())
         if not same or (rewarded and not resumed):
             msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
@@ -474,7 +498,7 @@ class Online:
         self._caught_up()
         with self.log.writing() as log:
             choice = request_choice(log, request_id)
-            if log.one(REWARDS, request_id=request_id) is not None:
+            if log.one(REWARDS, columns=("seq",), request_id=request_id) is not None:
                 msg = f"request {request_id!r} has its reward, and a second would count twice; change it by a thumb."
                 raise ValueError(msg)
             self._noted(log)
@@ -565,7 +589,7 @@ class Online:
 
     def _noted(self, log: Entries) -> None:
         """Note the setup in the log where it is new."""
-        if log.one(SETUPS, digest=self.setup.digest) is None:
+        if log.one(SETUPS, columns=("seq",), digest=self.setup.digest) is None:
             log.add(SETUPS, {"at": self._at(), "digest": self.setup.digest, "body": self.setup.body})
 
     def _now(self, log: Entries) -> tuple[OnlineState, int]:
@@ -658,11 +682,7 @@ def choice_frame(log: Entries, setup: Setup) -> pd.DataFrame:
     columns += [f"p_{arm}" for arm in setup.arms]
     columns += ["mask", "features", "components", "measured", "ms", "thumb", "age"]
     told = pd.DataFrame(rows, columns=columns)
-    raw = [row["components"] or {} for row in rows]
-    parts: dict[str, Any] = {
-        name: np.array([np.nan if one.get(name) is None else one[name] for one in raw], dtype=np.float64)
-        for name in (*COMPONENTS, *OPTIONAL)
-    }
+    parts = component_columns([row["components"] or {} for row in rows])
     told["reward"] = reward(parts | {"thumbs": told["thumb"].to_numpy(np.float64)}, setup.weights)
     return told
 

@@ -19,6 +19,7 @@ from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
 from raglab.blobs import Blobs, own_secret
 from raglab.canonical import digest
+from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
@@ -33,7 +34,7 @@ from raglab.retrieval.arms import DepthHits, Rewriter, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.store.files import Where, input_error
 from raglab.store.loaders import Policy, load_pack
-from raglab.text import composed, visible, word_set
+from raglab.text import word_set
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Hits, Status
 
 if TYPE_CHECKING:

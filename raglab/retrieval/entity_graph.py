@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
+from raglab.characters import composed
 from raglab.languages import LANGUAGES
 from raglab.retrieval.rank_fusion import rank_by_score
-from raglab.text import STOP_WORDS, composed, sentences
+from raglab.text import STOP_WORDS, sentences
 from raglab.values import Chunk
 
 STEM = 5  # letters of a word's beginning, in place of its stem, as the keyword index has them

@@ -12,11 +12,11 @@ import bm25s
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.characters import composed
 from raglab.models import Tokens
 from raglab.retrieval.dense import DenseIndex, EmbeddingCache, Kind, TextEncoder, dense_index, embed
 from raglab.retrieval.entity_graph import EntityGraph
 from raglab.retrieval.tables import TableIndex
-from raglab.text import composed
 
 Ids = NDArray[np.int64]
 Values = NDArray[np.float64]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.characters import unaccented
 from raglab.languages import LANGUAGES, expression
 from raglab.numerals import CURRENCY_CODES, any_of
 from raglab.packs import compile_expression
@@ -30,7 +31,7 @@ from raglab.retrieval.quantities import (
     head_period,
     quantities_in,
 )
-from raglab.text import STOP_WORDS, split_words, unaccented
+from raglab.text import STOP_WORDS, split_words
 from raglab.values import Chunk
 
 if TYPE_CHECKING:

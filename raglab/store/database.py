@@ -15,16 +15,17 @@ from contextlib import contextmanager
 from functools import partial
 from heapq import merge
 from pathlib import Path
-from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY, OperationalError
+from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY
 from time import monotonic, sleep
 from typing import Any, ClassVar, NamedTuple
 from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from raglab.blobs import forged_beside
+from raglab.characters import masked_passwords
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
     CHAIN,
@@ -38,10 +39,9 @@ from raglab.store.log_chain import (
     Link,
     Row,
     Verification,
-    chain_problem,
+    events_findings,
     gap_link,
     make_link,
-    row_problem,
 )
 from raglab.store.log_rows import (
     LONGEST_NAME,
@@ -49,12 +49,11 @@ from raglab.store.log_rows import (
     EventTable,
     RowForm,
     can_stand,
-    decode_row,
     encode_row,
+    read_row,
     row_form,
     stored_without,
 )
-from raglab.text import masked_passwords
 
 BUSY_S = 60.0  # a writer waits so long for its turn
 CONNECT_S = 10  # and for an answer of a server
@@ -68,9 +67,8 @@ class UnwritableLogError(InputError):
 
 
 def prepare_connection(link: Any, _: object = None) -> None:  # noqa: ANN401 - of the driver
-    """Begin nothing by itself, keep a write-ahead log, and overwrite with zeros what is blanked."""
+    """Begin nothing by itself, and overwrite with zeros what is blanked."""
     link.isolation_level = None
-    _in_wal(link)
     link.execute("PRAGMA secure_delete=ON")
 
 
@@ -81,18 +79,19 @@ def erase_blanked(link: Any, *, anew: bool) -> bool:  # noqa: ANN401 - of the dr
     return not link.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
 
 
-def _in_wal(link: Any) -> None:  # noqa: ANN401 - of the driver
-    """WAL mode; a fresh file that several switch to it at once answers `locked` without waiting, so ask again."""
+def _begin_writing(link: sql.Connection) -> None:
+    """Begin alone, over a write-ahead log; a fresh file that several switch to it at once answers `locked` at once."""
     until = monotonic() + BUSY_S
     while True:
         try:
-            link.execute("PRAGMA journal_mode=WAL")
+            link.exec_driver_sql("PRAGMA journal_mode=WAL")
         except OperationalError as error:
-            if "locked" not in str(error) or monotonic() > until:
+            if "locked" not in str(error.orig) or monotonic() > until:
                 raise
             sleep(0.01)
         else:
-            return
+            break
+    link.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 SCHEMA = 2  # of the tables; `Database._steps` brings an older log to it on the first write
@@ -349,8 +348,11 @@ class Database:
     def _stand_in(self) -> sql.Engine:
         """Empty tables in memory, in place of those of a log that has not begun."""
         if self._empty is None:
-            self._empty = sql.create_engine("sqlite://", poolclass=sql.StaticPool)
-            self._numbers.metadata.create_all(self._empty)
+            # One connection for all threads: they only read, and find nothing.
+            shared = {"check_same_thread": False}
+            made = sql.create_engine("sqlite://", poolclass=sql.StaticPool, connect_args=shared)
+            self._numbers.metadata.create_all(made)
+            self._empty = made
         return self._empty
 
     def _make(self, engine: sql.Engine) -> None:
@@ -557,7 +559,10 @@ class Database:
         )
 
         def begun(link: sql.Connection) -> None:
-            link.exec_driver_sql("BEGIN IMMEDIATE" if link.get_execution_options().get("alone") else "BEGIN")
+            if link.get_execution_options().get("alone"):
+                _begin_writing(link)
+            else:
+                link.exec_driver_sql("BEGIN")
 
         sql.event.listen(engine, "connect", prepare_connection)
         sql.event.listen(engine, "begin", begun)
@@ -670,19 +675,10 @@ class Entries:
         query = sql.select(*(chain.c[name] for name in Link._fields)).where(chain.c.seq.in_(near))
         links = {row[0]: Link(*row) for row in self._link.execute(query)}
         rows = {
-            row["seq"]: row for row in self._link.execute(sql.select(table).where(table.c.seq.in_(wanted))).mappings()
+            row["seq"]: dict(row)
+            for row in self._link.execute(sql.select(table).where(table.c.seq.in_(wanted))).mappings()
         }
-        for seq in wanted:
-            link, before = links.get(seq), links.get(seq - 1)
-            if link is None or link.of != of:
-                yield Finding(of, seq, "the chain has no such event: the row was forged, or its entry deleted")
-                continue
-            problem = row_problem(link, dict(rows[seq]))
-            if problem is None and before is None and seq > 1:
-                problem = "the chain has no entry for the event before it"
-            problem = problem or chain_problem("" if before is None else before.digest, link)
-            if problem is not None:
-                yield Finding(of, seq, problem)
+        yield from events_findings(of, wanted, links, rows)
 
     def blanked(self, of: str, since: str) -> list[int]:
         """Numbers of a table's events from a moment on whose texts are forgotten."""
@@ -698,45 +694,57 @@ class Entries:
         query = sql.select(chain.c.seq).where(chain.c.of == of, chain.c.seq > after, sql.not_(there))
         yield from (Finding(of, seq, "the row is missing") for seq in self._link.scalars(query.order_by(chain.c.seq)))
 
-    def one(self, table: str, **where: object) -> dict[str, Any] | None:
-        """The latest row that has these values, None where there is none."""
-        return next(self._rows(table, where, 0, 1, None), None)
+    def one(self, table: str, *, columns: Sequence[str] = (), **where: object) -> dict[str, Any] | None:
+        """The latest row that has these values, None where there is none; only some columns where they are named."""
+        return next(self._rows(table, where, 0, 1, None, columns), None)
 
     def rows(
-        self, table: str, *, after: int = 0, most: int | None = None, before: str | None = None, **where: object
+        self,
+        table: str,
+        *,
+        columns: Sequence[str] = (),
+        after: int = 0,
+        most: int | None = None,
+        before: str | None = None,
+        **where: object,
     ) -> Iterator[dict[str, Any]]:
         """Rows that have these values, in order of their numbers from one after `after` on; or the latest, last first.
 
         Args:
-          most: so many of the latest, instead of all. before: only those whose time `at` is before it.
+          columns: only these; all where none is named. most: so many of the latest, instead of all. before: only those
+            whose time `at` is before it.
         """
-        return self._rows(table, where, after, most, before)
+        return self._rows(table, where, after, most, before, columns)
 
     def _rows(
-        self, table: str, where: Mapping[str, object], after: int, most: int | None, before: str | None
+        self,
+        table: str,
+        where: Mapping[str, object],
+        after: int,
+        most: int | None,
+        before: str | None,
+        columns: Sequence[str],
     ) -> Iterator[dict[str, Any]]:
         of, form = self._tables[table], self._forms[table]
+        names = tuple(columns) or tuple(of.c.keys())
         if not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
             return
 
         def made() -> Any:  # noqa: ANN401 - a statement
-            query = sql.select(of).where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
+            query = sql.select(*(of.c[name] for name in names))
+            query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
             query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
             if "seq" in of.c:
                 query = query.where(of.c.seq > sql.bindparam("after"))
                 query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
             return query if most is None else query.limit(sql.bindparam("most"))
 
-        query = self._asked(("rows", table, *where, before is None, most is None), made)
+        query = self._asked(("rows", table, names, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
-        for mapping in self._link.execute(query, {**values, "after": after, "before": before, "most": most}).mappings():
-            row = dict(mapping)
-            wrong = next((name for name, value in row.items() if not isinstance(value, form.types[name])), None)
-            if wrong is not None:
-                came = f"{row[wrong]!r:.80} as {wrong} of {table}"
-                msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
-                raise InputError(msg)
-            yield decode_row(row, form.kinds)
+        found = self._link.execute(query, {**values, "after": after, "before": before, "most": most})
+        for batch in found.partitions(_BATCH):
+            for row in batch:
+                yield read_row(table, names, row, form)
 
     def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Values of some columns as they are stored, JSON as text, in order of the key or the number."""
@@ -749,8 +757,15 @@ class Entries:
         of, kinds = self._tables[table], self._forms[table].kinds
         if not all(can_stand(value, kinds[name]) for name, value in where.items()):
             return []
-        query = sql.select(of.c[column]).where(of.c.seq > after, *(of.c[name] == at for name, at in where.items()))
-        return list(self._link.scalars(query.order_by(of.c.seq.desc()).limit(most)))
+
+        def made() -> Any:  # noqa: ANN401 - a statement
+            query = sql.select(of.c[column]).where(of.c.seq > sql.bindparam("after"))
+            query = query.where(*(of.c[name] == sql.bindparam(f"the_{name}") for name in where))
+            return query.order_by(of.c.seq.desc()).limit(sql.bindparam("most"))
+
+        values = {f"the_{name}": value for name, value in where.items()}
+        query = self._asked(("latest", table, column, *where), made)
+        return list(self._link.scalars(query, {**values, "after": after, "most": most}))
 
 
 def masked_url(place: str | Path) -> str:

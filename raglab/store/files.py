@@ -16,7 +16,7 @@ from stat import S_IMODE, S_ISDIR, S_ISREG
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from raglab.canonical import canonical_json
-from raglab.text import masked_passwords, visible
+from raglab.characters import masked_passwords, visible
 
 if TYPE_CHECKING:
     import pandas as pd

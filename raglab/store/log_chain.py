@@ -182,6 +182,23 @@ def chain_problem(before: str, link: Link) -> str | None:
     return None if same else "the chain's entry, or the one before it, was altered"
 
 
+def events_findings(
+    of: str, seqs: Iterable[int], links: Mapping[int, Link], rows: Mapping[int, Row]
+) -> Iterator[Finding]:
+    """What is wrong with some events of a table, by their links and those before them, in order of their numbers."""
+    for seq in seqs:
+        link, before = links.get(seq), links.get(seq - 1)
+        if link is None or link.of != of:
+            yield Finding(of, seq, "the chain has no such event: the row was forged, or its entry deleted")
+            continue
+        problem = row_problem(link, rows[seq])
+        if problem is None and before is None and seq > 1:
+            problem = "the chain has no entry for the event before it"
+        problem = problem or chain_problem("" if before is None else before.digest, link)
+        if problem is not None:
+            yield Finding(of, seq, problem)
+
+
 def _readable(link: Link) -> bool:
     """Whether a link's values are of their kind, which SQLite does not hold anybody to."""
     texts = (link.of, link.content, link.digest, link.seal or "", link.salt or "")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from raglab.store.log_chain import Row
+from raglab.store.files import InputError
+from raglab.store.log_chain import REMEDY, Row
 
 LONGEST_NAME = 200  # characters of a name
 LONGEST_LISTED = 2_000  # bytes in UTF-8 of a text that is found by its value: PostgreSQL's index holds 2,704 in all
@@ -112,30 +113,47 @@ def can_stand(value: object, kind: str) -> bool:
     return isinstance(value, str) and _UNSTORABLE.search(value) is None
 
 
-def decode_row(row: Mapping[Any, Any], kinds: Mapping[str, str]) -> dict[str, Any]:
+def decode_row(row: Row, form: RowForm) -> dict[str, Any]:
     """Row with values of JSON columns as they were.
 
     Raises:
       ValueError: one is no JSON.
     """
     try:
-        return {key: json.loads(value) if kinds[key] == "json" else value for key, value in row.items()}
+        return {**row, **{name: json.loads(row[name]) for name in form.packed if name in row}}
     except (ValueError, TypeError, RecursionError) as error:
         msg = f"JSON columns of a log must hold JSON, got {error}; its tables were altered, take a copy of before."
         raise ValueError(msg) from None
+
+
+def read_row(table: str, names: Sequence[str], values: Sequence[object], form: RowForm) -> dict[str, Any]:
+    """Row of some columns of a table, JSON unpacked.
+
+    Raises:
+      InputError: a value of another type than its column's.
+      ValueError: JSON that is none.
+    """
+    if not all(map(isinstance, values, (form.types[name] for name in names))):
+        pairs = zip(names, values, strict=True)
+        name, value = next((name, value) for name, value in pairs if not isinstance(value, form.types[name]))
+        came = f"{value!r:.80} as {name} of {table}"
+        msg = f"rows of a log must be as they were written, got {came}; its tables were altered, {REMEDY}."
+        raise InputError(msg)
+    return decode_row(dict(zip(names, values, strict=True)), form)
 
 
 class RowForm(NamedTuple):
     """What is known of a table's rows.
 
     kinds: by column, as `encode_row` takes them; types: that its stored values may have. without: of `EventTable`.
-    event: whether its rows are events.
+    event: whether its rows are events. packed: columns of JSON.
     """
 
     kinds: Mapping[str, str]
     types: Mapping[str, tuple[type, ...]]
     without: Callable[[Mapping[str, Any]], dict[str, Any]] | None
     event: bool
+    packed: tuple[str, ...]
 
 
 def row_form(table: EventTable) -> RowForm:
@@ -147,7 +165,8 @@ def row_form(table: EventTable) -> RowForm:
     types = {
         name: (*_TYPES.get(kind, (str,)), *((type(None),) if name in missing else ())) for name, kind in kinds.items()
     }
-    return RowForm(kinds, types, table.without, table.key is None)
+    packed = tuple(name for name, kind in kinds.items() if kind == "json")
+    return RowForm(kinds, types, table.without, table.key is None, packed)
 
 
 def stored_without(form: RowForm, row: Row) -> Row | None:
@@ -158,4 +177,4 @@ def stored_without(form: RowForm, row: Row) -> Row | None:
     """
     if form.without is None:
         return None
-    return {**row, **encode_row(form.without(decode_row(row, form.kinds)), form.kinds)}
+    return {**row, **encode_row(form.without(decode_row(row, form)), form.kinds)}

@@ -98,10 +98,17 @@ class Event(NamedTuple):
     thumb: int | None = None
 
 
+_OF_STATE = ((CHOICES, "choice"), (REWARDS, "reward"), (THUMBS, "thumb"))
+_READ = {  # columns that an event has
+    CHOICES: ("seq", "request_id", "arm", "features"),
+    REWARDS: ("seq", "request_id", "age", "components", "thumb"),
+    THUMBS: ("seq", "request_id", "age", "before", "up"),
+}
+
+
 def events(log: Entries, after: int = 0) -> Iterator[Event]:
     """What happened after a number, in order."""
-    tables = ((CHOICES, "choice"), (REWARDS, "reward"), (THUMBS, "thumb"))
-    streams = [_stream(log, table, kind, after) for table, kind in tables]
+    streams = [_stream(log, table, kind, after) for table, kind in _OF_STATE]
     asked: dict[str, dict[str, Any]] = {}
     rewarded: dict[str, dict[str, Any]] = {}
     for seq, kind, row in merge(*streams, key=lambda one: one[0]):
@@ -122,13 +129,13 @@ def events(log: Entries, after: int = 0) -> Iterator[Event]:
 
 
 def _stream(log: Entries, table: str, kind: str, after: int) -> Iterator[tuple[int, str, dict[str, Any]]]:
-    for row in log.rows(table, after=after):
+    for row in log.rows(table, columns=_READ[table], after=after):
         yield row["seq"], kind, row
 
 
 def rounds(log: Entries) -> int:
     """Choices so far."""
-    last = log.one(CHOICES)
+    last = log.one(CHOICES, columns=("round",))
     return 0 if last is None else int(last["round"])
 
 

@@ -21,11 +21,11 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.canonical import canonical_json, digest
+from raglab.characters import visible
 from raglab.decision.recorded_answers import select_answers
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
-from raglab.text import visible
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
 if TYPE_CHECKING:

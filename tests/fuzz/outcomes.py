@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fuzz.mutation import MARKER
+from raglab.characters import visible
 from raglab.store.files import InputError
-from raglab.text import visible
 
 KINDS = ("accepted", "clear", "raw system message", "traceback", "hang", "silent wrong", "half-written")
 GOOD = KINDS[:2]

@@ -21,9 +21,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy.typing import ArrayLike, NDArray
 
+from raglab.characters import visible
 from raglab.lab.report.blocks import ReportCell, interval, number_text, percent
 from raglab.metrics import OBJECTIVES, RATE_TABLE, RATES
-from raglab.text import NO_MATH, html_text, visible
+from raglab.text import NO_MATH, html_text
 from raglab.values import Curve, Status
 
 if TYPE_CHECKING:

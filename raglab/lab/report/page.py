@@ -12,6 +12,7 @@ from jinja2 import Environment, StrictUndefined
 
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK, data_need
+from raglab.characters import visible
 from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import queries_hash
@@ -26,7 +27,7 @@ from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import make_folder, write_bytes, write_text
 from raglab.store.loaders import Policy
-from raglab.text import decimals, visible
+from raglab.text import decimals
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
