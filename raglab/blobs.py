@@ -266,8 +266,6 @@ class Blobs:
         return self._link
 
     def _say(self, what: str) -> None:
-        from raglab.text import visible  # here: it reads the languages, which a writer of a log need not load
-
         warnings.warn(visible(f"the cache {self.path} {what}."), stacklevel=5)
 
 

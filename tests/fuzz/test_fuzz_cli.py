@@ -23,7 +23,7 @@ from fuzz.outcomes import CLEAR, HalfWrittenError, Trial, fuzz, report
 from fuzz.shop import shop, words_for_models
 from raglab.cli import app, main
 from raglab.store.files import InputError
-from raglab.text import visible
+from raglab.characters import visible
 
 pytestmark = pytest.mark.slow
 

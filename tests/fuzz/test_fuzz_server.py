@@ -18,7 +18,7 @@ from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick,
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.answering.server import OpenAIGenerator, OpenAIRewriter
 from raglab.store.files import InputError
-from raglab.text import visible
+from raglab.characters import visible
 from raglab.values import Generation
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
