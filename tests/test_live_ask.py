@@ -403,6 +403,9 @@ class TestDoor:
             ("Why?", {"selected_option": 10**5000}, "selected_option must be the number of an option"),
             ("Why?", {"request_id": LONG}, "request_id must be a text of 1 to 200 characters"),
             ("Why?", {"session": LONG}, "session must be a text of at most 200 characters"),
+            ("Why \ud800?", {}, r"question must be a text in Unicode, got 'Why \ud800?'; take out the half of a pair"),
+            ("Why?", {"session": "\udc80"}, "session must be a text in Unicode"),
+            ("Why?", {"request_id": "\udc80"}, "request_id must be a text in Unicode"),
         ],
     )
     def test_what_is_beyond_stops_before_anything_is_opened(

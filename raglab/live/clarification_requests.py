@@ -15,7 +15,7 @@ from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
-from raglab.store.files import shown_value
+from raglab.store.files import is_unicode, shown_value
 from raglab.store.log_tables import check_id
 from raglab.text import decimals
 from raglab.values import LONGEST_QUESTION, Chunk
@@ -190,6 +190,10 @@ def check_request(
     if not isinstance(session, str) or len(session) > LONGEST_SESSION:
         rule = f"session must be a text of at most {LONGEST_SESSION} characters"
         _refuse(rule, shown_value(session), "shorten it, or leave it out")
+    for name, text in (("question", question), ("session", session), ("request_id", request_id or "")):
+        if not is_unicode(str(text)):
+            came, remedy = shown_value(text), "take out the half of a pair of surrogates"
+            _refuse(f"{name} must be a text in Unicode", came, remedy)
 
 
 def _check_documents(documents: object) -> None:

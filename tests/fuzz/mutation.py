@@ -139,7 +139,7 @@ def _nudge(rng: np.random.Generator, parent: Any, key: Any) -> None:
     elif isinstance(held, int):
         parent[key] = held + int(rng.integers(-1, 2))
     elif isinstance(held, float):
-        parent[key] = pick(rng, (np.nextafter(held, 2.0).item(), held / 2, round(held), -held, held + 1e-9))
+        parent[key] = pick(rng, (np.nextafter(held, 2.0).item(), held / 2, float(np.round(held)), -held, held + 1e-9))
     elif isinstance(held, str):
         parent[key] = pick(rng, (held + " ", held.upper(), held[::-1], held + "é", f" {held}", held[:-1]))
 

@@ -44,7 +44,8 @@ def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[int, dic
     found: dict[str, dict[int, dict[str, bytes]]] = {}
     for writer in WRITERS:
         for number in (1, 2):
-            folder = tmp_path_factory.mktemp("whole")
+            folder = tmp_path_factory.mktemp("whole") / "there"  # a batch of a study knows the name of its folder
+            folder.mkdir()
             writer.write(number, folder / writer.file)
             found.setdefault(writer.name, {})[number] = contents(folder)
     return found

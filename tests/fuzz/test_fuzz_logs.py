@@ -24,6 +24,7 @@ from raglab.live.ask import ask
 from raglab.live.online_bandit import BANDIT_REBUILDS
 from raglab.live.settings import open_audit, open_logs, open_online
 from raglab.live.system import Lab
+from raglab.store.log_tables import LOG_TABLES
 
 pytestmark = pytest.mark.slow
 
@@ -94,15 +95,19 @@ def findings(place: Path) -> list[str]:
 
 
 def stored(place: Path) -> list[tuple[Any, ...]]:
-    """Every row of every table that raglab made, of both logs."""
+    """Every row of every table that raglab made, of both logs, by the columns that it knows."""
     held = []
+    known = {
+        one.name: [*(() if one.key else ("seq", "at")), *(part.name for part in one.columns)] for one in LOG_TABLES
+    }
     for file in (AUDIT, BANDIT):
         with closing(sqlite3.connect(place / file)) as link:
             tables = link.execute("SELECT name FROM sqlite_master WHERE type = 'table' ORDER BY name").fetchall()
             for (table,) in tables:
                 if table in FREE:
                     continue
-                rows = link.execute(f'SELECT * FROM "{table}"').fetchall()  # noqa: S608 - names of its own
+                names = ", ".join(f'"{name}"' for name in known.get(table, ())) or "*"
+                rows = link.execute(f'SELECT {names} FROM "{table}"').fetchall()  # noqa: S608 - names of its own
                 held.append((file, table, sorted(map(repr, rows))))
     return held
 
