@@ -2,8 +2,8 @@
 
 A signal is one transaction: the change, the row's new version, their links in the hash chain, the latest version over
 the one before. Times are of the wall on this machine's disk, each commit synchronised to it; the log grows from empty
-to the number of requests. Then it is filled up to as many rows as are verified against the chain;
-so is a bandit's log, whose snapshot is held against the state that its events make.
+to the number of requests. Then it is filled up to as many rows as are verified against the chain; so is a bandit's log,
+whose snapshot is held against the state that its events make.
 
     python experiments/bench_audit.py [folder]            2,000 requests, 100,000 rows verified
     python experiments/bench_audit.py [folder] --quick    200 and 10,000, in a few seconds

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import TypeVar
 from urllib.parse import quote
 
+from raglab.characters import visible
+
 BUSY_S = 60.0  # a writer waits so long for its turn
 LOOKUP = 500  # keys of one question to the file
 MOST_BYTES = 2**28  # of one value

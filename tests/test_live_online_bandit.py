@@ -662,6 +662,32 @@ class TestOffer:
         assert there.why["hybrid"] == "simple question"
 
 
+@pytest.mark.parametrize("policy", ["thompson_beta", "lin_ucb"])
+def test_a_log_is_verified_with_one_look_at_the_weights(
+    opened: Callable[..., Online], monkeypatch: pytest.MonkeyPatch, policy: str
+) -> None:
+    """All rewards are made at once, not one an event; and cut into any batches, the state has the same bits."""
+    at = opened(Bandit(policy, discount=0.9), THUMBED)
+    for number in range(5):
+        at.choose(f"r{number}", mask_of(number), KNOWN | {"words": number / 7})
+        at.thumbs(f"r{number}", up=number % 2 == 0)
+        at.update(f"r{number}", measured(number))
+        at.thumbs(f"r{number - number % 2}", up=False)
+    known, made = document(at), list[int]()
+
+    def counted(*given: Any) -> Any:
+        made.append(1)
+        return reward(*given)
+
+    monkeypatch.setattr(online_bandit, "reward", counted)
+    assert at.verify().findings == ()
+    assert len(made) == 1
+    for size in (1, 2, 7):
+        monkeypatch.setattr(online_bandit, "_BATCH", size)
+        assert at.verify().findings == ()
+        assert document(at) == known
+
+
 WORKER = """
 import json, os, sys, time
 sys.path.insert(0, sys.argv[1])

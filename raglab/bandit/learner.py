@@ -683,9 +683,18 @@ class _Running:
 
     def state(self) -> State:
         """As it is now."""
-        whole = {name: np.array(getattr(self, name), np.int64) for name in ("t", "pulls", "recent_arm")}
-        rest = (name for name in State._fields if name not in whole)
-        return State(**whole, **{name: np.array(getattr(self, name), np.float64) for name in rest})
+        return State(
+            t=np.array(self.t, np.int64),
+            pulls=np.array(self.pulls, np.int64),
+            n=np.array(self.n),
+            total=np.array(self.total),
+            square=np.array(self.square),
+            gram=self.gram,
+            moment=self.moment,
+            recent_arm=np.array(self.recent_arm, np.int64),
+            recent_reward=np.array(self.recent_reward, np.float64),
+            recent_context=self.recent_context,
+        )
 
     def choose(self, arm: int) -> None:
         """As `record_pull`."""

@@ -201,8 +201,9 @@ def events_findings(
 
 def _readable(link: Link) -> bool:
     """Whether a link's values are of their kind, which SQLite does not hold anybody to."""
-    texts = (link.of, link.content, link.digest, link.seal or "", link.salt or "")
-    return isinstance(link.seq, int) and all(isinstance(text, str) for text in texts)
+    seq, of, content, seal, salt, own = link
+    texts = isinstance(of, str) and isinstance(content, str) and isinstance(own, str)
+    return texts and isinstance(seq, int) and isinstance(seal, str | None) and isinstance(salt, str | None)
 
 
 class ChainWalk:
