@@ -17,8 +17,8 @@ import pytest
 from fuzz.mutation import WORDS, json_bytes, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import Trial, fuzz, report
 from raglab.answering.server import OpenAIGenerator, OpenAIRewriter
-from raglab.store.files import InputError
 from raglab.characters import visible
+from raglab.store.files import InputError
 from raglab.values import Generation
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
