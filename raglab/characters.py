@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterable
+from urllib.parse import quote, quote_plus
 
 
 def composed(text: str) -> str:
@@ -64,3 +66,17 @@ def masked_passwords(text: str) -> str:
     if ":/" not in text:
         return text
     return _SECRET.sub(r"\1***", _PASSWORD.sub(r"\1:***@", text))
+
+
+def without_secrets(text: str, secrets: Iterable[str], shown: str) -> str:
+    """Text with something else shown for secrets: as they are, as a URL writes them, and as libpq quotes them.
+
+    Example:
+      >>> without_secrets("no user of p%2Fw or p/w", ["p/w", ""], "***")
+      'no user of *** or ***'
+    """
+    for secret in filter(None, secrets):
+        quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
+        for form in sorted({secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len):
+            text = text.replace(form, shown)
+    return text

@@ -18,17 +18,18 @@ from pathlib import Path
 from sqlite3 import SQLITE_FULL, SQLITE_IOERR, SQLITE_PERM, SQLITE_READONLY
 from time import monotonic, sleep
 from typing import Any, ClassVar, NamedTuple
-from urllib.parse import quote, quote_plus
 
 import sqlalchemy as sql
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError, SQLAlchemyError
 
 from raglab.blobs import forged_beside
-from raglab.characters import masked_passwords
+from raglab.characters import masked_passwords, without_secrets
 from raglab.store.files import InputError, Where, input_error
 from raglab.store.log_chain import (
     CHAIN,
+    MADE,
+    MISSING,
     NUMBERS,
     REMEDY,
     UNNUMBERED,
@@ -42,6 +43,7 @@ from raglab.store.log_chain import (
     events_findings,
     gap_link,
     make_link,
+    tables_findings,
 )
 from raglab.store.log_rows import (
     LONGEST_NAME,
@@ -97,7 +99,6 @@ def _begin_writing(link: sql.Connection) -> None:
 SCHEMA = 2  # of the tables; `Database._steps` brings an older log to it on the first write
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
-_MADE = 1  # value of a table's name among the numbers
 _BATCH = 1000  # rows that are read or linked at a time
 _INSTALL = 'pip install "raglab[postgres]"'
 _KINDS: dict[str, Any] = {
@@ -373,7 +374,7 @@ class Database:
                 link.execute(sql.update(self._numbers).where(self._numbers.c.name == "schema"), {"value": number + 1})
             if not version:
                 self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in self._own])
-                link.execute(sql.insert(self._numbers), [{"name": name, "value": _MADE} for name in self._own])
+                link.execute(sql.insert(self._numbers), [{"name": name, "value": MADE} for name in self._own])
 
     def _begin_chain(self, link: sql.Connection) -> None:
         """From version 1 to 2: every event that is there gets its link, in order, and tables are known by name."""
@@ -397,7 +398,7 @@ class Database:
         if batch:
             link.execute(sql.insert(self._chain), [one._asdict() for one in batch])
         link.execute(self._count, {"value": last, "digest": digest or None})
-        made = [{"name": name, "value": _MADE} for name in self._forms if name in known]
+        made = [{"name": name, "value": MADE} for name in self._forms if name in known]
         if made:
             link.execute(sql.insert(self._numbers), made)
 
@@ -474,7 +475,7 @@ class Database:
             self._none()
             return Verification(self.shown, 0, None, SCHEMA, ())
         if NUMBERS not in known:
-            return Verification(self.shown, 0, None, 0, (Finding(NUMBERS, None, "the table is missing"),))
+            return Verification(self.shown, 0, None, 0, (Finding(NUMBERS, None, MISSING),))
         numbers = self._stated(link)
         if self._known_version(numbers) == 1:
             rows = sum(1 for _ in self._stored_rows(link, known))
@@ -486,15 +487,9 @@ class Database:
             findings += self._counter_findings(link, walk.head)
         else:
             findings = []
-        gone = sorted({CHAIN, *(walk.named - {""}), *(map(str, numbers.keys() - {"schema", "event"}))} - known)
-        findings += [Finding(name, None, "the table is missing") for name in gone]
-        findings += [
-            Finding(NUMBERS, None, f"it does not name the table {name}")
-            for name in sorted(known & self._forms.keys())
-            if numbers.get(name) != _MADE
-        ]
+        findings += tables_findings(known, self._forms, walk.named, numbers)
         for rebuild in rebuilds:
-            if rebuild.table not in gone:
+            if Finding(rebuild.table, None, MISSING) not in findings:
                 findings += self._rebuild_findings(link, rebuild, known)
         return Verification(self.shown, walk.rows, walk.head, SCHEMA, tuple(findings))
 
@@ -516,7 +511,7 @@ class Database:
         if not all(source in known for source in rebuild.sources):
             return []
         if rebuild.table not in known:
-            return [Finding(rebuild.table, None, "the table is missing")]
+            return [Finding(rebuild.table, None, MISSING)]
         try:
             return list(rebuild.findings(self._entries(link, self._counted(link.scalar(self._last)), "")))
         except UNREADABLE as error:
@@ -598,13 +593,9 @@ class Database:
         return input_error(Where(self.shown), rule, remedy, came)
 
     def _hidden(self, text: str) -> str:
-        """Text without the secrets of the URL, as they are, as a URL writes them, and as libpq quotes them."""
+        """Text without the secrets of the URL."""
         values = (one for value in self.url.query.values() for one in ([value] if isinstance(value, str) else value))
-        for secret in filter(None, (str(self.url.password or ""), *values)):
-            quoted = secret.replace("\\", "\\\\").replace("'", "\\'")
-            for form in sorted({secret, quote(secret), quote(secret, safe=""), quote_plus(secret), quoted}, key=len):
-                text = text.replace(form, _HIDDEN)
-        return text
+        return without_secrets(text, (str(self.url.password or ""), *values), _HIDDEN)
 
 
 class Entries:

@@ -7,7 +7,7 @@ of the texts. The link's own digest covers both, and the digest of the link befo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
@@ -19,6 +19,8 @@ BlankForm: TypeAlias = Callable[[str, Row], Row | None]  # by table: a row witho
 CHAIN, NUMBERS = "audit_chain", "audit_numbers"  # tables of every log, beside its own
 DIGITS = 64
 UNNUMBERED = -1
+MADE = 1  # value of a table's name among the numbers
+MISSING = "the table is missing"
 REMEDY = "`raglab audit --verify` names what does not fit"
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError, StopIteration)
 
@@ -197,6 +199,20 @@ def events_findings(
         problem = problem or chain_problem("" if before is None else before.digest, link)
         if problem is not None:
             yield Finding(of, seq, problem)
+
+
+def tables_findings(
+    known: Collection[str], own: Collection[str], chained: Collection[str], numbers: Mapping[str, int | None]
+) -> list[Finding]:
+    """Tables that are missing, and those that the counter's table does not name as made.
+
+    Args:
+      known: that there are. own: that the log may have. chained: that links name. numbers: what the table says.
+    """
+    gone = sorted({CHAIN, *chained, *map(str, numbers.keys() - {"schema", "event"})} - {*known, ""})
+    unnamed = (name for name in sorted(own) if name in known and numbers.get(name) != MADE)
+    findings = [Finding(name, None, MISSING) for name in gone]
+    return findings + [Finding(NUMBERS, None, f"it does not name the table {name}") for name in unnamed]
 
 
 def _readable(link: Link) -> bool:
