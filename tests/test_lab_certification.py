@@ -24,7 +24,7 @@ from raglab.lab.certification import (
     grid,
 )
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
-from raglab.lab.looks import note_look, queries_hash, recorded_looks
+from raglab.lab.looks import queries_hash, recorded_looks, take_look
 from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer
 from raglab.metrics import cell_costs, cost_matrix, upper_bound
@@ -477,7 +477,7 @@ def test_looks_are_lines_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "looks.jsonl"
     assert recorded_looks(path, "a") == {}
     for cases, key, delta in (("a", "1", 0.1), ("b", "2", 0.1), ("a", "3", 0.05)):
-        note_look(path, cases, key, delta)
+        take_look(path, None, cases, key, delta, again=True)
     assert list(recorded_looks(path, "a").items()) == [("1", 0.1), ("3", 0.05)]
     assert recorded_looks(path, "b") == {"2": 0.1}
     path.write_text("{broken\n", encoding="utf-8")

@@ -26,7 +26,7 @@ import pytest
 import raglab
 from labelled import labelled
 from raglab.audit.log import export_tables
-from raglab.lab.looks import note_look, recorded_looks, take_look
+from raglab.lab.looks import recorded_looks, take_look
 from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
 from raglab.lab.study import _Batches
@@ -240,7 +240,7 @@ def _refused_to(user: int, paths: Sequence[Path]) -> None:
         with pytest.raises(InputError, match=re.escape(str(path)) + ".*must be writable, got Permission denied"):
             write_text("new", path)
         with pytest.raises(InputError, match="must be writable, got Permission denied"):
-            note_look(path, "cases", "a", 0.1)
+            take_look(path, None, "cases", "a", 0.1, again=True)
 
 
 def test_who_has_no_right_is_told() -> None:
@@ -334,7 +334,7 @@ def test_what_a_kill_leaves_is_read_by_nothing(tmp_path: Path) -> None:
 
 def _note_some(path: Path, writer: int, count: int) -> None:
     for number in range(count):
-        note_look(path, "cases", f"{writer}-{number}", 0.01)
+        take_look(path, None, "cases", f"{writer}-{number}", 0.01, again=True)
 
 
 def _processes(target: Callable[..., None], arguments: Sequence[tuple[Any, ...]]) -> None:
@@ -385,14 +385,14 @@ def test_a_line_that_was_cut_off_goes_and_no_whole_one_with_it(tmp_path: Path, c
     """After a kill at any byte; a line that lacks only its end is whole, and stays."""
     path = tmp_path / "looks.jsonl"
     for number in range(3):
-        note_look(path, "cases", str(number), 0.1)
+        take_look(path, None, "cases", str(number), 0.1, again=True)
     whole = path.read_bytes()
     line = whole.splitlines(keepends=True)[-1]
     path.write_bytes(whole + line[:cut])
     stays = cut == -1
     assert list(recorded_looks(path, "cases")) == ["0", "1", "2"]
     assert path.read_bytes() == whole + line[:cut]  # reading changes nothing
-    note_look(path, "cases", "3", 0.1)
+    take_look(path, None, "cases", "3", 0.1, again=True)
     assert list(recorded_looks(path, "cases")) == ["0", "1", "2", "3"]
     assert path.read_bytes().startswith(whole + (line if stays else b"") + b'{"cases_hash": "cases", "key": "3"')
 
@@ -402,37 +402,37 @@ def test_a_file_of_another_kind_is_not_cut(tmp_path: Path, text: str) -> None:
     """Its last line has no end either; it is refused and stays as it is."""
     (tmp_path / "notes").write_text(text)
     with pytest.raises(InputError, match=r"the last line must begin with"):
-        note_look(tmp_path / "notes", "cases", "a", 0.1)
+        take_look(tmp_path / "notes", None, "cases", "a", 0.1, again=True)
     assert (tmp_path / "notes").read_text() == text
 
 
 def test_a_log_on_a_full_disk_stays_whole(tmp_path: Path) -> None:
     """The line that finds no room is taken back to its first byte; with room again the next is kept."""
     path = tmp_path / "looks.jsonl"
-    note_look(path, "cases", "a", 0.1)
+    take_look(path, None, "cases", "a", 0.1, again=True)
     before = path.read_bytes()
     for room in (0, 1, 20):
         with (
             no_file_longer(len(before) + room),
             pytest.raises(InputError, match="must be writable, got File too large"),
         ):
-            note_look(path, "cases", "b", 0.1)
+            take_look(path, None, "cases", "b", 0.1, again=True)
         assert path.read_bytes() == before
     with mounted(tmp_path / "disk", "64k") as disk:
-        note_look(disk / "looks.jsonl", "cases", "a", 0.1)
+        take_look(disk / "looks.jsonl", None, "cases", "a", 0.1, again=True)
         (disk / "filler").write_bytes(bytes(os.statvfs(disk).f_bavail * os.statvfs(disk).f_bsize))
         with pytest.raises(InputError, match="must be writable, got No space left on device"):
             _note_for_ever(disk / "looks.jsonl", 0)
         kept = len(recorded_looks(disk / "looks.jsonl", "cases"))
         assert kept > 10  # the first page had room
         (disk / "filler").unlink()
-        note_look(disk / "looks.jsonl", "cases", "z", 0.1)
+        take_look(disk / "looks.jsonl", None, "cases", "z", 0.1, again=True)
         assert len(recorded_looks(disk / "looks.jsonl", "cases")) == kept + 1
 
 
 def _note_for_ever(path: Path, writer: int) -> None:
     for number in range(100_000):
-        note_look(path, "cases", f"{writer}-{number}", 0.1)
+        take_look(path, None, "cases", f"{writer}-{number}", 0.1, again=True)
 
 
 def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
@@ -447,7 +447,7 @@ def test_writers_that_are_killed_lose_nothing(tmp_path: Path) -> None:
         for one in started:
             os.kill(one.pid or 0, signal.SIGKILL)
             one.join()
-    note_look(path, "cases", "last", 0.1)
+    take_look(path, None, "cases", "last", 0.1, again=True)
     kept = [line.record["key"] for line in logged_lines(path)]
     assert path.read_bytes().endswith(b"\n")
     for writer in {key.partition("-")[0] for key in kept} - {"last"}:

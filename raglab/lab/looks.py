@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from raglab.canonical import digest
-from raglab.store.files import JsonLine, input_error, locked_lines, logged_lines, required_text, shown_value
+from raglab.store.files import input_error, locked_lines, logged_lines, required_text, shown_value
 from raglab.values import Case
 
 
@@ -22,31 +22,17 @@ def recorded_looks(path: Path, cases_hash: str) -> dict[str, float]:
     Raises:
       InputError: the file is damaged.
     """
-    return _deltas(logged_lines(path), cases_hash)
-
-
-def note_look(path: Path, cases_hash: str, key: str, delta: float) -> None:
-    """Add a certification to the file; others that add theirs at the same time wait.
-
-    Raises:
-      InputError: the file cannot be written; it is as it was.
-    """
-    with locked_lines(path, _OPENING) as log:
-        log.append({"cases_hash": cases_hash, "key": key, "delta": delta})
-
-
-_OPENING = '{"cases_hash": "'
-
-
-def _deltas(lines: Iterable[JsonLine], cases_hash: str) -> dict[str, float]:
     deltas: dict[str, float] = {}
-    for where, record in lines:
+    for where, record in logged_lines(path):
         key, delta = required_text(record, "key", where), record.get("delta")
         if isinstance(delta, bool) or not isinstance(delta, int | float) or not 0.0 < delta <= 1.0:
             raise input_error(where, "delta must be a number in (0, 1]", "put the line back", shown_value(delta))
         if record.get("cases_hash") == cases_hash:
             deltas[key] = float(delta)
     return deltas
+
+
+_OPENING = '{"cases_hash": "'  # how a line begins, where one was torn
 
 
 class Look(NamedTuple):
@@ -95,7 +81,7 @@ def take_look(
     if path is None:
         return record_look(known, {}, found_on, key, delta, again=again)
     with locked_lines(path, _OPENING) as log:
-        before = _deltas(logged_lines(path), found_on)
+        before = recorded_looks(path, found_on)
         look = record_look(known, before, found_on, key, delta, again=again)
         if key not in before:
             log.append({"cases_hash": found_on, "key": key, "delta": delta})

@@ -19,7 +19,7 @@ from fuzz.mutation import pick
 from fuzz.outcomes import CASES, HalfWrittenError, Trial, fuzz, report
 from labelled import free_policy
 from raglab.audit.log import AuditLog
-from raglab.lab.looks import note_look, recorded_looks
+from raglab.lab.looks import recorded_looks, take_look
 from raglab.store.files import InputError
 from raglab.store.log_tables import REQUESTS
 from test_store_files import WRITERS, Writer, contents, mounted, no_file_longer
@@ -183,7 +183,7 @@ def test_a_log_that_finds_no_room(tmp_path: Path) -> None:
 
     def note(number: int, size: int) -> None:
         with no_file_longer(size):
-            note_look(looks, "cases", str(number), 0.1)
+            take_look(looks, None, "cases", str(number), 0.1, again=True)
         noted.append(str(number))
 
     def ask(number: int, size: int) -> None:
