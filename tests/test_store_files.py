@@ -179,7 +179,7 @@ def test_a_file_that_cannot_grow_is_as_it_was(writer: Writer, tmp_path: Path) ->
     make_folder(path.parent)
     writer.write(1, path)
     before = contents(path.parent)
-    other = tmp_path / "other" / writer.file
+    other = tmp_path / "other" / "new" / writer.file
     make_folder(other.parent)
     writer.write(2, other)
     size = other.stat().st_size
