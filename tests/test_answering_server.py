@@ -20,6 +20,8 @@ from raglab.answering.hygiene import clean
 from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited_passages
 from raglab.values import Chunk, Generation
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openai")
 
 KEY = "sk-test-4f9a81c2d7"

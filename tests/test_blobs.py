@@ -22,6 +22,8 @@ from raglab.store.database import Database
 from raglab.store.files import InputError
 from raglab.store.log_tables import REQUEST_TABLES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:

@@ -25,6 +25,8 @@ from raglab.store.loaders import Policy, save_corpus
 from raglab.values import Corpus
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 OTHER = Corpus("other", CORPUS.chunks[:5])
 QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
 

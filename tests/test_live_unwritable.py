@@ -22,6 +22,8 @@ from raglab.store.loaders import Policy
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
 QUESTION = "What is the motor excess?"
 

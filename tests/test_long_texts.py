@@ -43,6 +43,8 @@ from raglab.retrieval import arms, entity_graph, indexes, quantities, table_reco
 from raglab.store.loaders import load_pack
 from raglab.values import Chunk
 
+pytestmark = pytest.mark.slow
+
 LIMIT, READER_LIMIT = 0.5, 2.0  # seconds of the processor
 ALARM = 60  # seconds of the clock
 BRIEF = ("digits", "letters", "blanks", "lines", "thousands", "letters and a mark")

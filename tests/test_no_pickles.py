@@ -28,6 +28,8 @@ from raglab.store.traces import Trace
 from test_lab_study import _world
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(raglab.__file__).parents[1]
 SOURCES = sorted([*(ROOT / "raglab").rglob("*.py"), *(ROOT / "experiments").rglob("*.py")])
 FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}

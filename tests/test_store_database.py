@@ -24,6 +24,8 @@ from raglab.store.database import Database, masked_url
 from raglab.store.log_rows import LONGEST_LISTED, LONGEST_TEXT, Column, EventTable
 from raglab.store.log_tables import CHOICE_TABLES, CHOICES, REWARDS, THUMBS, events
 
+pytestmark = pytest.mark.slow
+
 NOTES = EventTable(
     "notes", (Column("who", "name", unique=True), Column("said", "json"), Column("kind", "name", listed=True))
 )

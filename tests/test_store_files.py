@@ -40,6 +40,8 @@ from raglab.store.log_tables import REQUEST_TABLES, REQUESTS
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus, Latency
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(raglab.__file__).parent
 OPENING = '{"cases_hash": "'
 

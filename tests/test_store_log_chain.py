@@ -31,6 +31,8 @@ from raglab.store.log_chain import Head, link_digest, make_link, parse_head, row
 from raglab.store.log_rows import Column, EventTable, decode_row, encode_row, row_form
 from raglab.store.log_tables import CHOICE_TABLES, EVENTS, REQUEST_TABLES
 
+pytestmark = pytest.mark.slow
+
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 LATER = START + timedelta(minutes=3)
 KEY = ("insurer_name", "broker_contract", {})

@@ -20,6 +20,8 @@ from raglab.store.parquet import OversizeError, ParquetLimits
 from raglab.store.traces import Trace, latency_path, load_latency, parquet_frame
 from raglab.values import SCHEMA_VERSION
 
+pytestmark = pytest.mark.slow
+
 
 def zeros(count: int) -> pa.Array:
     """As many zeros, in next to no bytes of a file."""

@@ -16,6 +16,8 @@ from raglab.store.files import InputError
 from raglab.store.loaders import load_corpus
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 
+pytestmark = pytest.mark.slow
+
 TEXT = b"BT /F1 12 Tf 20 200 Td (x) Tj ET\n"
 FONT = b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
 CATALOG = b"<< /Type /Catalog /Pages 2 0 R >>"

@@ -11,6 +11,8 @@ from raglab.store.files import MAX_NAME, InputError
 from raglab.store.loaders import Policy, load_pack
 from raglab.store.strict_yaml import MOST_YAML_VALUES
 
+pytestmark = pytest.mark.slow
+
 # What stands on the second line, after a first one that is right, and what is said of it.
 WRONG = {
     "a timestamp that is none": ("b: !!timestamp foo", "'foo', which is no timestamp"),

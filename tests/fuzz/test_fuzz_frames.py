@@ -18,6 +18,8 @@ from fuzz.roundtrip import trace_problem
 from raglab.off_policy import estimate
 from raglab.store.frames import trace_from_frame
 
+pytestmark = pytest.mark.slow
+
 OTHER_CELLS: tuple[Any, ...] = (
     pd.NA, pd.NaT, pd.Timestamp("2020-01-01"), dt.date(2020, 1, 1), decimal.Decimal("0.5"), np.float32(0.5),
     np.int8(3), np.bool_(True), np.array([1, 2]), np.array([]), b"bytes", ("a",), {"a"}, object, 1 + 2j, range(3),

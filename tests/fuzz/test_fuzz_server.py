@@ -22,6 +22,8 @@ from raglab.store.files import InputError
 from raglab.values import Generation
 from test_answering_server import CHUNKED, GOOD, KEY, PASSAGES, tokens
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("openai")
 
 WAIT_S = 0.3

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
@@ -20,6 +21,8 @@ from raglab.store.traces import Trace, content_hash
 from raglab.values import Latency
 from test_store_traces import world
 from worlds import policy
+
+pytestmark = pytest.mark.slow
 
 
 @cache
