@@ -7,6 +7,7 @@ probabilities hang on no cost, so they are measured once and every cost is repla
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,16 +101,18 @@ def action_costs(matrix: NDArray[np.float64], ratio: Floats = 1.0) -> ActionCost
     return ActionCosts(**{name: entry(path) for name, path in PATHS.items()}, ratio=ratio)
 
 
-def class_logits(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[np.float64]:
+def class_logits(
+    signals: NDArray[np.float64], model: DecisionModel, names: Sequence[str] = NAMES
+) -> NDArray[np.float64]:
     """What each signal adds to the logit of each class, [signals of the model, 4, ...].
 
     Args:
-      signals: in the order of `signals.NAMES`, [S, ...]; NaN where missing.
+      signals: by name, [S, ...]; NaN where missing. names: of the signals, [S].
     """
     shape = signals.shape[1:]
     added = np.empty((len(model.parts), len(CLASSES), *shape))
     for row, part in enumerate(model.parts):
-        value = signals[NAMES.index(part.signal)]
+        value = signals[names.index(part.signal)]
         value = np.where(np.isnan(value), part.missing, value)
         scaled = np.clip((value - part.center) / part.scale, -LIMIT, LIMIT)
         for place, weight in enumerate(part.weights):
@@ -117,11 +120,13 @@ def class_logits(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[
     return added
 
 
-def class_probabilities(signals: NDArray[np.float64], model: DecisionModel) -> NDArray[np.float64]:
+def class_probabilities(
+    signals: NDArray[np.float64], model: DecisionModel, names: Sequence[str] = NAMES
+) -> NDArray[np.float64]:
     """Probability of each class, [4, ...], by `CLASSES`.
 
     Args:
-      signals: in the order of `signals.NAMES`, [S, ...]; NaN where missing.
+      signals: by name, [S, ...]; NaN where missing. names: of the signals, [S].
 
     Source: rule S2.17; multinomial logistic regression.
 
@@ -133,7 +138,9 @@ def class_probabilities(signals: NDArray[np.float64], model: DecisionModel) -> N
     shape = signals.shape[1:]
     bias = np.array(model.bias).reshape(len(CLASSES), *[1] * len(shape))
     logits = np.broadcast_to(bias, (len(CLASSES), *shape)).copy()
-    for added in class_logits(signals, model):  # one after the other, so that the sum is the same on every machine
+    for added in class_logits(
+        signals, model, names
+    ):  # one after the other, so that the sum is the same on every machine
         logits += added
     logits -= logits.max(axis=0)
     odds = np.exp(logits)

@@ -6,7 +6,7 @@ holds the knots, so a fitted gate replays, travels and explains itself without t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,11 +33,13 @@ class Model(NamedTuple):
     parts: tuple[Part, ...]
 
 
-def logit_contributions(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def logit_contributions(
+    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
+) -> NDArray[np.float64]:
     """What each part adds to the logit, [parts, ...]; a missing signal adds the least that it can.
 
     Args:
-      signals: in the order of `SIGNALS`, [S, ...]; higher is surer, NaN where missing.
+      signals: [S, ...]; higher is surer, NaN where missing. names: of the signals, [S].
 
     Example:
       >>> one = Model(0.0, (Part("gap", (0.0, 0.1), (-1.0, 1.0)),))
@@ -48,21 +50,23 @@ def logit_contributions(signals: NDArray[np.float64], model: Model) -> NDArray[n
     """
     out = np.empty((len(model.parts), *signals.shape[1:]))
     for row, part in enumerate(model.parts):
-        values = signals[SIGNALS.index(part.signal)]
+        values = signals[names.index(part.signal)]
         out[row] = np.interp(np.where(np.isnan(values), -np.inf, values), part.x, part.y)
     return out
 
 
-def logit(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def logit(signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS) -> NDArray[np.float64]:
     """Sum of the bias and the parts, [...]; NaN where none of the model's signals was measured."""
-    used = [SIGNALS.index(part.signal) for part in model.parts]
+    used = [names.index(part.signal) for part in model.parts]
     blind = np.isnan(signals[used]).all(axis=0)
-    return np.where(blind, np.nan, model.bias + logit_contributions(signals, model).sum(axis=0))
+    return np.where(blind, np.nan, model.bias + logit_contributions(signals, model, names).sum(axis=0))
 
 
-def fused_probability(signals: NDArray[np.float64], model: Model) -> NDArray[np.float64]:
+def fused_probability(
+    signals: NDArray[np.float64], model: Model, names: Sequence[str] = SIGNALS
+) -> NDArray[np.float64]:
     """Probability that the case is right if it is answered, [...], to ten digits; NaN where nothing was measured."""
-    return np.round(1.0 / (1.0 + np.exp(-logit(signals, model))), DIGITS)
+    return np.round(1.0 / (1.0 + np.exp(-logit(signals, model, names))), DIGITS)
 
 
 def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -84,14 +88,14 @@ def rank_knots(values: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArra
 RIDGE = 1.0  # penalty on the squared weights, in units of one case
 
 
-def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
+def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS) -> Model:
     """Monotone logistic regression on ranked, standardised signals.
 
     Every signal is replaced by the normal score of its rank, standardised; weights are not negative, so that a surer
     signal never lowers the probability. A signal without weight has no part. The order of the rows does not matter.
 
     Args:
-      signals: [S, Q], in the order of `SIGNALS`. right: answered correctly if it were answered, [Q].
+      signals: [S, Q]. right: answered correctly if it were answered, [Q]. names: of the signals, [S].
 
     Raises:
       ValueError: right and wrong cases are not both there, or no signal varies.
@@ -112,7 +116,7 @@ def fit_fusion(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
     order = np.lexsort((right, *signals[::-1]))
     y = right[order].astype(np.float64)
     named, columns = [], []
-    for name, unsorted in zip(SIGNALS, signals, strict=True):
+    for name, unsorted in zip(names, signals, strict=True):
         values = unsorted[order]
         if len(np.unique(values[~np.isnan(values)])) < 2:
             continue

@@ -12,7 +12,7 @@ the measurements (`[P, 1]` against `[Q]`); `on` false switches a gate off, its m
 from __future__ import annotations
 
 from collections import namedtuple
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache, reduce
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.signal_gates import SIGNALS, SIGNALS_ASK, SignalThresholds, signal_margins, signal_path, signals_margins
-from raglab.signals import COSINE, COUNT, NAMES, POINTS, SHARE, SQUARED_L2, Unit, signal
+from raglab.signals import BUILT_IN, COSINE, COUNT, POINTS, SHARE, SQUARED_L2, Signal, Unit
 from raglab.values import Bools, Floats, Ints
 
 Margins: TypeAlias = tuple[Floats, ...]
@@ -547,15 +547,12 @@ class Gate(NamedTuple):
 
 
 @cache
-def signal_gate(name: str) -> Gate:
-    """Gate on one built-in signal, named by its section `signals.<name>`; what it does on fire is the policy's.
-
-    Raises:
-      KeyError: there is no signal of that name.
+def signal_gate(known: Signal) -> Gate:
+    """Gate on one signal, named by its section `signals.<name>`; what it does on fire is the policy's.
 
     Source: rule S2.15.
     """
-    known = signal(name)
+    name = known.name
     path, unit = signal_path(name), known.unit._replace(whole=False)
     return Gate(
         path,
@@ -787,11 +784,11 @@ def gate_thresholds(gate: Gate, of: Callable[[str], Any]) -> Any:  # noqa: ANN40
     return form(*values, on)
 
 
-def swept_thresholds() -> Iterator[Threshold]:
+def swept_thresholds(signals: Iterable[Signal] = BUILT_IN) -> Iterator[Threshold]:
     """Thresholds of the gates that change a decision, in their order; a warning changes none."""
     for gate in GATES:
         if gate.name == SIGNALS:
-            for name in NAMES:
-                yield from signal_gate(name).thresholds
+            for one in signals:
+                yield from signal_gate(one).thresholds
         elif gate.firing != "warn":
             yield from gate.thresholds

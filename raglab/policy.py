@@ -38,7 +38,20 @@ from raglab.metrics.costs import LABELS, OUTCOMES
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
 from raglab.resolver import RuleThresholds
 from raglab.signal_gates import SignalThresholds
-from raglab.signals import COSINE, COST, COUNT, LEAD, NAMES, POINTS, RATIO, SHARE, SIGNALS, SQUARED_L2, Unit, signal
+from raglab.signals import (
+    COSINE,
+    COST,
+    COUNT,
+    LEAD,
+    NAMES,
+    POINTS,
+    RATIO,
+    SHARE,
+    SQUARED_L2,
+    Unit,
+    is_name,
+    signal,
+)
 from raglab.values import Bools, Floats
 
 EXPECTED_COST = "expected_cost"
@@ -121,7 +134,7 @@ def _action_costs(of: Callable[[str], Any]) -> ActionCosts:
 
 
 def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
-    """Bounds of the signals that some policy gates, by name in the order of `signals.NAMES`, [P, 1] each."""
+    """Bounds of the signals that some policy gates, by name, built-in ones first, [P, 1] each."""
     stated = {name for policy in policies for name in policy.signals}
     if not stated:  # as of nearly every policy
         return {}
@@ -140,9 +153,14 @@ def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresh
             asks=column(name, lambda row: row.on_fire == "ask", np.bool_),
             on=column(name, lambda row: row.enabled, np.bool_),
         )
-        for name in NAMES
-        if name in stated
+        for name in in_order(stated)
     }
+
+
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of signals, the built-in ones in their order, then those of the user by name."""
+    named = set(names)
+    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
 
 
 def intent_thresholds(policy: PolicyData) -> IntentThresholds:
@@ -233,10 +251,7 @@ class FusionSection(_section_of(gates.gate_by_name("fused"))):  # type: ignore[m
 
     @model_validator(mode="after")
     def _usable(self) -> Self:
-        unknown = sorted(set(self.parts) - set(SIGNALS))
-        if unknown:
-            msg = f"parts must name signals among {', '.join(SIGNALS)}, got {unknown[0]!r}"
-            raise ValueError(msg)
+        _check_names(self.parts, "parts must name signals")
         if self.enabled and not self.parts:
             msg = "a fused gate without parts refuses everything; fit one (raglab.fuse) or switch it off"
             raise ValueError(msg)
@@ -319,13 +334,21 @@ class SignalSection(_Section):
 UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
 
 
+def _check_names(names: Iterable[str], rule: str) -> None:
+    """Stop where a text can name no signal; whether there is one of that name, the trace or the machine knows."""
+    for name in names:
+        if not is_name(name):
+            what = "small letters, digits and underscores, at most 64, a letter first"
+            msg = f"{rule} ({what}), got {_cut(repr(name))}; correct the name"
+            raise ValueError(msg)
+
+
 def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection]:
-    """Gates on signals that there are, their bounds within the range of the signal's unit."""
-    unknown = [name for name in signals if name not in NAMES]
-    if unknown:
-        msg = f"a signal must be one of {', '.join(NAMES)}, got {unknown[0]!r}; correct the name"
-        raise ValueError(msg)
+    """Gates on signals, bounds of the built-in ones within the range of their unit."""
+    _check_names(signals, "signals must be named")
     for name, section in signals.items():
+        if name not in NAMES:
+            continue
         unit = signal(name).unit
         for key in ("min", "max"):
             bound = getattr(section, key)
@@ -391,10 +414,7 @@ class ModelSection(_Section):
     @field_validator("parts")
     @classmethod
     def _known(cls, parts: dict[str, PartSection]) -> dict[str, PartSection]:
-        unknown = sorted(set(parts) - set(NAMES))
-        if unknown:
-            msg = f"parts must name signals among {', '.join(NAMES)}, got {unknown[0]!r}"
-            raise ValueError(msg)
+        _check_names(parts, "parts must name signals")
         return parts
 
     @cached_property
@@ -642,7 +662,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
         """Value at a path such as `l2.max_l2`."""
         found: Any = self
         for part in path.split("."):
-            if isinstance(found, Mapping) and part in NAMES:  # a signal that the policy does not gate has no bounds
+            if found is self.signals and is_name(part):  # a signal that the policy does not gate has no bounds
                 found = found.get(part, UNSTATED)
                 continue
             if part not in getattr(type(found), "model_fields", {}):
@@ -760,10 +780,10 @@ def _no_such_path(path: str) -> str:
     section, _, name = path.partition(".")
     if section == "signals" and name:
         keys = ", ".join(SignalSection.model_fields)
-        if name.partition(".")[0] in NAMES:
+        if is_name(name.partition(".")[0]):
             return f"{path!r} is no field of a signal's gate; write signals.<name>.<key> with one of {keys}."
-        named = f"one of {', '.join(NAMES)}, and one of {keys}"
-        return f"{path!r} names no signal; write signals.<name>.<key> with {named}."
+        named = f"small letters, digits and underscores for the name, and one of {keys}"
+        return f"{_cut(path)!r} names no signal; write signals.<name>.<key> with {named}."
     return f"{path!r} is no field of a policy; write section.key, as in l2.max_l2 (all of them: `Policy.manifest`)."
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -27,13 +27,13 @@ from raglab.decision.chain import (
 from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
-from raglab.decision.signal_values import check_stored
+from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import PATHS, class_probabilities
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES, Contest
-from raglab.signals import COST, NAMES, RATIO
+from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
 from raglab.values import Status, TraceData, map_fields
 
 if TYPE_CHECKING:
@@ -123,27 +123,61 @@ COST_THRESHOLDS = (
 )
 
 
-# Thresholds that can be swept, by path: those of gates that decide, in their order, then those of the resolver's rules.
-SWEPT: dict[str, Threshold] = {
-    one.path: one
-    for one in (*gates.swept_thresholds(), *(one for rule in RULES for one in rule.thresholds), *COST_THRESHOLDS)
-}
+@cache
+def swept_paths(known: SignalSet = BUILT_IN_SET) -> Mapping[str, Threshold]:
+    """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
+
+    Args:
+      known: signals that there are, as `Evidence.known` has those of a trace.
+    """
+    rules = (one for rule in RULES for one in rule.thresholds)
+    return {one.path: one for one in (*gates.swept_thresholds(known.rows), *rules, *COST_THRESHOLDS)}
+
+
+SWEPT = swept_paths()  # those of the built-in signals
+
+
+def threshold_at(path: str) -> Threshold | None:
+    """Threshold of a path that can be swept, None where it is none.
+
+    Of a user's own signal it has no unit and the widest range, since its trace alone knows them: see `swept_threshold`.
+    """
+    if path in SWEPT:
+        return SWEPT[path]
+    section, _, rest = path.partition(".")
+    name, _, bound = rest.partition(".")
+    if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
+        return None
+    return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
+
 
 CodesOf = Callable[[Thresholds, tuple[int, int]], NDArray[np.int64]]
 
 
 def breakpoints(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
     """Values of a threshold at which each case may change, [B, Q], ascending, NaN at the end; all within its range."""
-    swept = swept_threshold(limits, path)
+    swept = swept_threshold(found.known, limits, path)
     flat = np.concatenate([threshold_values(found, limits, path, depth) for depth in range(found.l2.shape[0])])
     values = np.where((flat >= swept.low) & (flat <= swept.high), flat, np.nan)
     ordered: NDArray[np.float64] = np.sort(values, axis=0)
     return ordered[: int(np.max(np.sum(~np.isnan(ordered), axis=0), initial=0))]
 
 
-def swept_threshold(limits: Thresholds, path: str) -> Threshold:
-    """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15)."""
-    swept = SWEPT[path]
+def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshold:
+    """A threshold with its range as far as one policy lets it move: a signal's min no further than its max (S2.15).
+
+    Args:
+      known: signals that there are.
+
+    Raises:
+      ValueError: the path cannot be swept.
+    """
+    paths = swept_paths(known)
+    if path not in paths:
+        named = [*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min", "signals.<name>.max"]
+        msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(known.names)}."
+        raise ValueError(msg)
+    swept = paths[path]
     gate = limits.signals.get(swept.signal)
     if gate is None:
         return swept
@@ -157,7 +191,7 @@ def swept_threshold(limits: Thresholds, path: str) -> Threshold:
 
 def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
-    meets = SWEPT[path].meets
+    meets = swept_paths(found.known)[path].meets
     if path.startswith("decision."):
         return _dearest(found, limits, path)[None]
     if meets == "l2":  # of every hit, since the bound also says which are relevant
@@ -182,7 +216,7 @@ def _dearest(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float
     Floating-point sums of products rise with each factor, so there is one such number, found by halving the ordered
     bit patterns between the ends of the range.
     """
-    size, swept = len(found.label), SWEPT[path]
+    size, swept = len(found.label), swept_paths(found.known)[path]
     if limits.costs is None:
         return np.full(size, np.nan)
     action = STAGE_OF_COST[swept.meets]
@@ -219,7 +253,7 @@ def piece_codes(
     Piece i of a ceiling is [b(i-1), b(i)), of a floor (b(i-1), b(i)]; the first begins at the low end of the
     range, the last ends at its high end.
     """
-    swept = swept_threshold(limits, path)
+    swept = swept_threshold(found.known, limits, path)
     values = breakpoints(found, limits, path)
     size = len(found.label)
     low, high = np.full((1, size), swept.low), np.full((1, size), swept.high)
@@ -425,7 +459,7 @@ def steps(
     """
     import pandas as pd
 
-    found = step_cells(measured_tables(trace, policy, arm).evidence, policy, path)
+    found = step_cells(_path_tables(trace, policy, path, arm).evidence, policy, path)
     columns = _rate_columns(found.cells, level, costs)
     return pd.DataFrame({"low": found.low, "high": found.high, **columns})
 
@@ -435,15 +469,25 @@ def evidence_with_model(found: Evidence, policy: PolicyData) -> Evidence:
     model = policy.structure.decision
     if model is None:
         return found
-    return found._replace(probability=class_probabilities(found.signals, model), asked_right=model.asked_right)
+    return found._replace(
+        probability=class_probabilities(found.signals, model, found.known.names), asked_right=model.asked_right
+    )
 
 
 def step_cells(found: Evidence, policy: PolicyData, path: str) -> Steps:
     """Cells behind `steps`, of cases that are measured already."""
-    _swept(path)
     limits = policy_thresholds([policy])
+    swept = swept_threshold(found.known, limits, path)
     values, codes = piece_codes(found, limits, path, _codes_function(found))
-    return sum_steps(values, codes, swept_threshold(limits, path))
+    return sum_steps(values, codes, swept)
+
+
+def _path_tables(trace: TraceData, policy: PolicyData, path: str, arm: str | None) -> Tables:
+    """Measured tables of a policy, which must hold the signal that a path names."""
+    section, _, rest = path.partition(".")
+    if section == "signals" and "." in rest:
+        check_signals(trace, [rest.partition(".")[0]])
+    return measured_tables(trace, policy, arm)
 
 
 def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = None) -> pd.DataFrame:
@@ -461,7 +505,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     limits = policy_thresholds([policy])
     current = Status(int(said.status[row]))
     rows = []
-    for path, swept in SWEPT.items():
+    for path, swept in swept_paths(found.known).items():
         value = policy.value(path)
         if value is None or (limits.costs is None and path.startswith("decision.")):
             continue
@@ -469,7 +513,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
         width = float(found.l2.shape[1]) if swept.whole else swept.high - swept.low
         if path.startswith("decision."):  # a cost has no greatest value: its change counts beside itself
             width = max(float(value), 1.0)
-        moved = swept_threshold(limits, path)
+        moved = swept_threshold(found.known, limits, path)
         tried = _closest_flip(float(value), points[:, 0], STATUS_OF[codes[:, 0] // CELLS], int(current), moved)
         if tried is not None:
             at, becomes = tried
@@ -508,7 +552,7 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
     hits = map_fields(trace.hits, lambda field: field[[row]])
     answers = select_answers(trace.answers, [row])
-    signals = {name: column[[row]] for name, column in trace.signals.items()}
+    columns = {name: column[[row]] for name, column in trace.columns.items()}
     return TraceData(
         cases=(trace.cases[row],),
         chunks=trace.chunks,
@@ -517,19 +561,12 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
         pattern_hits=found,
         meta=trace.meta,
         answers=answers,
-        signals=signals,
+        columns=columns,
     )
 
 
 def _codes_function(found: Evidence) -> CodesOf:
     return lambda limits, shape: outcome_codes(found, decide_cases(found, limits, shape))
-
-
-def _swept(path: str) -> None:
-    if path not in SWEPT:
-        named = [*(known for known, one in SWEPT.items() if not one.signal), "signals.<name>.min", "signals.<name>.max"]
-        msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(NAMES)}."
-        raise ValueError(msg)
 
 
 __all__ = ["SWEPT", "Bernoulli", "Run", "Table", "Tally", "decide", "flips", "log", "run", "steps", "sweep", "tally"]

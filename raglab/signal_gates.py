@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from raglab.signals import signal
+from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
 SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
@@ -78,14 +78,16 @@ def signals_margins(read: Callable[[str], Any], limits: Mapping[str, SignalThres
     """Least headroom of all gates on signals together, by what they do; one that asks in vain refuses.
 
     Args:
-      read: measurement by its name. limits: of each signal that some policy gates.
+      read: measurement by its name; `known` are the signals that there are. limits: of each signal that some policy
+        gates.
 
     Source: rules S2.15, S2.16.
     """
     refuses: Any = np.inf
     asks: Any = np.inf
+    known: SignalSet = read("known")
     for name, bounds in limits.items():
-        passes = signal(name).missing == "passes"
+        passes = known.signal(name).missing == "passes"
         (margin,) = signal_margins(read(signal_path(name)), bounds, missing_passes=passes)
         refuses = np.minimum(refuses, _margin_where(bounds.refuses, margin))
         asks = np.minimum(asks, _margin_where(bounds.asks, margin))

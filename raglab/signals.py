@@ -1,13 +1,18 @@
 """Signals (algebra): name, unit, direction, what a missing one means; retrieval confidence (S2.8, S2.15).
 
 A signal is a named number a case, measured once and free of thresholds. Gates compare one with a threshold, the fused
-gate puts several into one probability. One more signal is a row of `BUILT_IN` and its measurement in
-`raglab.decision.signal_values`; one that needs more than the hits is a column of the trace.
+gate puts several into one probability. One more built-in signal is a row of `BUILT_IN` and its measurement in
+`raglab.decision.signal_values`. A user's own is a column of the trace with its declaration, an `own_signal`; a
+`SignalSet` holds the built-in ones and those of one trace together, so that whatever reads one reads the other.
 """
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +49,9 @@ COST = Unit("cost", 0.0, 1e9, note="of which a failed contract is 1")
 NUMBER = Unit("count", 0.0, 10_000.0, whole=True)
 
 Direction = Literal["surer", "ask", "either"]
+Higher = Literal["surer", "ask"]
 Stage = Literal["query", "hits", "answer"]
+Missing = Literal["fires", "passes"]
 Firing = Literal["refuse", "ask", "warn"]
 
 
@@ -62,9 +69,11 @@ class Signal(NamedTuple):
     direction: Direction
     stage: Stage
     meaning: str
-    missing: Literal["fires", "passes"] = "fires"
+    missing: Missing = "fires"
     stored: bool = False
     alone: bool = True
+    version: str = ""
+    source: str = ""
 
 
 # Measured when the trace is built: the question parser reads the documents of the first hits, which a trace has not.
@@ -112,6 +121,59 @@ NAMES = tuple(signal.name for signal in BUILT_IN)  # rows of `Evidence.signals`;
 SIGNALS = NAMES[:9]  # those of retrieval that the fused gate is fitted on (rule S2.14)
 
 
+@dataclass(frozen=True)
+class SignalSet:
+    """Signals in the order of their rows: the built-in ones, then a trace's own by name.
+
+    It is no sequence, so that NumPy takes it for one thing among the fields of evidence.
+    """
+
+    rows: tuple[Signal, ...]
+    names: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Name the rows once."""
+        object.__setattr__(self, "names", tuple(one.name for one in self.rows))
+
+    def place(self, name: str) -> int:
+        """Row of a signal.
+
+        Raises:
+          KeyError: there is none of that name; says which there are.
+        """
+        if name in self.names:
+            return self.names.index(name)
+        msg = f"signal must be one of {', '.join(self.names)}, got {name!r}."
+        raise KeyError(msg)
+
+    def signal(self, name: str) -> Signal:
+        """A signal by its name.
+
+        Raises:
+          KeyError: there is none of that name.
+        """
+        return self.rows[self.place(name)]
+
+
+BUILT_IN_SET = SignalSet(BUILT_IN)
+NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+ANY = 1e12  # a number without a unit that is known may be this large, either way
+# Units of a user's signal that are known by name, with their ranges. Any other text is a unit without a range.
+UNITS: Mapping[str, Unit] = {
+    "probability": Unit("probability", 0.0, 1.0),
+    "share": SHARE,
+    "cosine": COSINE,
+    "squared_l2": SQUARED_L2,
+    "points": POINTS,
+    "count": Unit("count", 0.0, 1e9),
+    "milliseconds": Unit("number of milliseconds", 0.0, 1e9),
+    "logit": Unit("logit", -1e6, 1e6),
+    "log_probability": Unit("logarithm of a probability", -1e6, 0.0),
+}
+DECLARED = frozenset({"higher", "unit", "stage", "missing", "source", "version"})
+LONGEST_TEXT = 200  # characters of a unit, a version and a source
+
+
 def signal(name: str) -> Signal:
     """A built-in signal by its name.
 
@@ -122,11 +184,143 @@ def signal(name: str) -> Signal:
       >>> signal("top1_cosine").unit.described
       'a cosine, not a percentage'
     """
-    for one in BUILT_IN:
-        if one.name == name:
-            return one
-    msg = f"signal must be one of {', '.join(one.name for one in BUILT_IN)}, got {name!r}."
-    raise KeyError(msg)
+    return BUILT_IN_SET.signal(name)
+
+
+def is_name(name: object) -> bool:
+    """Whether a text can name a signal: small letters, digits and underscores, at most 64, a letter first."""
+    return isinstance(name, str) and NAME.fullmatch(name) is not None
+
+
+def check_name(name: object) -> str:
+    """Name of a user's own signal.
+
+    Raises:
+      ValueError: it is no name, or that of a built-in signal.
+
+    Example:
+      >>> check_name("judge")
+      'judge'
+    """
+    if not is_name(name):
+        rule = "a signal's name must be a small letter, then up to 63 small letters, digits or underscores"
+        shown = repr(name)
+        came = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
+        msg = f"{rule}, got {came}; rename it, as in no_answer_score."
+        raise ValueError(msg)
+    assert isinstance(name, str)  # noqa: S101 - said above
+    if name in NAMES:
+        msg = (
+            f"a signal of your own must not have the name of a built-in one, got {name!r}; rename it, as in my_{name}."
+        )
+        raise ValueError(msg)
+    return name
+
+
+def unit_of(unit: str | Unit) -> Unit:
+    """Unit by its name; a text that is none of `UNITS` is a unit without a range.
+
+    Raises:
+      ValueError: it is empty or too long.
+
+    Example:
+      >>> unit_of("probability").high, unit_of("clicks a day").described
+      (1.0, 'a clicks a day')
+    """
+    if isinstance(unit, Unit):
+        return unit
+    if not isinstance(unit, str) or not unit.strip() or len(unit) > LONGEST_TEXT or not unit.isprintable():
+        rule = f"a unit must be a text of 1 to {LONGEST_TEXT} characters on one line"
+        msg = f"{rule}, got {str(unit)[:80]!r}; name one of {', '.join(UNITS)}, or say in words what is measured."
+        raise ValueError(msg)
+    return UNITS.get(unit, Unit(unit, -ANY, ANY))
+
+
+def own_signal(
+    name: str,
+    *,
+    higher: str,
+    unit: str | Unit,
+    stage: str = "hits",
+    missing: str = "fires",
+    source: str = "",
+    version: str = "",
+) -> Signal:
+    """Declaration of a user's own signal.
+
+    Args:
+      higher: what more of it speaks for, `surer` for an answer or `ask` for asking back. unit: one of `UNITS` or any
+        words. stage: what must be there before it is measured. missing: what a NaN means to a gate.
+      source: what made it, in words. version: of what made it.
+
+    Raises:
+      ValueError: an argument that is none of those; names it and what it may be.
+
+    Source: rule S2.15.
+    """
+    for what, value, allowed in (
+        ("higher", higher, get_args(Higher)),
+        ("stage", stage, get_args(Stage)),
+        ("missing", missing, get_args(Missing)),
+    ):
+        if value not in allowed:
+            msg = f"{what} of signal {check_name(name)} must be one of {', '.join(allowed)}, got {str(value)[:80]!r}."
+            raise ValueError(msg)
+    for what, text in (("source", source), ("version", version)):
+        if not isinstance(text, str) or len(text) > LONGEST_TEXT or not text.isprintable():
+            rule = (
+                f"{what} of signal {check_name(name)} must be a text of at most {LONGEST_TEXT} characters on one line"
+            )
+            msg = f"{rule}, got {str(text)[:80]!r}; shorten it."
+            raise ValueError(msg)
+    meaning = f"your own: {source}" if source else "your own"
+    kinds: Any = {"direction": higher, "stage": stage, "missing": missing}
+    return Signal(
+        check_name(name),
+        unit_of(unit),
+        meaning=meaning,
+        **kinds,
+        stored=True,
+        version=version,
+        source=source,
+    )
+
+
+def declaration(one: Signal) -> dict[str, Any]:
+    """Declaration of a user's own signal as a trace's meta holds it; `declared_signal` reads it."""
+    unit = one.unit
+    named = next((name for name, known in UNITS.items() if known == unit), None)
+    stated = {"name": unit.name, "low": unit.low, "high": unit.high, "whole": unit.whole}
+    return {
+        "higher": one.direction,
+        "unit": named or (unit.name if unit_of(unit.name) == unit else stated),
+        "stage": one.stage,
+        "missing": one.missing,
+        "source": one.source,
+        "version": one.version,
+    }
+
+
+def declared_signal(name: str, stated: object) -> Signal:
+    """A user's own signal as a trace's meta declares it.
+
+    Raises:
+      ValueError: it is no declaration.
+    """
+    if not isinstance(stated, Mapping) or set(stated) != DECLARED:
+        rule = f"signal {str(name)[:80]!r} must be declared by {', '.join(sorted(DECLARED))}"
+        msg = f"{rule}, got {str(stated)[:80]!r}; add it again by with_signal."
+        raise ValueError(msg)
+    unit = stated["unit"]
+    if isinstance(unit, Mapping):
+        low, high = float(unit["low"]), float(unit["high"])
+        if not (math.isfinite(low) and math.isfinite(high) and low < high):
+            msg = (
+                f"the unit of signal {name!r} must have a range, got {low:g} to {high:g}; add it again by with_signal."
+            )
+            raise ValueError(msg)
+        unit = Unit(str(unit["name"]), low, high, bool(unit["whole"]))
+    return own_signal(check_name(name), **{**stated, "unit": unit})
 
 
 def degenerate_scores(

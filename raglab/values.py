@@ -217,8 +217,8 @@ class TraceData:
     hits: see `Hits`. pattern_hits: of the patterns it was built with. meta: corpus, models, parameters and the
     fingerprint over all of them. queries: what each arm searched at each depth, [Q][A][D]. answers: what was
     generated from its hits. latency: of its retrieval. vectors: embeddings of the chunks, float32 [C, dim], of unit
-    length; None where hits came from elsewhere. signals: those that need more than the hits (`signals.PARSED`), by
-    name, [Q, A, D] each, NaN where there is nothing to measure.
+    length; None where hits came from elsewhere. columns: signals that need more than the hits, those of
+    `signals.PARSED` and the user's own, by name, [Q, A, D] each, NaN where there is nothing to measure.
     """
 
     cases: tuple[Case, ...]
@@ -231,15 +231,20 @@ class TraceData:
     answers: Answers | None = None
     latency: Latency | None = None
     vectors: NDArray[np.float32] | None = None
-    signals: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
+    columns: Mapping[str, NDArray[np.float64]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         """Count the cases, Q."""
         return len(self.cases)
 
     @property
+    def signals(self) -> tuple[str, ...]:
+        """Names of the signals that it holds as columns."""
+        return tuple(sorted(self.columns))
+
+    @property
     def fingerprint(self) -> str:
-        """Hash over corpus, cases, models and parameters."""
+        """Hash over corpus, cases, models, parameters and the columns that were added."""
         return str(self.meta["fingerprint"])
 
     def arm(self, name: str) -> int:

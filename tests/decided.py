@@ -46,7 +46,7 @@ def with_columns(trace: TraceData, seed: int) -> TraceData:
     def column() -> Any:
         return np.where(rng.random(shape) < 0.1, np.nan, rng.integers(0, 4, shape).astype(np.float64))
 
-    return replace(trace, signals={signal.name: column() for signal in PARSED})
+    return replace(trace, columns={signal.name: column() for signal in PARSED})
 
 
 def random_model(rng: np.random.Generator, policy: P, names: Sequence[str] = NAMES) -> P:

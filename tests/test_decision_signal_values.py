@@ -45,7 +45,7 @@ def values(trace: TraceData, chosen: PolicyData | None = None, row: int = 0, dep
 
 def with_columns(trace: TraceData, value: float = 0.0) -> TraceData:
     """The trace with every stored signal at a value."""
-    return replace(trace, signals={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED})
+    return replace(trace, columns={name: np.full(trace.hits.chunk.shape[:3], value) for name in STORED})
 
 
 class TestByHead:
@@ -92,7 +92,7 @@ class TestByHead:
         """A stored signal is read at the arm and the depth of the decision."""
         trace = random_trace(0, n_cases=3, depths=2, arms=2)
         column = np.arange(12.0).reshape(3, 2, 2)
-        trace = replace(trace, signals={"empty_slots": column})
+        trace = replace(trace, columns={"empty_slots": column})
         signals = measured_tables(trace, policy(), "iterative").evidence.signals
         assert signals[NAMES.index("empty_slots")].tolist() == column[:, 1].T.tolist()
         assert np.isnan(signals[NAMES.index("gaps")]).all()
@@ -190,7 +190,7 @@ class TestMissing:
                 trace.chunks,
                 trace.arms,
                 Hits._make(field[[row]] for field in trace.hits),
-                signals={name: column[[row]] for name, column in trace.signals.items()},
+                columns={name: column[[row]] for name, column in trace.columns.items()},
             )
             assert np.array_equal(
                 measured_tables(part, policy()).evidence.signals[:, :, 0], whole[:, :, row], equal_nan=True

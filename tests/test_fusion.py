@@ -170,7 +170,7 @@ def test_a_fit_needs_both_kinds_and_a_signal_that_varies() -> None:
 @pytest.mark.parametrize(
     ("section", "rule"),
     [
-        ({"parts": {"cosine": {"x": [0.0], "y": [0.0]}}}, r"fused: parts must name signals among .* got 'cosine'"),
+        ({"parts": {"my.cosine": {"x": [0.0], "y": [0.0]}}}, r"fused: parts must name signals .* got 'my.cosine'"),
         ({"parts": {"gap": {"x": [0.0, 0.0], "y": [0.0, 1.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
         ({"parts": {"gap": {"x": [0.0, 1.0], "y": [1.0, 0.0]}}}, r"fused.parts.gap: x must ascend and y must not fall"),
         ({"parts": {"gap": {"x": [0.0], "y": []}}}, r"fused.parts.gap: x and y must be as many finite numbers"),

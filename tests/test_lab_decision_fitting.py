@@ -84,7 +84,8 @@ def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> N
 
     cases = _cases(2, steep=1.0)
     model = fit_model(cases, strengths=(strength,))
-    x = scaled_signals(cases.signals, model.names, model.center, model.scale)
+    rows = cases.signals[[NAMES.index(name) for name in model.names]]
+    x = scaled_signals(rows, model.center, model.scale)
     peer = LogisticRegression(C=strength, tol=1e-10, max_iter=5_000).fit(x, cases.classes)
     logits = x @ (model.weights / model.temperature).T + model.bias / model.temperature
     np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x), atol=3e-3)

@@ -120,23 +120,23 @@ class TestTrace:
         """By case, arm and depth, with parser and pack; saved, loaded, cut and alone they are the same."""
         trace = made(out=tmp_path / "t.parquet", arms=("hybrid", "bm25"), max_depth=1)
         assert trace.meta["signals"] == {name: {"by": PARSER, "pack": None} for name in STORED}
-        assert {column.shape for column in trace.signals.values()} == {(len(CASES), 2, 2)}
+        assert {column.shape for column in trace.columns.values()} == {(len(CASES), 2, 2)}
         again = Trace.load(tmp_path / "t.parquet")
         part, one = trace.subset([4, 0]), _single_case(trace, 4)
         renamed = dataclasses.replace(trace, cases=tuple(case._replace(id=case.id * 2) for case in trace.cases))
         for name in STORED:
-            column = trace.signals[name]
-            assert np.array_equal(again.signals[name], column, equal_nan=True)
-            assert np.array_equal(part.signals[name], column[[4, 0]], equal_nan=True)
-            assert np.array_equal(one.signals[name], column[[4]], equal_nan=True)
-            assert renamed.signals[name] is column
+            column = trace.columns[name]
+            assert np.array_equal(again.columns[name], column, equal_nan=True)
+            assert np.array_equal(part.columns[name], column[[4, 0]], equal_nan=True)
+            assert np.array_equal(one.columns[name], column[[4]], equal_nan=True)
+            assert renamed.columns[name] is column
 
     def test_a_label_changes_nothing(self, made: Callable[..., Trace]) -> None:  # noqa: F811
         """Cases of other labels and expected sources have the same columns."""
         blind = [case._replace(expect_status="refuse", expect_sources=("faq.txt",)) for case in CASES]
         one, other = made(), made(blind)
         for name in STORED:
-            assert np.array_equal(one.signals[name], other.signals[name], equal_nan=True)
+            assert np.array_equal(one.columns[name], other.columns[name], equal_nan=True)
 
     @pytest.mark.parametrize("older", ["none", "version", "pack"])
     def test_an_older_trace_is_completed(
@@ -155,9 +155,9 @@ class TestTrace:
             "version": {name: {"by": "rules-0", "pack": None} for name in STORED},
             "pack": {name: {"by": PARSER, "pack": "0123456789ab"} for name in STORED},
         }[older]
-        wrong = {name: np.full_like(column, 7.0) for name, column in whole.signals.items()} if stale else {}
+        wrong = {name: np.full_like(column, 7.0) for name, column in whole.columns.items()} if stale else {}
         meta = {**whole.meta, "signals": stale} if stale else {k: v for k, v in whole.meta.items() if k != "signals"}
-        dataclasses.replace(whole, signals=wrong, meta=meta).save(path)
+        dataclasses.replace(whole, columns=wrong, meta=meta).save(path)
         calls.clear()
         made(out=path)
         assert calls.sizes == []
@@ -171,10 +171,10 @@ class TestTrace:
     def test_a_trace_without_columns_keeps_its_hash(self, made: Callable[..., Trace]) -> None:  # noqa: F811
         """Files from before are as they were written; with a column the hash hangs on its values."""
         trace = made()
-        bare = dataclasses.replace(trace, signals={})
+        bare = dataclasses.replace(trace, columns={})
         hashes = {content_hash(bare), content_hash(trace)}
-        column = trace.signals["gaps"] + 1.0
-        hashes.add(content_hash(dataclasses.replace(trace, signals={**trace.signals, "gaps": column})))
+        column = trace.columns["gaps"] + 1.0
+        hashes.add(content_hash(dataclasses.replace(trace, columns={**trace.columns, "gaps": column})))
         assert len(hashes) == 3
 
 
@@ -198,11 +198,11 @@ class TestLive:
             depths = [next(walked), next(walked)]
             live = case_trace(Case("question", case.query, "ok"), "hybrid", depths, lab)
             for name in STORED:
-                assert np.array_equal(live.signals[name][0], trace.signals[name][row], equal_nan=True), (case.id, name)
+                assert np.array_equal(live.columns[name][0], trace.columns[name][row], equal_nan=True), (case.id, name)
             assert decide(live, gated).status[0] == replayed.status[row]
             # Nobody reads documents for a policy that asks for none of it.
-            assert case_trace(case, "hybrid", depths, lab.replace(start)).signals == {}
-        assert np.nansum(trace.signals["gaps"]) > 0
+            assert case_trace(case, "hybrid", depths, lab.replace(start)).columns == {}
+        assert np.nansum(trace.columns["gaps"]) > 0
         assert any("gaps" in str(replayed.reason(row)) for row in range(len(cases)))
 
     def test_a_gate_on_gaps_decides_alike(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811

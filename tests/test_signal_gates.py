@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import plain
-from raglab import gates, signals
+from raglab import gates
 from raglab.audit.explanation import decide_by_checks, problems
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
@@ -20,6 +21,7 @@ from raglab.lab.search_space import always_answer, full_space, step_thresholds
 from raglab.policy import PolicyData, policy_thresholds
 from raglab.replay import SWEPT, decide, flips, steps, sweep, tally
 from raglab.signal_gates import SignalThresholds, signal_margins
+from raglab.signals import declaration, own_signal, signal
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
@@ -148,21 +150,19 @@ def test_the_checks_before_a_question_are_of_the_hits_that_would_be_answered_fro
     assert said.outcome.slot.tolist() != [2]
 
 
-def test_a_signal_may_be_missing_where_its_row_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a signal whose missing value passes, NumPy, numba and explanation let it pass; a value outside fires still."""
-    lenient = tuple(one._replace(missing="passes") if one.name == "gap" else one for one in signals.BUILT_IN)
-    monkeypatch.setattr(signals, "BUILT_IN", lenient)
-    gates.signal_gate.cache_clear()
-    try:
-        trace = trace_of((ask(), [[NEAR]]), (ask(), [[NEAR, FAR]]))
-        for bounds in ({"min": 0.3}, {"max": 0.2}, {"min": 0.3, "max": 0.4}):
-            chosen = policy(**CONFIDENT, signals={"gap": bounds})
-            said = decide(trace, chosen)
-            assert [said.stage(0), said.stage(1)] == ["gap", "signals"]
-            assert "it may be missing" in next(c.text for c in said.explain("q0") if c.gate == "signals.gap")
-            _engines_agree(trace, [chosen])
-    finally:
-        gates.signal_gate.cache_clear()
+def test_a_signal_may_be_missing_where_its_declaration_says_so() -> None:
+    """Of one whose missing value passes, NumPy, numba and explanation let it pass; a value outside fires still."""
+    bare = trace_of((ask(), [[NEAR]]), (ask(), [[NEAR, FAR]]))
+    lenient = own_signal("lead", higher="surer", unit="share", missing="passes")
+    column = np.array([np.nan, 0.25]).reshape(2, 1, 1)
+    meta = {**bare.meta, "signals": {"lead": declaration(lenient)}}
+    trace = dataclasses.replace(bare, columns={"lead": column}, meta=meta)
+    for bounds in ({"min": 0.3}, {"max": 0.2}, {"min": 0.3, "max": 0.4}):
+        chosen = policy(**CONFIDENT, signals={"lead": bounds})
+        said = decide(trace, chosen)
+        assert [said.stage(0), said.stage(1)] == ["gap", "signals"]
+        assert "it may be missing" in next(c.text for c in said.explain("q0") if c.gate == "signals.lead")
+        _engines_agree(trace, [chosen])
 
 
 def test_steps_of_a_bound_are_counted_by_hand() -> None:
@@ -180,8 +180,10 @@ def test_steps_of_a_bound_are_counted_by_hand() -> None:
     assert found.to_numpy().tolist() == [[-1.0, 0.75, 1], [0.75, 0.8, 0]]
     off = bare.replace("signals.top1_cosine.enabled", False)
     assert len(steps(trace, off, "signals.top1_cosine.min")) == 1
+    with pytest.raises(ValueError, match=r"signal top_cosine needs a trace that holds it.*Did you mean top1_cosine"):
+        steps(trace, bare, "signals.top_cosine.min")
     with pytest.raises(ValueError, match=r"signals\.<name>\.min.*names of signals: confidence"):
-        steps(trace, bare, "signals.top.min")
+        steps(trace, bare, "signals.top1_cosine.least")
 
 
 # policies
@@ -204,12 +206,12 @@ def test_a_policy_with_signals_is_written_and_read(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        ("signals.gapp.min", 1.0, "names no signal; write .* one of confidence, top1_cosine"),
+        ("signals.Gap.min", 1.0, "names no signal; write .* small letters, digits and underscores"),
         ("signals.gap.least", 1.0, "no field of a signal's gate; .* one of min, max, on_fire, enabled"),
         ("signals.gap.min", 5.0, r"gap\.min must lie in \[0, 4\], 5 does not; it is a squared L2 distance"),
         ("signals.gap.on_fire", "explode", "'refuse', 'ask' or 'warn', got 'explode'"),
         ("signals.gap", {"min": 2.0, "max": 1.0}, "min must not be above max, 1.0; no value would pass"),
-        ("signals", {"gapp": {}}, "a signal must be one of confidence, .* got 'gapp'; correct the name"),
+        ("signals", {"my gap": {}}, "signals must be named .* got 'my gap'; correct the name"),
     ],
 )
 def test_what_is_no_gate_on_a_signal_is_refused(path: str, value: object, told: str) -> None:
@@ -244,7 +246,7 @@ def test_a_margin_is_headroom_where_the_value_lies_within_its_bounds(
     *, value: float, low: float, high: float, on: bool
 ) -> None:
     """`>= 0` is `min <= value <= max` for what is stated; missing fails whatever is stated."""
-    gate = gates.signal_gate("nqc")
+    gate = gates.signal_gate(signal("nqc"))
     limits = SignalThresholds(low, high, np.True_, np.False_, np.array(on))
     (margin,) = gates.margins_of(gate, {"signals.nqc": value}.__getitem__, limits)
     assert margin == signal_margins(value, limits).signal or np.isnan(margin)

@@ -399,7 +399,7 @@ def full_trace() -> Trace:
         answers=answers,
         latency=values.Latency(("dense", "bm25"), np.arange(4.0 * n_arms).reshape(2, n_arms, 1, 2)),
         vectors=np.eye(len(plain.chunks), 3, dtype=np.float32),
-        signals={"gaps": np.full((2, n_arms, 1), 0.5)},
+        columns={"gaps": np.full((2, n_arms, 1), 0.5)},
     )
 
 

@@ -27,6 +27,7 @@ from raglab.default_learner import ClarificationDefault, Learner, asks, gate
 from raglab.policy import PolicyData, Thresholds, policy_thresholds
 from raglab.resolver import RULES
 from raglab.signal_gates import SIGNALS, acts_by
+from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.database import Entries
 from raglab.store.log_chain import as_written
 from raglab.store.log_tables import (
@@ -146,8 +147,11 @@ def _judged(check: Check, limits: Thresholds) -> tuple[gates.Gate | None, Any]:
     """Gate of a check, and its thresholds; none of them where the policy has no such gate."""
     section, _, signal = check.gate.partition(".")
     if signal:
-        known = section == SIGNALS and signal in limits.signals
-        return (gates.signal_gate(signal), limits.signals[signal]) if known else (None, None)
+        if section != SIGNALS or signal not in limits.signals:
+            return None, None
+        # Unit and direction of a user's own stand in the trace; its margin is formed without them.
+        known = BUILT_IN_SET.signal(signal) if signal in NAMES else own_signal(signal, higher="surer", unit="number")
+        return gates.signal_gate(known), limits.signals[signal]
     return _GATES.get(check.gate), limits.gates.get(check.gate)
 
 
@@ -156,6 +160,8 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
         return None if len(_RULES.get(check.rule, ())) > 1 else check.value - check.threshold
     judged, bounds = _judged(check, limits)
     if judged is None or (judged.thresholds and bounds is None) or (check.gate == "gap" and math.isinf(check.margin)):
+        return None
+    if math.isnan(check.value) and check.gate.startswith(f"{SIGNALS}."):  # what a missing one means, its trace knows
         return None
     rank = min(sum(one.gate == check.gate for one in before), len(judged.measurements) - 1)
     known = {**_OTHERS, judged.measurements[rank]: check.value}

@@ -446,12 +446,11 @@ def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str 
     """Print what each signal could carry, on cases that the certificate does not need."""
     from raglab.lab.certification import diagnosis
     from raglab.lab.gate_fitting import case_signals
-    from raglab.signals import SIGNALS
 
     pilot = any(case.split == "tune" for case in trace.cases)
     seen = case_signals(trace.split("tune") if pilot else trace, policy, arm)
     size = sum(case.split == "certify" for case in trace.cases) / len(seen.right) if pilot else 1.0
-    table = diagnosis(seen.right, dict(zip(SIGNALS, seen.score, strict=True)), alpha, delta, size=size)
+    table = diagnosis(seen.right, dict(zip(seen.names, seen.score, strict=True)), alpha, delta, size=size)
     where = "split tune, for as many cases as split certify holds" if pilot else "these cases"
     say(f"\nwhat each signal could carry for a risk of {alpha:g}, on {where} (chance: of a certificate):")
     say(table_text(table.round(3), na_rep="–"))

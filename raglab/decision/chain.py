@@ -18,7 +18,7 @@ from raglab.decision.measurement import WINNERS, Evidence
 from raglab.expected_cost import ActionCosts, expected_costs, least_cost
 from raglab.policy import Thresholds
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
-from raglab.signals import NAMES, retrieval_confidence
+from raglab.signals import retrieval_confidence
 from raglab.values import Status
 
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
@@ -172,8 +172,8 @@ def measurement(found: Evidence, name: str) -> Any:  # noqa: ANN401 - an array o
     """
     section, _, gated = name.partition(".")
     if gated and section == SIGNALS:
-        return found.signals[NAMES.index(gated)]
-    return getattr(found, name) if name in Evidence._fields else found.signals[NAMES.index(name)]
+        return found.signals[found.known.place(gated)]
+    return getattr(found, name) if name in Evidence._fields else found.signals[found.known.place(name)]
 
 
 def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: ANN401 - bool or array

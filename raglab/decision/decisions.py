@@ -137,7 +137,7 @@ def _largest_parts(said: Decisions, row: int, status: Status) -> str:
     """What speaks for the chosen action against the likeliest other class, by signal, in logits."""
     found, model = said.tables.evidence, said.policy.structure.decision
     assert model is not None  # noqa: S101 - of a policy that decides by it
-    added = expected_cost.class_logits(found.signals[:, 0, [row]], model)[:, :, 0]
+    added = expected_cost.class_logits(found.signals[:, 0, [row]], model, found.known.names)[:, :, 0]
     logits = added.sum(axis=0) + np.array(model.bias)
     own = {Status.ok: 0, Status.refuse: 2, Status.ambiguous: 3}[status]
     other = max((place for place in range(len(logits)) if place != own), key=lambda place: (logits[place], -place))
@@ -313,7 +313,7 @@ def _signal_checks(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
     acts = [(act, name) for act in SIGNAL_RULES for name, one in said.limits.signals.items() if acts_by(one) == act]
     for act, name in acts:
-        gate, limits = gates.signal_gate(name), said.limits.signals[name]
+        gate, limits = gates.signal_gate(said.tables.evidence.known.signal(name)), said.limits.signals[name]
         value = _scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, limits)
         bounds = {one: _scalar_value(getattr(limits, one.key)) for one in gate.thresholds}
@@ -350,7 +350,8 @@ def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check
     model, depth = said.policy.fused_model, int(said.outcome.depth[row])
     if model is None:
         return
-    parts = fusion.logit_contributions(said.tables.evidence.signals[:, depth, [row]], model)[:, 0]
+    found = said.tables.evidence
+    parts = fusion.logit_contributions(found.signals[:, depth, [row]], model, found.known.names)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
     told = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
     yield _against(

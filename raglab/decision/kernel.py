@@ -31,7 +31,7 @@ from raglab.decision.measurement import Evidence
 from raglab.metrics import CELLS
 from raglab.policy import Thresholds
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
-from raglab.signals import NAMES, retrieval_confidence, signal
+from raglab.signals import retrieval_confidence
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 # Each with code of its own here.
@@ -404,9 +404,9 @@ def _signals_of(found: Evidence, limits: Thresholds) -> NDArray[np.float64]:
     """What each stated bound meets, [Q, B]; signs of what an upper one meets are changed, +inf passes every bound."""
     out = np.empty((len(found.label), len(stated := _stated_bounds(limits))))
     for b, (name, key) in enumerate(stated):
-        value = found.signals[NAMES.index(name), 0]
+        value = found.signals[found.known.place(name), 0]
         value = value if key == "min" else np.negative(value)
-        out[:, b] = np.where(np.isnan(value), np.inf, value) if signal(name).missing == "passes" else value
+        out[:, b] = np.where(np.isnan(value), np.inf, value) if found.known.signal(name).missing == "passes" else value
     return out
 
 

@@ -38,12 +38,13 @@ from raglab.decision.signal_values import (
     score_signals,
     signal_rows,
     stored_signals,
+    trace_signals,
     with_columns,
 )
 from raglab.expected_cost import CLASSES, class_probabilities
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
-from raglab.signals import degenerate_scores
+from raglab.signals import SignalSet, degenerate_scores
 from raglab.text import BITS, content_words, word_set
 from raglab.values import Case, Hits, PatternHits, Status, TraceData, map_fields
 
@@ -199,9 +200,9 @@ class Evidence(NamedTuple):
 
     Scores of the first k hits in the arm's order, in [0, 1]:
       degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
-      order of `signals.NAMES`, units as there. fused [D, Q]: probability of being right, NaN where the structure has
-      no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model.
-      asked_right: chance that the options of a case to be asked hold what it expects, of that model.
+      order of `known`, which has their names and units. fused [D, Q]: probability of being right, NaN where the
+      structure has no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there
+      is no model. asked_right: chance that the options of a case to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
@@ -240,6 +241,7 @@ class Evidence(NamedTuple):
     top_rerank: NDArray[np.float64]
     top_hybrid: NDArray[np.float64]
     signals: NDArray[np.float64]
+    known: SignalSet
     fused: NDArray[np.float64]
     probability: NDArray[np.float64]
     asked_right: float
@@ -526,10 +528,13 @@ def _signal_fields(
         **stored_signals(trace, arm),
     }
     retrieved = (trace.hits.chunk[:, trace.arm(arm), :, 0] >= 0).T
-    signals = signal_rows(columns, retrieved)
-    fused = np.full(retrieved.shape, np.nan) if model is None else fusion.fused_probability(signals, model)
+    known = trace_signals(trace)
+    signals = signal_rows(columns, retrieved, known)
+    none = np.full(retrieved.shape, np.nan)
+    fused = none if model is None else fusion.fused_probability(signals, model, known.names)
     return {
         "signals": signals,
+        "known": known,
         "fused": fused,
         "probability": np.full((len(CLASSES), *retrieved.shape), np.nan),
         "asked_right": np.nan,
@@ -651,7 +656,7 @@ def add_probabilities(measured: Tables, structure: Structure) -> Tables:
         return measured
     check_model(structure, measured.arm)
     evidence = measured.evidence
-    probability = class_probabilities(evidence.signals, model)
+    probability = class_probabilities(evidence.signals, model, evidence.known.names)
     return measured._replace(evidence=evidence._replace(probability=probability, asked_right=model.asked_right))
 
 

@@ -1,12 +1,13 @@
 """Signal values (algebra): every built-in signal of a case, by what must be there first: query, hits, answer (S2.15).
 
-Each function measures what one source tells, as columns by name; `signal_rows` puts them into the order of
-`signals.NAMES`. Nothing here hangs on a threshold.
+Each function measures what one source tells, as columns by name; `signal_rows` puts them into the order of a
+`SignalSet`: the built-in ones, then the trace's own. Nothing here hangs on a threshold.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import lru_cache
 from itertools import combinations
 from typing import Any, NamedTuple
@@ -15,8 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
-from raglab.policy import EXPECTED_COST, PolicyData
-from raglab.signals import BUILT_IN, NAMES, PARSED, retrieval_confidence
+from raglab.policy import EXPECTED_COST, PolicyData, in_order
+from raglab.signals import (
+    BUILT_IN,
+    BUILT_IN_SET,
+    NAMES,
+    PARSED,
+    SignalSet,
+    declared_signal,
+    retrieval_confidence,
+)
 from raglab.values import Case, Hits, TraceData
 
 COMPARED = ("dense", "bm25", "hybrid")  # arms whose agreement is a signal: words, meaning, and both
@@ -185,7 +194,20 @@ def stored_signals(trace: TraceData, arm: str) -> Columns:
     A question asked live has those of its answer as columns too: it is decided before any answer is recorded.
     """
     at = trace.arm(arm)
-    return {name: trace.signals[name][:, at].T for name in (*STORED, *ANSWERED) if name in trace.signals}
+    return {name: column[:, at].T for name, column in trace.columns.items()}
+
+
+def trace_signals(trace: TraceData) -> SignalSet:
+    """Signals of a trace: the built-in ones, then its own by name, as its meta declares them.
+
+    Raises:
+      ValueError: a column without a declaration.
+    """
+    own = sorted(set(trace.columns).difference(NAMES))
+    if not own:
+        return BUILT_IN_SET
+    stated = trace.meta.get("signals", {})
+    return SignalSet((*BUILT_IN, *(declared_signal(name, stated.get(name)) for name in own)))
 
 
 def answer_signals(generation: NDArray[np.float64], support: NDArray[np.float64], n_hits: int) -> Columns:
@@ -200,8 +222,10 @@ def answer_signals(generation: NDArray[np.float64], support: NDArray[np.float64]
     return {"generation": generation[:, n_hits], "support": support[:, n_hits]}
 
 
-def signal_rows(columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Signals in the order of `signals.NAMES`, [signals, D, Q]; NaN where nobody measured one.
+def signal_rows(
+    columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_], known: SignalSet = BUILT_IN_SET
+) -> NDArray[np.float64]:
+    """Signals in the order of a set, [signals, D, Q]; NaN where nobody measured one.
 
     Args:
       columns: by name, each [D, Q] or [Q]. retrieved: whether a case has hits, [D, Q]: without one only what the query
@@ -212,8 +236,8 @@ def signal_rows(columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_
       >>> rows[NAMES.index("words")].item(), rows[NAMES.index("groups")].item()
       (3.0, nan)
     """
-    rows = np.full((len(NAMES), *retrieved.shape), np.nan)
-    for place, signal in enumerate(BUILT_IN):
+    rows = np.full((len(known.rows), *retrieved.shape), np.nan)
+    for place, signal in enumerate(known.rows):
         if signal.name in columns:
             rows[place] = columns[signal.name]
             if signal.stage != "query":
@@ -222,7 +246,7 @@ def signal_rows(columns: Mapping[str, NDArray[Any]], retrieved: NDArray[np.bool_
 
 
 def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Signals with those of some columns, where these have a value, [signals, D, Q]; a copy."""
+    """Signals with those of some built-in columns, where these have a value, [signals, D, Q]; a copy."""
     changed = rows.copy()
     for name, column in columns.items():
         place = NAMES.index(name)
@@ -231,7 +255,7 @@ def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.flo
 
 
 def used_signals(policy: PolicyData) -> tuple[str, ...]:
-    """Signals that a policy gates, or by which it decides, in the order of `signals.NAMES`.
+    """Signals that a policy gates, or by which it decides, built-in ones first.
 
     A gate that is off or states no bound uses none, and a model none under the rule `chain`.
 
@@ -242,7 +266,9 @@ def used_signals(policy: PolicyData) -> tuple[str, ...]:
     used = {name for name, row in policy.signals.items() if row.enabled and not row.min is row.max is None}
     if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
         used |= policy.decision.model.parts.keys()
-    return tuple(name for name in NAMES if name in used)
+    if policy.fused.parts:  # measured with the tables, whether its gate is on or off
+        used |= policy.fused.parts.keys() - set(NAMES)
+    return in_order(used)
 
 
 def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
@@ -252,12 +278,28 @@ def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
       ValueError: names the signal and says how to get it (rule S2.15).
     """
     for policy in policies:
-        if not policy.signals and policy.decision.rule != EXPECTED_COST:  # as nearly every policy
-            continue
-        lacking = [name for name in used_signals(policy) if name in STORED and name not in trace.signals]
-        if lacking:
-            msg = (
-                f"a policy that uses the signal {lacking[0]} needs a trace that holds it, got one without; it is"
-                " measured on the documents when a trace is built: build it again with `raglab trace`."
-            )
-            raise ValueError(msg)
+        if policy.signals or policy.fused.parts or policy.decision.rule == EXPECTED_COST:  # as hardly any policy
+            check_signals(trace, used_signals(policy))
+
+
+def check_signals(trace: TraceData, names: Iterable[str]) -> None:
+    """Stop where only a trace's columns tell a signal and this trace has none of it.
+
+    Raises:
+      ValueError: names the signal and says how to get it (rule S2.15).
+    """
+    lacking = [name for name in names if name not in trace.columns and (name in STORED or name not in NAMES)]
+    if not lacking:
+        return
+    name = lacking[0]
+    rule = f"a policy that uses the signal {name} needs a trace that holds it, got one without"
+    if name in NAMES:
+        msg = f"{rule}; it is measured on the documents when a trace is built: build it again with `raglab trace`."
+    else:
+        own = sorted(set(trace.columns).difference(NAMES))
+        there = f"it holds {', '.join(own)}" if own else "it holds none of your own"
+        near = get_close_matches(name, (*NAMES, *own), 1, 0.8)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        how = f"add it by trace.with_signal({name!r}, ...), or by raglab.add_signals where it is registered"
+        msg = f"{rule} ({there}); {how}.{meant}"
+    raise ValueError(msg)

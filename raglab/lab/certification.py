@@ -37,7 +37,7 @@ from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import EXPECTED_COST, policy_thresholds
-from raglab.replay import SWEPT, breakpoints
+from raglab.replay import SWEPT, breakpoints, threshold_at
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
@@ -74,7 +74,7 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
     size = max(2, int(MOST ** (1.0 / max(1, len(used)))))
     levels = [_candidate_levels(breakpoints(evidence, limits, path), policy.value(path), size) for path in used]
     # Rules of the resolver and costs have no switch.
-    sections = dict.fromkeys(SWEPT[path].section for path in used if not path.startswith(("resolver.", DECISION)))
+    sections = dict.fromkeys(path.rpartition(".")[0] for path in used if not path.startswith(("resolver.", DECISION)))
     switched = [item for name in sections for item in (f"{name}.enabled", True)]
     base = policy.replace(*switched) if switched else policy
     # The two taus move together: their spread is what naming documents is worth, not what is searched for.
@@ -115,9 +115,10 @@ def declared_family(policy: Policy) -> tuple[str, ...]:
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:
-    unknown = [path for path in paths if path not in SWEPT]
+    unknown = [path for path in paths if threshold_at(path) is None]
     if unknown:
-        msg = f"paths must be among {', '.join(SWEPT)}, got {unknown[0]!r}."
+        named = ", ".join((*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min or max"))
+        msg = f"paths must be among {named}, got {unknown[0]!r}."
         raise ValueError(msg)
     by_cost = policy.decision.rule == EXPECTED_COST
     acting = (
@@ -133,8 +134,9 @@ def _check_paths(paths: Sequence[str], policy: Policy) -> None:
 def _crosses(policy: Policy, changes: Mapping[str, Any]) -> bool:
     """Whether some signal's min would lie above its max, which no policy may state (rule S2.15)."""
     for path in changes:
-        if SWEPT[path].signal:
-            ends = (f"{SWEPT[path].section}.{key}" for key in ("min", "max"))
+        section = path.rpartition(".")[0]
+        if section.startswith(f"{SIGNALS}."):
+            ends = (f"{section}.{key}" for key in ("min", "max"))
             low, high = (changes.get(end, policy.value(end)) for end in ends)
             if low is not None and high is not None and low > high:
                 return True
@@ -675,7 +677,8 @@ def certificate_lines(found: Certification) -> list[str]:
     if found.policy is not None:
         seen = ", ".join(f"{one.name} {one.k:g}/{one.n} (bound {_limit(one)})" for one in made.promises)
         varied = dict(zip(found.table["policy_id"], found.table["changed"], strict=True))[made.chosen]
-        at = ", ".join(f"{path} {value:g}" for path, value in varied.items() if path in SWEPT and value is not None)
+        numbers = {path: value for path, value in varied.items() if threshold_at(path) and value is not None}
+        at = ", ".join(f"{path} {value:g}" for path, value in numbers.items())
         told.append(
             f"The chosen policy{f' ({at})' if at else ''} answers {percent(made.coverage)} of them and asks back "
             f"{percent(made.over_ask)} of the unambiguous: {seen}."

@@ -19,7 +19,7 @@ from raglab.lab.looks import queries_hash
 from raglab.policy import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
-from raglab.signals import BUILT_IN, NAMES, Direction, signal
+from raglab.signals import BUILT_IN_SET, Direction, SignalSet
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
@@ -37,18 +37,20 @@ BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 class DecisionCases(NamedTuple):
     """Labelled cases as a fit reads them.
 
-    signals: in the order of `signals.NAMES`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether there are two
-    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q].
+    signals: in the order of `known`, [S, Q]. classes: places in `CLASSES`, [Q]. can_ask: whether there are two
+    options, [Q]. options_right: whether they hold what an ambiguous case expects, [Q]. known: the signals.
     """
 
     signals: NDArray[np.float64]
     classes: NDArray[np.int64]
     can_ask: NDArray[np.bool_]
     options_right: NDArray[np.bool_]
+    known: SignalSet = BUILT_IN_SET
 
     def rows(self, keep: NDArray[Any]) -> DecisionCases:
         """The same of some cases."""
-        return DecisionCases(self.signals[:, keep], self.classes[keep], self.can_ask[keep], self.options_right[keep])
+        part = (self.classes[keep], self.can_ask[keep], self.options_right[keep])
+        return DecisionCases(self.signals[:, keep], *part, self.known)
 
 
 def decision_cases(found: Evidence) -> DecisionCases:
@@ -62,7 +64,7 @@ def decision_cases(found: Evidence) -> DecisionCases:
     )
     options = found.right[0, found.n_slots_relevant + ASKED_SLOT]
     return DecisionCases(
-        found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options
+        found.signals[:, 0], classes.astype(np.int64), found.n_options_all[0] >= LEAST_OPTIONS, options, found.known
     )
 
 
@@ -72,7 +74,8 @@ class FittedModel:
 
     names: of its signals, [F]. center, scale: [F]; a signal counts as (value - center) / scale. weights: [4, F].
     bias: [4]. asked_right: chance that the options of a case to be asked hold what it expects. strength: inverse of
-    the penalty that was chosen. temperature: factor of the logits that calibration came to.
+    the penalty that was chosen. temperature: factor of the logits that calibration came to. known: the signals of the
+    cases that it was fitted on, of which `names` are some.
     """
 
     names: tuple[str, ...]
@@ -83,10 +86,12 @@ class FittedModel:
     asked_right: float
     strength: float
     temperature: float
+    known: SignalSet = BUILT_IN_SET
 
     def probabilities(self, signals: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Probability of each class, [4, Q], of signals [S, Q] in the order of `signals.NAMES`."""
-        x = scaled_signals(signals, self.names, self.center, self.scale)
+        """Probability of each class, [4, Q], of signals [S, Q] in the order of `known`."""
+        rows = signals[[self.known.place(name) for name in self.names]]
+        x = scaled_signals(rows, self.center, self.scale)
         logits = x @ self.weights.T + self.bias
         return np.exp(log_softmax(logits)).T
 
@@ -99,11 +104,10 @@ def log_softmax(logits: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def scaled_signals(
-    signals: NDArray[np.float64], names: Sequence[str], center: NDArray[np.float64], scale: NDArray[np.float64]
+    rows: NDArray[np.float64], center: NDArray[np.float64], scale: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Signals as the logistic reads them, [Q, F]: 0 where missing, at most `LIMIT` either way."""
-    rows = signals[[NAMES.index(name) for name in names]].T
-    found: NDArray[np.float64] = np.nan_to_num(np.clip((rows - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    """Signals [F, Q] as the logistic reads them, [Q, F]: 0 where missing, at most `LIMIT` either way."""
+    found: NDArray[np.float64] = np.nan_to_num(np.clip((rows.T - center) / scale, -LIMIT, LIMIT), nan=0.0)
     return found
 
 
@@ -113,16 +117,16 @@ def tells_apart(values: NDArray[np.float64]) -> bool:
     return bool(len(there) and there.max() - there.min() > LEAST_RANGE * np.abs(there).max())
 
 
-def usable_signals(signals: NDArray[np.float64], names: Sequence[str] | None = None) -> tuple[str, ...]:
+def usable_signals(
+    signals: NDArray[np.float64], names: Sequence[str] | None = None, known: SignalSet = BUILT_IN_SET
+) -> tuple[str, ...]:
     """Names of the signals that tell any two cases apart by more than last digits, of those named or of all.
 
     Raises:
       ValueError: a name that is no signal, or none is left.
     """
-    for name in names or ():
-        signal(name)
-    wanted = tuple(one.name for one in BUILT_IN if one.alone) if names is None else tuple(names)
-    kept = [name for name in dict.fromkeys(wanted) if tells_apart(signals[NAMES.index(name)])]
+    wanted = tuple(one.name for one in known.rows if one.alone) if names is None else tuple(names)
+    kept = [name for name in dict.fromkeys(wanted) if tells_apart(signals[known.place(name)])]
     if not kept:
         msg = f"a decision needs a signal that differs between cases, got {', '.join(wanted)}; build the trace again."
         raise ValueError(msg)
@@ -156,12 +160,12 @@ def fit_model(
             f"got {right} and {len(cases.classes) - right}; label more cases."
         )
         raise ValueError(msg)
-    kept = usable_signals(cases.signals, names)
-    rows = cases.signals[[NAMES.index(name) for name in kept]]
+    kept = usable_signals(cases.signals, names, cases.known)
+    rows = cases.signals[[cases.known.place(name) for name in kept]]
     center = np.nanmean(rows, axis=1)
     scale = np.nanstd(rows, axis=1)
-    x = scaled_signals(cases.signals, kept, center, scale)
-    directions = tuple(signal(name).direction for name in kept)
+    x = scaled_signals(rows, center, scale)
+    directions = tuple(cases.known.signal(name).direction for name in kept)
     with _pools().limit(limits=1, user_api="blas"):  # products so small that threads only wait for each other
         strength, held = _choose_strength(x, cases.classes, directions, strengths, seed)
         temperature = _temperature(held, cases.classes)
@@ -176,6 +180,7 @@ def fit_model(
         asked_right=_asked_right(cases),
         strength=strength,
         temperature=temperature,
+        known=cases.known,
     )
 
 
@@ -406,7 +411,7 @@ def fit_decision(
 
     Args:
       policy: its patterns, hits and domain gate are kept; the published defaults where not given.
-      signals: names of `raglab.signals.NAMES`; all that differ between the cases where not given.
+      signals: names of `raglab.signals.NAMES` or of the trace's own; all that differ between the cases where not given.
       costs: label -> outcome -> cost, see `metrics.cost_matrix`; those of the policy where not given.
       seed: of the folds in which the penalty is chosen and the probabilities are calibrated.
       arm: which of the trace's arms; the first where not given.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,9 +17,9 @@ from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, decide, threshold_values
+from raglab.replay import decide, swept_paths, threshold_values
 from raglab.robustness import quantile_map
-from raglab.signals import SIGNALS
+from raglab.signals import NAMES, SIGNALS
 from raglab.store.loaders import Policy, hash_cases
 from raglab.store.traces import Trace
 from raglab.values import Case, Status, TraceData
@@ -28,16 +28,17 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Method = Literal["logistic", "boosting"]
-Fit = Callable[[NDArray[np.float64], NDArray[np.bool_]], Model]
+Fit = Callable[[NDArray[np.float64], NDArray[np.bool_], Sequence[str]], Model]
 LEAST = 20  # cases of each kind that a fit must see
 CHAIN, FUSED = "published chain", "fused"
 
 
 class Signals(NamedTuple):
-    """Signals of every case, [S, Q], in the order of `signals.SIGNALS`, and whether it is right if answered, [Q]."""
+    """Signals of every case, [S, Q], whether it is right if answered, [Q], and the signals' names, [S]."""
 
     score: NDArray[np.float64]
     right: NDArray[np.bool_]
+    names: tuple[str, ...] = SIGNALS
 
 
 class FittedGate(NamedTuple):
@@ -55,10 +56,17 @@ class FittedGate(NamedTuple):
 
 
 def case_signals(trace: Trace, policy: Policy, arm: str | None = None) -> Signals:
-    """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources."""
+    """Signals of every case at depth 0, and whether what is chosen without any gate carries the expected sources.
+
+    The signals are those of retrieval and the trace's own of which more speaks for an answer.
+    """
     said = replay.decide(trace, always_answer(policy), arm)
     can = said.status == Status.ok
-    return Signals(np.where(can, said.tables.evidence.signals[: len(SIGNALS), 0], np.nan), said.right & can)
+    found = said.tables.evidence
+    own = (one.name for one in found.known.rows[len(NAMES) :] if one.direction == "surer")
+    names = (*SIGNALS, *own)
+    rows = found.signals[[found.known.place(name) for name in names], 0]
+    return Signals(np.where(can, rows, np.nan), said.right & can, names)
 
 
 def fuse(
@@ -103,9 +111,10 @@ def fuse(
     held_out = np.full(len(order), np.nan)
     for number in range(folds):
         of = fold == number
-        held_out[of] = fusion.logit(seen.score[:, of], fit(seen.score[:, ~of], seen.right[~of]))
+        part = fit(seen.score[:, ~of], seen.right[~of], seen.names)
+        held_out[of] = fusion.logit(seen.score[:, of], part, seen.names)
     known = ~np.isnan(held_out)
-    whole = fit(seen.score, seen.right)
+    whole = fit(seen.score, seen.right, seen.names)
     if not whole.parts or not known.any():
         remedy = "see `raglab.lab.certification.diagnosis`"
         msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
@@ -116,7 +125,7 @@ def fuse(
     parts = {part.signal: {"x": part.x, "y": part.y} for part in model.parts}
     section = start.fused.model_dump() | {"enabled": True, "bias": model.bias, "parts": parts}
     section["fitted_on"] = queries_hash(here.cases)
-    quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model)[known], p[known])
+    quality = _quality(seen.right[known], fusion.fused_probability(seen.score, model, seen.names)[known], p[known])
     return FittedGate(policy=start.replace("fused", section), model=model, p=p, quality=quality, fitted_on=here)
 
 
@@ -152,7 +161,7 @@ def compare_gates(
         msg = "gates can be compared only with a fused one, got a policy without; fit one (raglab.fuse)."
         raise ValueError(msg)
     seen = case_signals(trace, policy, arm)
-    gates = dict(zip(SIGNALS, seen.score, strict=True))
+    gates = dict(zip(seen.names, seen.score, strict=True))
     gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model)
     matrix = metrics.cost_matrix(costs)
     label = np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int64)
@@ -202,11 +211,11 @@ def _fit_function(method: str) -> Fit:
     return fits[method]
 
 
-def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Model:
+def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_], names: Sequence[str] = SIGNALS) -> Model:
     """Gradient boosting of monotone trees with one split each, read out as one polyline a signal.
 
     Args:
-      signals: [S, Q], in the order of `signals.SIGNALS`. right: [Q].
+      signals: [S, Q]. right: [Q]. names: of the signals, [S].
     """
     from sklearn.ensemble import HistGradientBoostingClassifier
     from threadpoolctl import threadpool_limits
@@ -233,7 +242,7 @@ def fit_boosting(signals: NDArray[np.float64], right: NDArray[np.bool_]) -> Mode
             ends = np.flatnonzero(np.diff(y) > 0)
             kept = np.unique(np.concatenate([[0], ends, ends + 1]))
             if len(ends):
-                parts.append(Part(SIGNALS[row], tuple(levels[kept].tolist()), tuple(y[kept].tolist())))
+                parts.append(Part(names[row], tuple(levels[kept].tolist()), tuple(y[kept].tolist())))
     return Model(bias, tuple(parts))
 
 
@@ -362,7 +371,7 @@ def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str |
     limits, rows, changes = policy_thresholds([policy]), [], list[Any]()
     here, there = (measured_tables(trace, policy, arm).evidence for trace in (source, target))
     kept = {gate.name for gate in GATES if not gate.moved}  # fitted, or of the answers: no embedder's scale
-    for path, swept in SWEPT.items():
+    for path, swept in swept_paths(here.known).items():
         value = policy.value(path)
         if swept.whole or value is None or swept.section in kept:
             continue

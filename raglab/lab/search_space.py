@@ -16,7 +16,16 @@ from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
 from raglab.policy import policy_thresholds
-from raglab.replay import SWEPT, Steps, breakpoints, policy_cells, step_cells, swept_threshold
+from raglab.replay import (
+    SWEPT,
+    Steps,
+    breakpoints,
+    policy_cells,
+    step_cells,
+    swept_paths,
+    swept_threshold,
+    threshold_at,
+)
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -66,10 +75,10 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     """
     found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
-    for path in SWEPT:
+    for path in swept_paths(found.known):
         if path.startswith("decision."):  # costs are stated, not searched
             continue
-        swept = swept_threshold(limits, path)
+        swept = swept_threshold(found.known, limits, path)
         if swept.signal:
             if policy.value(path) is None:
                 continue
@@ -98,7 +107,8 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
     """
     ranges: dict[str, SearchRange] = {}
     for path, extent in space.items():
-        if path not in SWEPT and path not in SWITCHES:
+        swept = threshold_at(path)
+        if swept is None and path not in SWITCHES:
             msg = f"space must name thresholds or switches that a study tries, got {path!r}; see raglab.full_space."
             raise ValueError(msg)
         if isinstance(extent, SearchRange):
@@ -106,11 +116,11 @@ def search_ranges(space: Mapping[str, SearchRange | tuple[float, float]]) -> dic
             continue
         pair = tuple(extent)
         numbers = len(pair) == 2 and all(isinstance(end, int | float) and np.isfinite(end) for end in pair)
-        if path in SWITCHES or not numbers or not pair[0] < pair[1]:
+        if swept is None or not numbers or not pair[0] < pair[1]:
             msg = f"the range of {path} must be (low, high) with low < high, got {extent!r}; a switch has none."
             raise ValueError(msg)
         low, high = pair
-        ranges[path] = SearchRange(low, high, whole=SWEPT[path].whole, log=SWEPT[path].log and low > 0)
+        ranges[path] = SearchRange(low, high, whole=swept.whole, log=swept.log and low > 0)
     return ranges
 
 
@@ -308,13 +318,13 @@ def polish(
     found = measured_tables(trace, starts[0], arm).evidence
     value, policy = min((descend(found, start, paths, score) for start in starts), key=itemgetter(0))
     for path in paths:
-        if path not in SWEPT and policy.value(path) != published.value(path):
+        if path in SWITCHES and policy.value(path) != published.value(path):
             other = policy.replace(path, published.value(path))
             if float(score(policy_cells(found, [other]))[0]) <= value + LEAST_GAIN:
                 policy = other
     plateaus = []
     for path in paths:
-        if path in SWEPT and policy.value(path) is not None:
+        if path not in SWITCHES and policy.value(path) is not None:
             run = plateau(found, policy, path, score, published.value(path))
             policy = policy.replace(path, _typed_value(path, run.value))
             plateaus.append((*run, run.high - run.low))
@@ -329,7 +339,7 @@ def descend(
     for _ in range(rounds):
         before = value
         for path in paths:
-            if path not in SWEPT:
+            if path in SWITCHES:
                 other = policy.replace(path, not policy.value(path))
                 tried = float(score(policy_cells(found, [other]))[0])
                 if tried < value - LEAST_GAIN:
@@ -337,7 +347,7 @@ def descend(
             elif policy.value(path) is not None:
                 steps = step_cells(found, policy, path)
                 scores = score(steps.cells)
-                if SWEPT[path].whole:
+                if _swept(path).whole:
                     scores = np.where(steps.low < KEEP_AT_MOST, scores, np.inf)
                 if scores.min() < value - LEAST_GAIN:
                     low, high = _observed_plateau(
@@ -378,7 +388,7 @@ def _observed_plateau(found: Steps, low: float, high: float) -> tuple[float, flo
 
 def _step_index(low: NDArray[np.float64], high: NDArray[np.float64], value: float, path: str) -> int:
     """Step that holds a value: closed below for an upper threshold, above for a lower one."""
-    if SWEPT[path].side == "ceiling":
+    if _swept(path).side == "ceiling":
         return int(np.clip(np.searchsorted(low, value, side="right") - 1, 0, len(low) - 1))
     return int(np.clip(np.searchsorted(high, value, side="left"), 0, len(high) - 1))
 
@@ -393,7 +403,7 @@ def _widest(low: NDArray[np.float64], high: NDArray[np.float64], good: NDArray[n
 
 def _inside(path: str, low: float, high: float) -> float:
     """Round value nearest the middle of a step; the end that belongs to it where nothing lies between."""
-    swept = SWEPT[path]
+    swept = _swept(path)
     if swept.whole:
         return float(min(np.floor(high), max(KEEP_AT_MOST, np.floor(low) + 1)))
     middle = (low + high) / 2.0
@@ -413,4 +423,11 @@ def round_value(value: float) -> float:
 
 
 def _typed_value(path: str, value: float) -> float | int:
-    return int(value) if SWEPT[path].whole else value
+    return int(value) if _swept(path).whole else value
+
+
+def _swept(path: str) -> Threshold:
+    """Threshold of a path that the search space holds."""
+    swept = threshold_at(path)
+    assert swept is not None  # noqa: S101 - ranges are checked where they are stated
+    return swept

@@ -22,6 +22,7 @@ from raglab.lab.decision_fitting import LEAST, DecisionCases, decide_by_model, f
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import (
     LEAST_GAIN,
+    SWITCHES,
     Goal,
     SearchRange,
     always_answer,
@@ -31,9 +32,8 @@ from raglab.lab.search_space import (
     set_values,
 )
 from raglab.policy import EXPECTED_COST
-from raglab.replay import SWEPT, case_cells, case_rows, evidence_with_model
+from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
-from raglab.signals import BUILT_IN, NAMES, signal
 from raglab.store.loaders import Policy
 from raglab.values import Status, TraceData
 
@@ -124,7 +124,7 @@ def signal_bounds(found: Evidence, goal_asks: bool) -> Iterator[Bound]:  # noqa:
     Args:
       goal_asks: whether asking back is worth a try.
     """
-    for row, one in enumerate(BUILT_IN):
+    for row, one in enumerate(found.known.rows):
         values = found.signals[row, 0]
         if one.direction == "either" or not one.alone or not tells_apart(values):
             continue
@@ -137,7 +137,7 @@ def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
     """Best single threshold on a signal, everything else off."""
     answered = cases.cells(always_answer(cases.start))
     fired = _fired_cells(bound, cases)
-    values = cases.found.signals[NAMES.index(bound.signal), 0]
+    values = cases.found.signals[cases.found.known.place(bound.signal), 0]
     surer = values if bound.end == "min" else -values
 
     def best(rows: NDArray[np.int64]) -> float:
@@ -161,7 +161,7 @@ def threshold_recipe(bound: Bound, cases: Cases) -> Recipe:
 
     def refit() -> Policy:
         at = best(np.arange(len(values)))
-        unit = signal(bound.signal).unit
+        unit = cases.found.known.signal(bound.signal).unit
         value = float(np.clip(at if bound.end == "min" else -at, unit.low, unit.high))
         return bounded_policy(cases.start, bound, _round_between(value, values))
 
@@ -525,7 +525,7 @@ def policy_plateaus(cases: Cases, policy: Policy) -> pd.DataFrame:
     """How far each threshold that a policy decides by may move at no cost: `path`, `value`, `low`, `high`, `width`."""
     import pandas as pd
 
-    paths = [path for path in cases.space if path in SWEPT and policy.value(path) is not None]
+    paths = [path for path in cases.space if path not in SWITCHES and policy.value(path) is not None]
     if policy.decision.rule == EXPECTED_COST:
         paths = ["decision.ratio"]
     elif policy.signals:

@@ -26,7 +26,7 @@ from raglab.lab.decision_fitting import (
 )
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
-from raglab.signals import BUILT_IN, NAMES, Signal
+from raglab.signals import Signal, SignalSet
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Latency, Status, TraceData
@@ -129,7 +129,9 @@ def audit_signals(
     level: float = 0.95,
     seed: int = 0,
 ) -> SignalAudit:
-    """What every signal of `signals.NAMES` tells on labelled cases: split `tune` where there is one, else all.
+    """What every signal, built-in or the trace's own, tells on labelled cases.
+
+    The cases are those of split `tune` where there is one, else all.
 
     Columns of the frame, a row a signal:
     - `signal`, `unit`, `direction`, `stage`; `n` cases that have it, `missing` share that have not; `note`.
@@ -164,21 +166,22 @@ def audit_signals(
     _check_folds(len(seen.can_answer), folds, repeats)
     matrix = start.decision.costs.matrix if costs is None else cost_matrix(costs)
     correlations = rank_correlations(seen.cases.signals)
-    nearest, at = _nearest(correlations), here.arm(arm or here.arms[0])
+    known = seen.cases.known
+    nearest, at = _nearest(correlations, known.names), here.arm(arm or here.arms[0])
     rows = [
         _described(one, seen, level) | nearest[one.name] | {"ms": _milliseconds(here.latency, at, one.name)}
-        for one in BUILT_IN
+        for one in known.rows
     ]
     found = _Costed(float("nan"), float("nan"), {})
     if repeats:
-        names = _varying(seen.cases.signals, NAMES)
+        names = _varying(seen.cases, known.names)
         parts = audit_folds(seen, names, folds, repeats, seed)
-        found = _costed(seen, _doubles(names, correlations), matrix, parts, seed, level)
+        found = _costed(seen, _doubles(names, correlations, known), matrix, parts, seed, level)
     frame = _sorted_frame([row | found.rows.get(row["signal"], _uncosted(row)) for row in rows])
     split = "tune" if all(case.split == "tune" for case in here.cases) else "all"
     return SignalAudit(
         frame=frame,
-        correlations=_named(correlations),
+        correlations=_named(correlations, known.names),
         cost=found.cost,
         cost_without_signals=found.without_signals,
         split=split,
@@ -238,7 +241,7 @@ def audit_folds(seen: LabelledSignals, names: Sequence[str], folds: int, repeats
         for fold in range(folds):
             rest, held = np.flatnonzero(number != fold), np.flatnonzero(number == fold)
             cases = seen.cases.rows(rest)
-            varying = _varying(cases.signals, names)
+            varying = _varying(cases, names)
             strength = fit_model(cases, names=varying, seed=seed).strength if varying else STRENGTHS[0]
             found.append(Fold(rest, held, strength))
     return found
@@ -260,7 +263,7 @@ def crossed_costs(
     paid, times = np.zeros(len(seen.can_answer)), np.zeros(len(seen.can_answer))
     for fold in folds:
         rest, held = seen.rows(fold.fitted), seen.rows(fold.judged)
-        varying = _varying(rest.cases.signals, names)
+        varying = _varying(rest.cases, names)
         if varying:
             model = fit_model(rest.cases, names=varying, seed=seed, strengths=(fold.strength,))
             paid[fold.judged] += held.case_costs(_decided(held, model, prices), matrix)
@@ -281,9 +284,9 @@ def _free(seen: LabelledSignals, matrix: NDArray[np.float64]) -> int:
     return min((Status.refuse, Status.ok), key=lambda status: float(seen.case_costs(status, matrix).mean()))
 
 
-def _varying(signals: NDArray[np.float64], names: Sequence[str]) -> list[str]:
+def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
     """Signals of those named that tell any two cases apart."""
-    rows = ((name, signals[NAMES.index(name)]) for name in names)
+    rows = ((name, cases.signals[cases.known.place(name)]) for name in names)
     return [name for name, row in rows if len(np.unique(row[~np.isnan(row)])) > 1]
 
 
@@ -355,7 +358,7 @@ def _note(values: NDArray[np.float64]) -> str:
 
 def _described(one: Signal, seen: LabelledSignals, level: float) -> dict[str, Any]:
     """Columns of a signal that take no fit."""
-    values = seen.cases.signals[NAMES.index(one.name)]
+    values = seen.cases.signals[seen.cases.known.place(one.name)]
     known = ~np.isnan(values)
     row: dict[str, Any] = {"signal": one.name, "unit": one.unit.name, "direction": one.direction, "stage": one.stage}
     row |= {"n": int(known.sum()), "missing": float((~known).mean()), "note": _note(values)}
@@ -374,25 +377,25 @@ def _area(name: str, truth: NDArray[np.bool_], values: NDArray[np.float64], leve
     return {name: metrics.auroc(truth, values), f"{name}_low": float(low), f"{name}_high": float(high)}
 
 
-def _nearest(correlations: NDArray[np.float64]) -> dict[str, dict[str, Any]]:
+def _nearest(correlations: NDArray[np.float64], names: Sequence[str]) -> dict[str, dict[str, Any]]:
     """Signal that each goes with most, and its correlation; '' and NaN where none is known."""
     found = {}
     others = np.where(np.eye(len(correlations), dtype=bool), np.nan, correlations)
-    for name, row in zip(NAMES, others, strict=True):
+    for name, row in zip(names, others, strict=True):
         known = ~np.isnan(row)
         best = int(np.argmax(np.where(known, np.abs(row), -1.0)))
         found[name] = {
-            "nearest": NAMES[best] if known.any() else "",
+            "nearest": names[best] if known.any() else "",
             "rank_correlation": float(row[best]) if known.any() else float("nan"),
         }
     return found
 
 
-def _doubles(names: Sequence[str], correlations: NDArray[np.float64]) -> dict[str, frozenset[str]]:
+def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: SignalSet) -> dict[str, frozenset[str]]:
     """Each signal with those that repeat it."""
-    rows = {name: np.nan_to_num(np.abs(correlations[NAMES.index(name)])) for name in names}
+    rows = {name: np.nan_to_num(np.abs(correlations[known.place(name)])) for name in names}
     return {
-        name: frozenset({name, *(other for other in names if row[NAMES.index(other)] >= DOUBLE)})
+        name: frozenset({name, *(other for other in names if row[known.place(other)] >= DOUBLE)})
         for name, row in rows.items()
     }
 
@@ -432,10 +435,10 @@ def _sorted_frame(rows: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
     return ordered[[*first, *(name for name in ordered.columns if name not in first)]]
 
 
-def _named(correlations: NDArray[np.float64]) -> pd.DataFrame:
+def _named(correlations: NDArray[np.float64], names: Sequence[str]) -> pd.DataFrame:
     import pandas as pd
 
-    return pd.DataFrame(correlations, index=list(NAMES), columns=list(NAMES))
+    return pd.DataFrame(correlations, index=list(names), columns=list(names))
 
 
 def _notes(

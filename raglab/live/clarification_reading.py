@@ -15,13 +15,14 @@ from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
 from raglab.decision.measurement import measured_tables
-from raglab.decision.signal_values import STORED
+from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
 from raglab.policy import policy_thresholds
 from raglab.replay import decide_on_tables
+from raglab.signals import NAMES, declaration, own_signal
 from raglab.text import pieces
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
@@ -198,14 +199,16 @@ def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
     none: dict[str, Any] = {name: np.full(shape, -1, dtype=np.int32) for name in ("chunk", "rank")}
     hits = Hits(**none, **blank, n_reranked=np.zeros(shape[:3], dtype=np.int32))
     seen = pattern_hits([case], (), system.policy.pattern_lists, (), system.policy.patterns.digest)
+    named = set(used_signals(system.policy)).difference(NAMES)
+    own = {name: own_signal(name, higher="surer", unit="number") for name in named}
     trace = TraceData(
         cases=(case,),
         chunks=(),
         arms=("extractor",),
         hits=hits,
         pattern_hits=seen,
-        meta={"fingerprint": system.fingerprint},
-        signals={name: np.full((1, 1, 1), np.nan) for name in STORED},  # the gate of the domain reads none
+        meta={"fingerprint": system.fingerprint, "signals": {name: declaration(one) for name, one in own.items()}},
+        columns={name: np.full((1, 1, 1), np.nan) for name in (*STORED, *own)},  # the gate of the domain reads none
     )
     said = decide_on_tables(
         measured_tables(trace, system.policy), trace, system.policy, policy_thresholds([system.policy])

@@ -222,8 +222,8 @@ def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -
     # Parser and generator take longer than all gates together, so they read for those policies alone that ask for it.
     used = set(used_signals(system.policy))
     if used & set(STORED):
-        trace = replace(trace, signals=parsed_signals(trace, system.reader))
-    return replace(trace, signals={**trace.signals, **_answered(trace, system)}) if used & set(ANSWERED) else trace
+        trace = replace(trace, columns=parsed_signals(trace, system.reader))
+    return replace(trace, columns={**trace.columns, **_answered(trace, system)}) if used & set(ANSWERED) else trace
 
 
 def _answered(trace: TraceData, system: Lab) -> dict[str, NDArray[np.float64]]:

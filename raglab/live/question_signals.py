@@ -125,4 +125,4 @@ def with_parsed_signals(trace: Trace, reader: DocumentReader, *, progress: bool 
         return trace
     columns = parsed_signals(trace, reader, progress=progress)
     meta = {**trace.meta, "signals": {**there, **wanted}}
-    return dataclasses.replace(trace, signals={**trace.signals, **columns}, meta=meta)
+    return dataclasses.replace(trace, columns={**trace.columns, **columns}, meta=meta)

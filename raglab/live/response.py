@@ -267,7 +267,7 @@ def record_answers(
         answers=answers,
         latency=trace.latency,
         vectors=trace.vectors,
-        signals=trace.signals,
+        columns=trace.columns,
     )
 
 

@@ -23,9 +23,11 @@ from raglab import values
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.decision.recorded_answers import select_answers
+from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
+from raglab.store.signal_columns import array_hash, frame_series, signal_column
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
 if TYPE_CHECKING:
@@ -153,7 +155,7 @@ def _optional(trace: TraceData) -> dict[str, Any]:
         found["queries"] = pa.array([[list(depths) for depths in arms] for arms in trace.queries], kind)
     if trace.answers is not None:
         found["answers"] = pa.array(answer_rows(trace.answers, len(trace)), pa.list_(_answer_type()))
-    for name, column in sorted(trace.signals.items()):
+    for name, column in sorted(trace.columns.items()):
         found[f"{SIGNAL}{name}"] = _list_array(column.astype(np.float64), len(trace))
     return found
 
@@ -176,8 +178,8 @@ def hashed_content(trace: TraceData) -> list[Any]:
     if trace.answers is not None:
         said = trace.answers
         found.append(["answers", said.generator, said.scorer, answer_rows(said, len(trace))])
-    if trace.signals:
-        rows = [[name, _without_nan(column)] for name, column in sorted(trace.signals.items())]
+    if trace.columns:
+        rows = [[name, _without_nan(column)] for name, column in sorted(trace.columns.items())]
         found.append(["signals", rows])
     return found
 
@@ -370,7 +372,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         found = PatternHits(head["patterns_hash"], counts.reshape(size, -1), queries, by_chunk)
     vectors = _vectors(table, len(chunks))
     queries_and_answers = read_outputs(table, head)
-    signals = {
+    columns = {
         name.removeprefix(SIGNAL): array(name, walked, np.float64)
         for name in table.column_names
         if name.startswith(SIGNAL)
@@ -384,7 +386,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
         head["meta"],
         *queries_and_answers,
         vectors=vectors,
-        signals=signals,
+        columns=columns,
     )
 
 
@@ -524,7 +526,7 @@ class Trace(values.TraceData):
         queries = None if self.queries is None else tuple(self.queries[row] for row in keep)
         latency = None if self.latency is None else self.latency._replace(ms=self.latency.ms[keep])
         meta, answers = _partial_meta(self.meta, cases), select_answers(self.answers, keep)
-        signals = {name: column[keep] for name, column in self.signals.items()}
+        columns = {name: column[keep] for name, column in self.columns.items()}
         return type(self)(
             cases=cases,
             chunks=self.chunks,
@@ -536,8 +538,71 @@ class Trace(values.TraceData):
             answers=answers,
             latency=latency,
             vectors=self.vectors,
-            signals=signals,
+            columns=columns,
         )
+
+    def with_signal(
+        self,
+        name: str,
+        values: Any,  # noqa: ANN401 - array, Series or path
+        *,
+        higher: str,
+        unit: str,
+        stage: str = "hits",
+        missing: str = "fires",
+        source: str = "",
+        version: str = "",
+    ) -> Self:
+        """Trace with a signal of your own: a number a case that gates, studies and certificates read as any other.
+
+        It is stored with the trace and hashed into its fingerprint; one of the same name is replaced.
+
+        Args:
+          name: a small letter, then small letters, digits and underscores; a policy gates it as `signals.<name>`.
+          values: [Q], [Q, A] or [Q, A, D]; a Series indexed by case id, where a case that it lacks has none; or the
+            path of a Parquet or CSV file with columns `case_id` and the name, or `value`. NaN where there is none.
+          higher: what more of it speaks for: `surer` for an answer, `ask` for asking back.
+          unit: one of `raglab.signals.UNITS`, such as `probability`, or any words.
+          stage: what must be there before it is measured, `query`, `hits` or `answer`; without hits only what the
+            query tells counts.
+          missing: whether a case without it `fires` its gate or `passes`.
+          source, version: what made it.
+
+        Raises:
+          ValueError: a name or declaration that is none.
+          InputError: values that are not one finite number or NaN a case, or outside the unit's range.
+
+        Source: rule S2.15.
+
+        Example: `trace.with_signal("judge", frame["score"], higher="surer", unit="probability")`
+        """
+        one = own_signal(name, higher=higher, unit=unit, stage=stage, missing=missing, source=source, version=version)
+        if isinstance(values, str | Path):
+            values = frame_series(_signal_frame(Path(values)), name, Path(values))
+        column = signal_column(one, values, self.hits.chunk.shape[:3], [case.id for case in self.cases])
+        stated = {**self.meta.get("signals", {}), name: declaration(one)}
+        told = [str(self.meta.get("fingerprint")), name, declaration(one), array_hash(column)]
+        meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(told), 16)}
+        return dataclasses.replace(self, columns={**self.columns, name: column}, meta=meta)
+
+    def signal(self, name: str, arm: str | None = None, depth: int = 0) -> pd.Series[float]:
+        """A signal that the trace holds as a column, a value a case, indexed by case id.
+
+        Args:
+          arm: the first where not given. depth: of refinement, 0 the first search.
+
+        Raises:
+          ValueError: the trace holds none of that name.
+        """
+        import pandas as pd
+
+        if name not in self.columns:
+            there = f"one of {', '.join(self.signals)}" if self.columns else "one that was added, and there is none"
+            msg = f"signal must be {there}, got {str(name)[:80]!r}; built-in ones stand in raglab.audit_signals."
+            raise ValueError(msg)
+        place = 0 if arm is None else self.arm(arm)
+        index = pd.Index([case.id for case in self.cases], name="case_id")
+        return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -551,6 +616,17 @@ class Trace(values.TraceData):
             msg = f"split must be one of {', '.join(there)}, got {name!r}; set `split` in the cases."
             raise ValueError(msg)
         return self.subset(rows)
+
+
+def _signal_frame(path: Path) -> pd.DataFrame:
+    """Table of a signal's values, Parquet or CSV."""
+    import pandas as pd
+
+    try:
+        return parquet_frame(path) if path.suffix == ".parquet" else pd.read_csv(path, dtype={"case_id": str})
+    except _damage() as error:
+        rule, came = "values of a signal must be a whole Parquet or CSV file", f"{type(error).__name__}: {error}"
+        raise input_error(Where(str(path)), rule, "write it again", came) from error
 
 
 def _partial_meta(meta: Mapping[str, Any], cases: Sequence[Case]) -> dict[str, Any]:

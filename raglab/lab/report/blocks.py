@@ -231,7 +231,8 @@ def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
 @cache
 def threshold_unit(path: str) -> str:
     """Unit of a threshold, in words."""
-    return replay.SWEPT[path].unit.name
+    swept = replay.threshold_at(path)
+    return "" if swept is None else swept.unit.name
 
 
 MOST_FLIPS = 60

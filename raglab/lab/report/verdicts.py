@@ -406,9 +406,10 @@ RATIO = "decision.ratio"
 
 def _stated_thresholds(policies: Mapping[str, Policy], names: Sequence[str]) -> list[str]:
     """Thresholds of the chain, and those of signals that some policy states."""
+    own = sorted({signal for name in names for signal in policies[name].signals})
     return [
         path
-        for path in replay.SWEPT
+        for path in dict.fromkeys((*replay.SWEPT, *(f"signals.{one}.{end}" for one in own for end in ("min", "max"))))
         if not path.startswith("decision.")
         and (not path.startswith("signals.") or any(policies[name].value(path) is not None for name in names))
     ]

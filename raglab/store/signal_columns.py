@@ -1,0 +1,85 @@
+"""Columns of signals (shore): values that a user brings, checked and laid out as a trace holds them (S2.15)."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.signals import Signal
+from raglab.store.files import Where, input_error, shown_value
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence[str]) -> NDArray[np.float64]:  # noqa: ANN401 - array or Series
+    """Values of a user's signal, [Q, A, D]: those of [Q] and [Q, A] hold for every arm and depth.
+
+    Args:
+      one: its declaration. given: array or Series, see `Trace.with_signal`. shape: (Q, A, D). ids: of the cases.
+
+    Raises:
+      InputError: values that are not one number or NaN a case, or outside the unit's range.
+    """
+    where = Where(f"signal {one.name}")
+    if hasattr(given, "index") and hasattr(given, "to_numpy"):
+        given = _by_case(where, given, ids)
+    try:
+        values = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        came = shown_value(given if isinstance(given, str) else type(given).__name__)
+        raise input_error(where, "values must be numbers, NaN where there is none", "convert them", came) from error
+    if values.ndim not in (1, 2, 3) or values.shape != shape[: values.ndim]:
+        rule = f"values must be [Q], [Q, A] or [Q, A, D] of the trace, {shape}"
+        remedy = "give a number a case in the order of trace.cases, or a Series indexed by case id"
+        raise input_error(where, rule, remedy, f"shape {values.shape}")
+    if np.isinf(values).any():
+        at = ids[int(np.argwhere(np.isinf(values))[0][0])]
+        remedy = "give NaN where there is no value"
+        raise input_error(
+            where, "values must be finite, or NaN where there is none", remedy, f"infinity at case {at!r}"
+        )
+    whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
+    return np.ascontiguousarray(whole)
+
+
+def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN401 - a Series
+    """Values of a Series in the order of the cases; NaN for a case that it does not hold."""
+    if getattr(series, "ndim", 1) != 1:
+        raise input_error(where, "values must be one column", "take one of the frame", f"{series.shape[1]} columns")
+    twice = series.index[series.index.duplicated()]
+    if len(twice):
+        came = f"{shown_value(str(twice[0]))} {int((series.index == twice[0]).sum())} times"
+        raise input_error(where, "a Series must name each case once", "drop the others, or take their mean", came)
+    known = set(ids)
+    strange = [key for key in series.index if key not in known]
+    if strange:
+        came = f"{len(strange)} others, such as {shown_value(str(strange[0]))}"
+        remedy = "index it by case id, as in frame.set_index('case_id')['judge']"
+        raise input_error(where, "a Series must be indexed by ids of the trace's cases", remedy, came)
+    return series.reindex(list(ids)).to_numpy()
+
+
+def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:
+    """Column of a table of values as a Series by case id.
+
+    Raises:
+      InputError: it has no column `case_id`, or neither the signal's nor `value`.
+    """
+    column = name if name in frame else "value"
+    if "case_id" not in frame or column not in frame:
+        came = f"columns {', '.join(map(str, frame.columns[:8]))}"
+        rule = f"a file of values must have columns case_id and {name}"
+        raise input_error(Where(str(path)), rule, "name them so", came)
+    return frame.set_index("case_id")[column]
+
+
+def array_hash(column: NDArray[np.float64]) -> str:
+    """SHA-256 of numbers with their shape, with one NaN for all."""
+    plain = np.where(np.isnan(column), np.nan, column).astype(np.float64, order="C")
+    return hashlib.sha256(f"{list(column.shape)}".encode() + plain.tobytes()).hexdigest()
