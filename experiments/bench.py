@@ -37,10 +37,11 @@ from raglab.decision.measurement import (
     policy_pattern_hits,
     structure_hash,
 )
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.signals import NAMES
 from raglab.store.loaders import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
+from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Chunk, Hits, TraceData
 
 WORDS = ["premium", "excess", "claim", "theft", "flood", "driver", "cover", "roof", "rental", "audit"]

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property, partial
 from importlib.resources import files
 from itertools import pairwise
 from math import isfinite
-from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -19,6 +18,7 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    StrictBool,
     StrictStr,
     TypeAdapter,
     ValidationError,
@@ -31,13 +31,13 @@ from raglab import gates
 from raglab.arms import ARMS, CHOOSERS
 from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
-from raglab.expected_cost import PATHS, ActionCosts, DecisionModel, SignalPart
+from raglab.expected_cost import DecisionModel, SignalPart
 from raglab.fusion import Model, Part
-from raglab.gates import IntentThresholds, RefineThresholds
+from raglab.gate_order import check_order
 from raglab.metrics.costs import LABELS, OUTCOMES
+from raglab.own_gates import REGISTERED, check_section
 from raglab.patterns import Pattern, Patterns, matches, patterns_hash
-from raglab.resolver import RuleThresholds
-from raglab.signal_gates import SignalThresholds
+from raglab.signal_gates import OWN
 from raglab.signals import (
     COSINE,
     COST,
@@ -52,121 +52,8 @@ from raglab.signals import (
     is_name,
     signal,
 )
-from raglab.values import Bools, Floats
 
 EXPECTED_COST = "expected_cost"
-COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
-
-
-class Thresholds(NamedTuple):
-    """Thresholds of one policy (scalars) or many ([P, 1]), as gates and resolver take them.
-
-    gates: by name, each in its form (`gates.Gate.form`), of the gates that have a switch. signals: by name, of the
-    signals that some policy gates. costs: of the actions, None under the rule `chain`.
-    """
-
-    gates: Mapping[str, Any]
-    blend: Floats
-    overview: Bools
-    overview_entities_lift: Bools
-    entities: Bools
-    require_full: Bools
-    rules: RuleThresholds
-    refine: RefineThresholds
-    signals: Mapping[str, SignalThresholds]
-    costs: ActionCosts | None
-
-    def with_value(self, path: str, values: Floats) -> Thresholds:
-        """The same with the values at a path of a gate or rule replaced."""
-        section, _, key = path.partition(".")
-        if section == "signals":
-            name, _, bound = key.partition(".")
-            gate = self.signals.get(name, SignalThresholds(UNSET, UNSET, ON, ~ON, ON))  # as if the policy gated it
-            moved = gate._replace(min=values) if bound == "min" else gate._replace(max=values)
-            return self._replace(signals={**self.signals, name: moved})
-        if section == "decision":
-            name = "ratio" if key == "ratio" else COST_FIELDS[key.removeprefix("costs.")]
-            return self if self.costs is None else self._replace(costs=self.costs._replace(**{name: values}))
-        if section == "resolver":
-            return self._replace(rules=self.rules._replace(**{key: values}))
-        return self._replace(gates={**self.gates, section: self.gates[section]._replace(**{key: values})})
-
-
-UNSET, ON = np.full((1, 1), np.nan), np.full((1, 1), fill_value=True)  # of one policy
-_getter = cache(attrgetter)  # of a path in a policy
-
-
-def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
-    """Thresholds of many policies, each field [P, 1]."""
-
-    def of(path: str, unset: float = np.nan) -> Any:  # noqa: ANN401 - an array of bools or floats
-        values = list(map(_getter(path), policies))
-        kind = np.bool_ if isinstance(values[0], bool) else np.float64
-        return np.array([unset if value is None else value for value in values], dtype=kind)[:, None]
-
-    def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
-        return np.where(of(on), of(path, -np.inf), np.nan)
-
-    return Thresholds(
-        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
-        blend=of("confidence.blend"),
-        overview=of("resolver.overview"),
-        overview_entities_lift=of("resolver.overview_entities_lift"),
-        entities=of("resolver.entities"),
-        require_full=of("resolver.require_full_entity_coverage"),
-        rules=RuleThresholds(
-            of("resolver.min_group_gap"),
-            rule("resolver.signature", "resolver.min_sig_sim"),
-            rule("resolver.signature", "resolver.min_sig_sim_gap"),
-            rule("resolver.anchor", "resolver.min_anchor_sim"),
-            rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
-        ),
-        refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
-        signals=_signal_thresholds(policies),
-        costs=_action_costs(of) if policies and policies[0].decision.rule == EXPECTED_COST else None,
-    )
-
-
-def _action_costs(of: Callable[[str], Any]) -> ActionCosts:
-    """Costs of the actions of policies that decide by them, [P, 1] each."""
-    costs = {name: of(f"decision.costs.{path}") for name, path in PATHS.items()}
-    return ActionCosts(**costs, ratio=of("decision.ratio"))
-
-
-def _signal_thresholds(policies: Sequence[PolicyData]) -> dict[str, SignalThresholds]:
-    """Bounds of the signals that some policy gates, by name, built-in ones first, [P, 1] each."""
-    stated = {name for policy in policies for name in policy.signals}
-    if not stated:  # as of nearly every policy
-        return {}
-
-    def column(name: str, of: Callable[[SignalSection], Any], kind: type[np.generic]) -> Any:  # noqa: ANN401 - an array
-        return np.array([of(policy.signals.get(name, UNSTATED)) for policy in policies], dtype=kind)[:, None]
-
-    def bound(key: str) -> Callable[[SignalSection], float]:
-        return lambda row: np.nan if (value := getattr(row, key)) is None else value
-
-    return {
-        name: SignalThresholds(
-            min=column(name, bound("min"), np.float64),
-            max=column(name, bound("max"), np.float64),
-            refuses=column(name, lambda row: row.on_fire == "refuse", np.bool_),
-            asks=column(name, lambda row: row.on_fire == "ask", np.bool_),
-            on=column(name, lambda row: row.enabled, np.bool_),
-        )
-        for name in in_order(stated)
-    }
-
-
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
-    """Names of signals, the built-in ones in their order, then those of the user by name."""
-    named = set(names)
-    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
-
-
-def intent_thresholds(policy: PolicyData) -> IntentThresholds:
-    """What makes an arm available to a question under a policy (rule S4.1)."""
-    rows = policy.strategy
-    return IntentThresholds(rows.min_graph, rows.min_table, rows.min_complexity)
 
 
 def _unit_field(unit: Unit) -> Any:  # noqa: ANN401 - a field of pydantic
@@ -334,6 +221,12 @@ class SignalSection(_Section):
 UNSTATED = SignalSection(enabled=False)  # of a signal that a policy does not gate
 
 
+def in_order(names: Iterable[str]) -> tuple[str, ...]:
+    """Names of signals, the built-in ones in their order, then those of the user by name."""
+    named = set(names)
+    return (*(name for name in NAMES if name in named), *sorted(named.difference(NAMES)))
+
+
 def _check_names(names: Iterable[str], rule: str) -> None:
     """Stop where a text can name no signal; whether there is one of that name, the trace or the machine knows."""
     for name in names:
@@ -360,6 +253,27 @@ def _known_signals(signals: dict[str, SignalSection]) -> dict[str, SignalSection
 
 
 SignalSections = Annotated[dict[StrictStr, SignalSection], AfterValidator(_known_signals)]
+
+
+def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[str, bool | float]]:
+    """Gates of the user, checked against their registration as far as this process has it (rule S2.18)."""
+    for name, section in stated.items():
+        if not is_name(name):
+            what = "small letters, digits and underscores, at most 64, a letter first"
+            msg = f"gates must be named ({what}), got {_cut(repr(name))}; correct the name"
+            raise ValueError(msg)
+        for key, value in section.items():
+            if (key == "enabled") is not isinstance(value, bool) or not isfinite(value):
+                msg = f"{name}.{_cut(key)} must be a finite number, of enabled true or false, got {value!r}; correct it"
+                raise ValueError(msg)
+        if wrong := check_section(name, section):
+            raise ValueError(wrong)
+    return stated
+
+
+GateSections = Annotated[
+    dict[StrictStr, dict[StrictStr, StrictBool | float]], AfterValidator(_known_gates)
+]  # of the user, by name: `enabled` and thresholds
 Cost = Annotated[float, _unit_field(COST)]
 
 
@@ -425,12 +339,27 @@ class ModelSection(_Section):
 
 
 class DecisionSection(_Section):
-    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'."""
+    """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'.
+
+    order: of the gates (rule S2.12), those named first, the others as published; None for the published one.
+    """
 
     rule: Literal["chain", "expected_cost"]
     ratio: Annotated[float, _unit_field(RATIO)]
     costs: CostsSection
     model: ModelSection | None
+    order: tuple[StrictStr, ...] | None
+
+    @field_validator("order", mode="before")
+    @classmethod
+    def _ordered(cls, order: Any) -> Any:  # noqa: ANN401 - a list of YAML, or anything
+        return tuple(order) if isinstance(order, list) else order
+
+    @field_validator("order")
+    @classmethod
+    def _possible(cls, order: tuple[str, ...] | None) -> tuple[str, ...] | None:
+        check_order(order or ())
+        return order or None
 
     @model_validator(mode="after")
     def _decides(self) -> Self:
@@ -544,8 +473,9 @@ ADDED = (
     "decision.ratio",
     "decision.costs",
     "decision.model",
+    "decision.order",
 )
-ADDED_SECTIONS = ("decision", "signals")  # left out where nothing of them is left
+ADDED_SECTIONS = ("decision", "signals", "gates")  # left out where nothing of them is left
 
 
 def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
@@ -593,6 +523,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     resolver: Resolver
     decision: DecisionSection
     signals: SignalSections
+    gates: GateSections
     patterns: PatternLists
     refusal_message: Annotated[str, Field(min_length=1)]
     pack: Annotated[str, Field(min_length=1, exclude_if=lambda name: name == GENERIC)] = GENERIC
@@ -665,10 +596,25 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             if found is self.signals and is_name(part):  # a signal that the policy does not gate has no bounds
                 found = found.get(part, UNSTATED)
                 continue
+            if found is self.gates:
+                return self._own_value(path)
             if part not in getattr(type(found), "model_fields", {}):
                 raise ValueError(_no_such_path(path))
             found = getattr(found, part)
         return found
+
+    def _own_value(self, path: str) -> Any:  # noqa: ANN401 - a switch, a number or None
+        """Value of a path below `gates`: as stated, else as the gate is registered."""
+        name, _, key = path.removeprefix(f"{OWN}.").partition(".")
+        if not is_name(name) or (key and not is_name(key)):
+            raise ValueError(_no_such_path(path))
+        stated = self.gates.get(name)
+        if not key:
+            return stated or {}
+        if key == "enabled":
+            return stated is not None and stated.get(key, True)
+        rows = {one.key: one.default for one in REGISTERED[name].thresholds} if name in REGISTERED else {}
+        return (stated or {}).get(key, rows.get(key))
 
     @property
     def policy_id(self) -> str:
@@ -763,7 +709,8 @@ def _set_nested(rows: dict[str, Any], key: str, value: Any) -> None:  # noqa: AN
 @cache
 def _section_validator(name: str) -> Callable[[Any], Any]:
     """What validates a section of a policy."""
-    kind: Any = SignalSections if name == "signals" else PolicyData.model_fields[name].annotation
+    kinds: dict[str, Any] = {"signals": SignalSections, OWN: GateSections}
+    kind: Any = kinds[name] if name in kinds else PolicyData.model_fields[name].annotation
     return TypeAdapter(kind).validate_python
 
 
@@ -778,6 +725,8 @@ def _leaves(rows: Mapping[str, Any], before: str = "") -> Iterable[tuple[str, An
 
 def _no_such_path(path: str) -> str:
     section, _, name = path.partition(".")
+    if section == OWN and name:
+        return f"{_cut(path)!r} is no threshold of a gate; write gates.<name>.<threshold>, as it is registered."
     if section == "signals" and name:
         keys = ", ".join(SignalSection.model_fields)
         if is_name(name.partition(".")[0]):

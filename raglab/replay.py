@@ -29,11 +29,15 @@ from raglab.decision.measurement import Evidence, Tables, measured_tables
 from raglab.decision.recorded_answers import select_answers
 from raglab.decision.signal_values import check_signals, check_stored
 from raglab.expected_cost import PATHS, class_probabilities
+from raglab.gate_order import Order
 from raglab.gates import Threshold
 from raglab.metrics import CELLS
-from raglab.policy import PolicyData, Thresholds, policy_thresholds
+from raglab.own_gates import REGISTERED, OwnGate, critical_values, own_gate
+from raglab.policy import PolicyData
 from raglab.resolver import RULES, Contest
+from raglab.signal_gates import OWN, OwnLimits
 from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
+from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Status, TraceData, map_fields
 
 if TYPE_CHECKING:
@@ -47,12 +51,13 @@ class Tally(NamedTuple):
     """Counted decisions of many policies.
 
     cells: cases by decision, label and whether the expected sources were found, [P, 18]. stages: by what decided,
-    [P, stages]. labels: cases by label, [3].
+    [P, stages]. labels: cases by label, [3]. engine: what counted, and why where the compiled kernel could not.
     """
 
     cells: NDArray[np.int64]
     stages: NDArray[np.int64]
     labels: NDArray[np.int64]
+    engine: str = "numpy"
 
     @property
     def counts(self) -> NDArray[np.int64]:
@@ -109,8 +114,10 @@ def case_rows(found: Any, rows: Any) -> Any:  # noqa: ANN401 - evidence or a par
 
 
 def _policy_slice(limits: Any, rows: slice) -> Any:  # noqa: ANN401 - thresholds, a part of them, or an array
-    if limits is None:
-        return None
+    if limits is None or isinstance(limits, Order):
+        return limits
+    if isinstance(limits, OwnLimits):
+        return limits.rows(rows)
     if isinstance(limits, dict):
         return {name: _policy_slice(field, rows) for name, field in limits.items()}
     return type(limits)(*map(partial(_policy_slice, rows=rows), limits)) if isinstance(limits, tuple) else limits[rows]
@@ -124,14 +131,20 @@ COST_THRESHOLDS = (
 
 
 @cache
-def swept_paths(known: SignalSet = BUILT_IN_SET) -> Mapping[str, Threshold]:
+def swept_paths(known: SignalSet = BUILT_IN_SET, own: tuple[OwnGate, ...] = ()) -> Mapping[str, Threshold]:
     """Thresholds that can be swept, by path: of gates that decide, in their order, of the resolver's rules, of costs.
 
     Args:
-      known: signals that there are, as `Evidence.known` has those of a trace.
+      known: signals that there are, as `Evidence.known` has those of a trace. own: gates of the user.
     """
     rules = (one for rule in RULES for one in rule.thresholds)
-    return {one.path: one for one in (*gates.swept_thresholds(known.rows), *rules, *COST_THRESHOLDS)}
+    of_user = (one for gate in own if gate.firing != "warn" for one in gate.thresholds)
+    return {one.path: one for one in (*gates.swept_thresholds(known.rows), *of_user, *rules, *COST_THRESHOLDS)}
+
+
+def user_gates(limits: Thresholds) -> tuple[OwnGate, ...]:
+    """Gates of the user that some policy has."""
+    return tuple(own_gate(name) for name in limits.own)
 
 
 SWEPT = swept_paths()  # those of the built-in signals
@@ -146,6 +159,8 @@ def threshold_at(path: str) -> Threshold | None:
         return SWEPT[path]
     section, _, rest = path.partition(".")
     name, _, bound = rest.partition(".")
+    if section == OWN and name in REGISTERED:
+        return next((one for one in REGISTERED[name].thresholds if one.key == bound), None)
     if section != "signals" or bound not in ("min", "max") or not is_name(name) or name in NAMES:
         return None
     return swept_paths(SignalSet((own_signal(name, higher="surer", unit="number"),)))[path]
@@ -172,7 +187,7 @@ def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshol
     Raises:
       ValueError: the path cannot be swept.
     """
-    paths = swept_paths(known)
+    paths = swept_paths(known, user_gates(limits))
     if path not in paths:
         named = [*(one for one, swept in SWEPT.items() if not swept.signal), "signals.<name>.min", "signals.<name>.max"]
         msg = f"path must be one of {', '.join(named)}, got {path!r}; names of signals: {', '.join(known.names)}."
@@ -191,9 +206,10 @@ def swept_threshold(known: SignalSet, limits: Thresholds, path: str) -> Threshol
 
 def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
     """What a threshold meets at a depth, [B, Q]; the nearest hit first where there are several."""
+    by_search = {"decision": _dearest, OWN: _critical}.get(path.partition(".")[0])
+    if by_search is not None:
+        return by_search(found, limits, path, depth)
     meets = swept_paths(found.known)[path].meets
-    if path.startswith("decision."):
-        return _dearest(found, limits, path)[None]
     if meets == "l2":  # of every hit, since the bound also says which are relevant
         return found.l2[depth]
     if meets == "n_relevant":
@@ -210,15 +226,15 @@ def threshold_values(found: Evidence, limits: Thresholds, path: str, depth: int)
     return one
 
 
-def _dearest(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float64]:
-    """Greatest value of a cost at which its action is still chosen, [Q]; NaN where it is at none or at all.
+def _dearest(found: Evidence, limits: Thresholds, path: str, _: int) -> NDArray[np.float64]:
+    """Greatest value of a cost at which its action is still chosen, [1, Q]; NaN where it is at none or at all.
 
     Floating-point sums of products rise with each factor, so there is one such number, found by halving the ordered
     bit patterns between the ends of the range.
     """
     size, swept = len(found.label), swept_paths(found.known)[path]
     if limits.costs is None:
-        return np.full(size, np.nan)
+        return np.full((1, size), np.nan)
     action = STAGE_OF_COST[swept.meets]
     # Where an answer is refused as unfit, answering was chosen all the same.
     counts_as = [action, *(STAGE[name] for name in chain.ON_ANSWER if STATUS_OF[action] == Status.ok)]
@@ -233,7 +249,26 @@ def _dearest(found: Evidence, limits: Thresholds, path: str) -> NDArray[np.float
         middle = low + (high - low) // 2
         still = chosen(middle.view(np.float64))
         low, high = np.where(still, middle, low), np.where(still, high, middle)
-    return np.where(changes, low.view(np.float64), np.nan)
+    return np.where(changes, low.view(np.float64), np.nan)[None]
+
+
+def _critical(found: Evidence, limits: Thresholds, path: str, depth: int) -> NDArray[np.float64]:
+    """Value of a threshold of the user's gate at which each case changes at a depth, [B, Q]; by slot where it reads it.
+
+    Source: rule S2.18.
+    """
+    name, _, key = path.removeprefix(f"{OWN}.").partition(".")
+    gate, size = own_gate(name), len(found.label)
+    if not chain.BY_SLOT.intersection(gate.reads):
+        read = chain.GateMeasurements(found, depth)
+        return critical_values(gate, key, limits.own[name], read, (1, size))
+    n_slots = found.missing.shape[1]
+
+    def of_slots(measured: str) -> Any:  # noqa: ANN401 - an array
+        table = chain.measurement(found, measured)
+        return table[depth] if getattr(table, "ndim", 0) > 1 else table
+
+    return _distinct_breakpoints(critical_values(gate, key, limits.own[name], of_slots, (n_slots, size)))
 
 
 def _distinct_breakpoints(values: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -344,23 +379,47 @@ def tally(trace: TraceData, policies: Sequence[PolicyData], arm: str | None = No
     labels = _labels(trace)
     cells = np.zeros((len(policies), metrics.N_CELLS), dtype=np.int64)
     stages = np.zeros((len(policies), len(STAGES)), dtype=np.int64)
-    compiled = _compiled_kernel(engine)
-    for places in group_by_structure(policies):
+    compiled, fell_back = _compiled_kernel(engine), dict[str, None]()
+    for places in _replay_groups(policies):
         group = [policies[place] for place in places]
         check_stored(trace, group)  # policies of one structure may gate different signals
         found = measured_tables(trace, group[0], arm).evidence
         limits = policy_thresholds(group)
-        if engine == "numba" and (found.l2.shape[0] > 1 or found.answered):
-            came = f"{found.l2.shape[0]} depths{' and answers' if found.answered else ''}"
-            msg = f"engine numba replays traces of one depth without answers, got {came}; use engine='auto'."
+        unknown = not_compiled(found, limits)
+        if engine == "numba" and unknown:
+            msg = f"engine numba must know what it replays, got {unknown}; use engine='auto'."
             raise ValueError(msg)
-        hard = limits.costs is not None and bool(limits.signals)  # of gates before a cost the compiled code knows none
-        plain = found.l2.shape[0] > 1 or found.answered or hard
-        use = vectorised_codes if plain or compiled is None else compiled
+        fell_back |= {unknown: None} if unknown and compiled is not None else {}
+        use = vectorised_codes if unknown or compiled is None else compiled
         seen = use(found, limits, len(group))
         cells[places] = seen @ _CELLS_OF_CODES
         stages[places] = seen.reshape(len(group), len(STAGES), CELLS).sum(axis=2)
-    return Tally(cells, stages, labels)
+    used = (
+        f"numpy, since numba does not know {' or '.join(fell_back)}" if fell_back else "numba" if compiled else "numpy"
+    )
+    return Tally(cells, stages, labels, used)
+
+
+def _replay_groups(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
+    """Places of the policies that share measured tables and the order of their gates."""
+    for places in group_by_structure(policies):
+        orders: dict[Any, list[int]] = {}
+        for place in places:
+            orders.setdefault(policies[place].decision.order, []).append(place)
+        yield from orders.values()
+
+
+def not_compiled(found: Evidence, limits: Thresholds) -> str:
+    """What the compiled kernel does not know of cases and policies, in words; empty where it knows all."""
+    if found.l2.shape[0] > 1 or found.answered:
+        return f"traces of {found.l2.shape[0]} depths{' with answers' if found.answered else ''}"
+    if limits.own:
+        return f"gates of your own ({', '.join(limits.own)})"
+    if not limits.order.published:
+        return "an order of the gates other than the published one"
+    if limits.costs is not None and limits.signals:
+        return "gates on signals before expected costs"
+    return ""
 
 
 def policy_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.int64]:
@@ -416,7 +475,8 @@ def sweep(
 
     Returns: a row a policy, in the order given: `policy_id`, each of `metrics.RATES` with `_k`, `_n`,
       `_low`, `_high`, `expected_cost` with `_low` and `_high` (1 - `pass_rate` where no costs are given), and how many
-      cases each stage decided (`stage_<name>`).
+      cases each stage decided (`stage_<name>`). Its `attrs["engine"]` says what counted, and why where the compiled
+      kernel could not.
     """
     import pandas as pd
 
@@ -426,7 +486,9 @@ def sweep(
         **_rate_columns(seen.cells, level, costs),
         **{f"stage_{name}": seen.stages[:, number] for number, (name, _) in enumerate(STAGES)},
     }
-    return pd.DataFrame(columns)
+    frame = pd.DataFrame(columns)
+    frame.attrs["engine"] = seen.engine
+    return frame
 
 
 def _rate_columns(cells: NDArray[np.int64], level: float, costs: metrics.Costs | None) -> dict[str, Any]:
@@ -505,7 +567,7 @@ def flips(trace: TraceData, policy: PolicyData, case_id: str, arm: str | None = 
     limits = policy_thresholds([policy])
     current = Status(int(said.status[row]))
     rows = []
-    for path, swept in swept_paths(found.known).items():
+    for path, swept in swept_paths(found.known, user_gates(limits)).items():
         value = policy.value(path)
         if value is None or (limits.costs is None and path.startswith("decision.")):
             continue

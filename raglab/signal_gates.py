@@ -1,12 +1,14 @@
 """Gates on signals (algebra): headroom of any signal within its bounds, and what fires of all of them together (S2.15).
 
-One row of `gates.GATES`, `signals`, stands for the gates on all signals: it says where in the order they are judged.
-They share two outcomes, one that refuses and one that asks back, so that outcomes do not grow with the signals.
+One row of `gates.GATES`, `signals`, stands for the gates on all signals and for those of the user (S2.18): it says
+where in the order they are judged. They share two outcomes, one that refuses and one that asks back, so that outcomes
+do not grow with the gates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +17,7 @@ from raglab.signals import SignalSet
 from raglab.values import Bools, Floats
 
 SIGNALS, SIGNALS_ASK = "signals", "signals_ask"  # what decides where a gate on a signal refuses, or asks back
+OWN = "gates"  # section of a policy that holds the gates of the user
 LEAST_OPTIONS = 2  # to ask back at all (rule S3.5)
 
 
@@ -26,6 +29,45 @@ class SignalThresholds(NamedTuple):
     refuses: Bools
     asks: Bools
     on: Bools = True
+
+
+@dataclass(frozen=True)
+class OwnLimits:
+    """Of a gate of the user (rule S2.18): what it does on fire, its margin function, thresholds by key and switch.
+
+    values: a named tuple of scalars or [P, 1]. on: scalar or [P, 1].
+    """
+
+    name: str
+    firing: str
+    margins: Callable[[Callable[[str], Any], Any], Any]
+    values: Any
+    on: Any = True
+
+    def rows(self, keep: slice) -> OwnLimits:
+        """The same of some policies."""
+        return replace(self, values=type(self.values)(*(one[keep] for one in self.values)), on=self.on[keep])
+
+    def headroom(self, read: Callable[[str], Any]) -> Any:  # noqa: ANN401 - scalar or array
+        """Headroom of the cases, +inf where the gate is off."""
+        margin = self.margins(read, self.values)
+        return margin if np.all(self.on) else np.where(self.on, margin, np.inf)
+
+
+class UserLimits(NamedTuple):
+    """Thresholds of the gates on signals and of those of the user, by name."""
+
+    signals: Mapping[str, SignalThresholds]
+    own: Mapping[str, OwnLimits]
+
+    def only(self, names: Sequence[str] | None) -> UserLimits:
+        """Those named `signals.<name>` and `gates.<name>`; all where not given."""
+        if names is None:
+            return self
+        return UserLimits(
+            {name: one for name, one in self.signals.items() if f"{SIGNALS}.{name}" in names},
+            {name: one for name, one in self.own.items() if f"{OWN}.{name}" in names},
+        )
 
 
 class SignalMargins(NamedTuple):
@@ -74,23 +116,27 @@ class SignalsMargins(NamedTuple):
     signals_ask: Floats
 
 
-def signals_margins(read: Callable[[str], Any], limits: Mapping[str, SignalThresholds]) -> SignalsMargins:
-    """Least headroom of all gates on signals together, by what they do; one that asks in vain refuses.
+def signals_margins(read: Callable[[str], Any], limits: UserLimits) -> SignalsMargins:
+    """Least headroom of all gates on signals and of the user together, by what they do; one that asks in vain refuses.
 
     Args:
-      read: measurement by its name; `known` are the signals that there are. limits: of each signal that some policy
-        gates.
+      read: measurement by its name; `known` are the signals that there are. limits: of each gate that some policy has.
 
-    Source: rules S2.15, S2.16.
+    Source: rules S2.15, S2.16, S2.18.
     """
     refuses: Any = np.inf
     asks: Any = np.inf
     known: SignalSet = read("known")
-    for name, bounds in limits.items():
+    for name, bounds in limits.signals.items():
         passes = known.signal(name).missing == "passes"
         (margin,) = signal_margins(read(signal_path(name)), bounds, missing_passes=passes)
         refuses = np.minimum(refuses, _margin_where(bounds.refuses, margin))
         asks = np.minimum(asks, _margin_where(bounds.asks, margin))
+    for own in limits.own.values():
+        if own.firing == "refuse":
+            refuses = np.minimum(refuses, own.headroom(read))
+        elif own.firing == "ask":
+            asks = np.minimum(asks, own.headroom(read))
     if np.ndim(asks) == 0 and asks == np.inf:  # nobody asks
         return SignalsMargins(refuses, asks)
     can_ask = np.greater_equal(read("n_options_all"), LEAST_OPTIONS)

@@ -13,8 +13,9 @@ from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import CLASSES, class_logits
 from raglab.metrics import N_CELLS
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import CELL_OF_CODE, SWEPT, decide, flips, outcome_codes, step_cells, steps, sweep
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 PATHS_OF_COST = tuple(path for path in SWEPT if path.startswith("decision."))

@@ -21,8 +21,9 @@ from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.decision.decisions import Check, Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
 from raglab.live.response import record_answers
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import decide
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status
 from worlds import Hit, ask, random_policies, random_trace, trace_of, with_signals
 from worlds import policy as stated_policy

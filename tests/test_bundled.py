@@ -16,11 +16,11 @@ from raglab.expected_cost import PATHS
 from raglab.lab.search_space import Goal, SearchRange, full_space, set_values
 from raglab.lab.study import tune
 from raglab.live.trace_building import build_trace
-from raglab.policy import policy_thresholds
 from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
 from raglab.signals import NAMES
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, map_fields
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"

@@ -10,8 +10,9 @@ import pytest
 from raglab import replay
 from raglab.decision.chain import ON_ANSWER, STAGES, STATUS_OF, decide_cases, narrow_evidence
 from raglab.decision.measurement import measured_tables
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import tally
+from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 from worlds import with_signals
 

@@ -17,9 +17,10 @@ from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import LIMIT, class_probabilities
 from raglab.live.response import record_answers
 from raglab.metrics import LABELS, OUTCOMES
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, sweep, tally
 from raglab.signals import BUILT_IN, NAMES
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 from worlds import random_policies, random_trace
 

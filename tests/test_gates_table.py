@@ -38,7 +38,8 @@ from raglab.decision.chain import STAGES
 from raglab.lab.certification import grid
 from raglab.lab.report.blocks import threshold_unit
 from raglab.lab.search_space import always_answer, full_space
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
+from raglab.thresholds import policy_thresholds
 from raglab.store.loaders import Policy
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 

@@ -26,6 +26,8 @@ LAYERS: tuple[frozenset[str], ...] = (
             "signal_gates",
             "expected_cost",
             "gates",
+            "gate_order",
+            "own_gates",
             "fusion",
             "resolver",
             "reward",
@@ -38,7 +40,7 @@ LAYERS: tuple[frozenset[str], ...] = (
             "off_policy",
         }
     ),
-    frozenset({"policy", "decision"}),
+    frozenset({"policy", "thresholds", "decision"}),
     frozenset({"replay"}),
     frozenset({"blobs"}),
     frozenset({"models", "store", "retrieval", "answering"}),

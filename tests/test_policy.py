@@ -10,8 +10,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from raglab.gate_order import Order
 from raglab.patterns import entities_in
-from raglab.policy import ADDED, PolicyData, policy_thresholds
+from raglab.policy import ADDED, PolicyData
+from raglab.thresholds import policy_thresholds
 from worlds import random_policies
 
 LAWFUL = settings(deadline=None, derandomize=True, max_examples=50)
@@ -189,7 +191,12 @@ def test_ten_ids_hold_for_good(stated: dict[str, Any], policy_id: str) -> None:
 def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
     """Stated at its default it changes neither id nor manifest; moved it changes both (rule S0.8)."""
     base = PolicyData.from_mapping()
-    moves = {"decision.costs": ("decision.costs.ok.refused", 2.0), "decision.rule": None, "decision.model": None}
+    moves: dict[str, Any] = {
+        "decision.order": ("decision.order", ("similarity",)),
+        "decision.costs": ("decision.costs.ok.refused", 2.0),
+        "decision.rule": None,
+        "decision.model": None,
+    }
     for path in ADDED:
         value = base.value(path)
         assert base.replace(path, value).policy_id == base.policy_id
@@ -201,7 +208,7 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
         if moved_path is not None:
             moved = base.replace(moved_path, other)
             assert moved.policy_id != base.policy_id
-            assert moved.manifest[moved_path] == other
+            assert moved.manifest[moved_path] == (list(other) if isinstance(other, tuple) else other)
 
 
 def test_a_round_trip_keeps_the_id() -> None:
@@ -297,7 +304,7 @@ def _flat(limits: Any) -> list[np.ndarray]:
     return [
         leaf
         for field in fields
-        if field is not None
+        if field is not None and not isinstance(field, Order)
         for leaf in (_flat(field) if isinstance(field, tuple | dict) else [field])
     ]
 

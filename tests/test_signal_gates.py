@@ -18,11 +18,12 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.lab.certification import grid
 from raglab.lab.search_space import always_answer, full_space, step_thresholds
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, steps, sweep, tally
 from raglab.signal_gates import SignalThresholds, signal_margins
 from raglab.signals import declaration, own_signal, signal
 from raglab.store.loaders import Policy
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 

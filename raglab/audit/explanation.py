@@ -22,9 +22,9 @@ from raglab import gates
 from raglab.audit.default_rows import digest_of, empty_row, key_of_row, learner_of, row_body, row_versions
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
-from raglab.decision.decisions import COST_RULES, SIGNAL_RULES, Check
+from raglab.decision.decisions import ASK_RULES, COST_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
-from raglab.policy import PolicyData, Thresholds, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.resolver import RULES
 from raglab.signal_gates import SIGNALS, acts_by
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
@@ -45,6 +45,7 @@ from raglab.store.log_tables import (
     request_row,
 )
 from raglab.text import NO_MATH, decimals, html_text
+from raglab.thresholds import Thresholds, policy_thresholds
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -121,8 +122,8 @@ def decide_by_checks(checks: Sequence[Check]) -> CheckDecision | None:
     if not checks:
         return None
     for place, check in enumerate(checks):
-        if check.gate not in WARNS and not check.passes and check.rule != SIGNAL_RULES["warn"]:
-            status = "ambiguous" if check.rule in {SIGNAL_RULES["ask"], COST_RULES["ask"]} else "refuse"
+        if check.gate not in WARNS and not check.passes and check.rule not in WARN_RULES:
+            status = "ambiguous" if check.rule in {*ASK_RULES, COST_RULES["ask"]} else "refuse"
             return CheckDecision(status, check.gate, check.text)
         if check.gate == "resolver" and all(one.gate != "resolver" for one in checks[place + 1 :]):
             rule = next((one for one in checks if one.gate == "resolver" and one.passes), None)

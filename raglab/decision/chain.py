@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +17,10 @@ from numpy.typing import NDArray
 from raglab import gates, resolver
 from raglab.decision.measurement import WINNERS, Evidence
 from raglab.expected_cost import ActionCosts, expected_costs, least_cost
-from raglab.policy import Thresholds
+from raglab.gate_order import Order, Step
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK
 from raglab.signals import retrieval_confidence
+from raglab.thresholds import Thresholds
 from raglab.values import Status
 
 COST_REFUSES, COST_ASKS, COST_ANSWERS = "least_cost_refuse", "least_cost_ask", "least_cost_answer"  # rule S2.17
@@ -186,24 +188,37 @@ def _lower(first: NDArray[np.int8], number: int, passes: Any) -> None:  # noqa: 
 
 
 def first_refusal(
-    judging: Iterable[gates.Gate], read: gates.Read, limits: Thresholds, shape: tuple[int, ...]
+    steps: Iterable[Step], read: gates.Read, limits: Thresholds, shape: tuple[int, ...]
 ) -> NDArray[np.int8]:
-    """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q]."""
+    """Stage of the first of some gates that refuses, `NONE` where none does, [P, Q].
+
+    Args:
+      steps: of the order that the thresholds state.
+    """
     first = np.full(shape, NONE, dtype=np.int8)
-    for gate in judging:
-        bounds: Any = limits.signals if gate.name == SIGNALS else limits.gates.get(gate.name)
+    for gate, names, rank in steps:
+        of_user = gate.name == SIGNALS
+        bounds: Any = limits.user.only(names) if of_user else limits.gates.get(gate.name)
         if gate.firing != "refuse" or (gate.scalar and not np.asarray(bounds.on).any()):
             continue
-        if gate.name == SIGNALS and not bounds:  # as of nearly every policy
+        if of_user and not (bounds.signals or bounds.own):  # as of nearly every policy
             continue
-        for stage, margin in zip(gate.decides, gates.margins_of(gate, read, bounds), strict=True):
-            _lower(first, STAGE[stage], gates.meets_threshold(margin))
-    return first
+        for place, margin in enumerate(gates.margins_of(gate, read, bounds)):
+            _lower(first, rank + place, gates.meets_threshold(margin))
+    return first if limits.order.published else _stage_of_rank(limits.order).take(first)
+
+
+@cache
+def _stage_of_rank(order: Order) -> NDArray[np.int8]:
+    """Stage by the rank of an order, and `NONE` by itself; of the published one the two are the same."""
+    table = np.full(NONE + 1, NONE, dtype=np.int8)
+    table[: len(order.decides)] = [STAGE[name] for name in order.decides]
+    return table
 
 
 def refused_query(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> NDArray[np.int8]:
     """Stage of the first gate that refuses the query itself, `NONE` where none does, [P, Q]."""
-    return first_refusal(gates.judging_gates("query"), GateMeasurements(found), limits, shape)
+    return first_refusal(limits.order.query, GateMeasurements(found), limits, shape)
 
 
 def _where(switch: Any, mask: NDArray[np.bool_]) -> NDArray[np.bool_]:  # noqa: ANN401 - bool or array
@@ -289,12 +304,15 @@ def gate_depth(found: Evidence, limits: Thresholds, depth: int, shape: tuple[int
     stage, slot = _resolver_stage(found, limits, depth, shape)
     _write_where(stage, FIRST_OK, confident)
     _write_where(slot, count if found.rank_order else np.minimum(count, found.final_k), confident)
-    # Gates on the chosen hits judge only what would be answered; those on all hits judge also what would be asked.
-    on_hits = first_refusal(gates.judging_gates("hits"), read, limits, shape)
-    on_chosen = first_refusal(gates.judging_gates("chosen"), replace(read, slot=slot), limits, shape)
+    # Gates behind the gap gate judge only what would be answered; those before it judge also what would be asked.
+    on_hits = first_refusal(limits.order.before, read, limits, shape)
+    on_chosen = first_refusal(limits.order.after, replace(read, slot=slot), limits, shape)
     _lower_where(stage, on_chosen, stage >= FIRST_OK)
-    np.minimum(stage, on_hits, out=stage)
-    if limits.signals:  # one that asks back offers the options of all groups, whatever the gap says
+    if limits.order.published:
+        np.minimum(stage, on_hits, out=stage)
+    else:  # an earlier gate may have the greater number
+        np.copyto(stage, on_hits, where=on_hits != NONE)
+    if limits.signals or limits.own:  # one that asks back offers the options of all groups, whatever the gap says
         _write_where(slot, ASKED_SLOT + np.int16(found.n_slots_relevant), stage == STAGE[SIGNALS_ASK])
     return Pass(stage, slot, confidence)
 
@@ -340,7 +358,6 @@ def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     return on
 
 
-_ALWAYS_ON = tuple(gate for gate in gates.judging_gates("answer") if not gate.switch)
 _BY_STATUS = np.array([STAGE[COST_ANSWERS], STAGE[COST_REFUSES], STAGE[COST_ASKS]], dtype=np.int8)
 # Outcome of the action that each cost belongs to, by field of `ActionCosts`.
 STAGE_OF_COST = {
@@ -367,9 +384,10 @@ def _least_cost(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
     status = np.broadcast_to(least_cost(*action_costs_of(found, limits), can_ask), shape)
     stage = _BY_STATUS.take(status)
     _lower(stage, STAGE["no_hits"], found.n_hits[0] >= 1)
-    if limits.signals:  # what the user adds is hard: it fires before any cost is compared
+    if limits.signals or limits.own:  # what the user adds is hard: it fires before any cost is compared
         read = GateMeasurements(found, 0, answer_slots(found))
-        np.minimum(stage, first_refusal((gates.gate_by_name(SIGNALS),), read, limits, shape), out=stage)
+        steps = (step for step in (*limits.order.before, *limits.order.after) if step.gate.name == SIGNALS)
+        np.minimum(stage, first_refusal(steps, read, limits, shape), out=stage)
     asks = STATUS_OF[stage] == Status.ambiguous
     slot = np.where(asks, np.int16(found.n_slots_relevant + ASKED_SLOT), answer_slots(found))
     return Outcome(stage, slot, np.zeros(shape, dtype=np.int8))
@@ -388,7 +406,7 @@ def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) ->
     stage, slot, depth = decided
     if found.answered:  # the gates on answers (S2.10 to S2.13) judge where retrieval answers
         at = 0 if found.l2.shape[0] == 1 else depth
-        judging = _ALWAYS_ON if by_cost else gates.judging_gates("answer")
+        judging = (step for step in limits.order.answer if not (by_cost and step.gate.switch))
         refusal = first_refusal(judging, GateMeasurements(found, at, slot), limits, shape)
         _lower_where(stage, refusal, stage >= FIRST_OK)
     # A refused query rests on no hits: its slot and depth are 0.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,9 +13,12 @@ from raglab import expected_cost, fusion, gates, resolver
 from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
-from raglab.policy import EXPECTED_COST, PolicyData, Thresholds
-from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, SIGNALS_ASK, acts_by
+from raglab.gate_order import Step
+from raglab.own_gates import own_gate
+from raglab.policy import EXPECTED_COST, PolicyData
+from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, OwnLimits, acts_by
 from raglab.text import decimals
+from raglab.thresholds import Thresholds
 from raglab.values import Floats, Status, TraceData
 
 if TYPE_CHECKING:
@@ -40,21 +43,24 @@ class Check(NamedTuple):
 def checks(said: Decisions, row: int) -> list[Check]:
     """Checks of one case at the depth that decided, in the order of the chain, as far as it went."""
     read = _case_measurements(said, row)
-    found = [*_of_gates(said, row, read, "query")]
+    order = said.limits.order
+    found = [*_of_steps(said, row, read, order.query)]
     ended = said.gate(row)
     if ended is not None and ended.judges == "query":
         return found
     if said.limits.costs is not None:
-        hard = _signal_checks(said, row, read) if said.tables.evidence.n_hits[0, row] else ()
+        steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
+        hard = _of_steps(said, row, read, steps) if said.tables.evidence.n_hits[0, row] else ()
         return [*found, *_by_cost(said, row, hard)]
-    found += _of_gates(said, row, read, "hits")
-    if ended is not None and ended.judges == "hits" and ended.firing == "refuse":
+    found += _of_steps(said, row, read, order.before)
+    if said.decided_early(row):
         return found
+    found += _gap_check(said, row, read)
     if any(check.gate == chain.GAP.name and not check.passes for check in found):  # it hands over to the resolver
         found += _rules(said, row)
     if said.status[row] == Status.ambiguous and said.stage(row) != SIGNALS_ASK:
         return found
-    found += _of_gates(said, row, read, "chosen")
+    found += _of_steps(said, row, read, order.after)
     if said.tables.evidence.answered and said.generated(row):
         answer = said.answer(row)
         told = ("", "no answer was recorded for these hits") if answer is None else (answer.claim, answer.refused)
@@ -186,10 +192,12 @@ def _case_measurements(said: Decisions, row: int) -> gates.Read:
     return read
 
 
-def _of_gates(said: Decisions, row: int, read: gates.Read, judges: gates.GateInputs) -> Iterator[Check]:
-    """Checks of the gates that judge a query, its hits or the chosen ones, in the order of the table."""
-    for gate in gates.judging_gates(judges):
-        if gate.name in _EXPLAINED:
+def _of_steps(said: Decisions, row: int, read: gates.Read, steps: Iterable[Step]) -> Iterator[Check]:
+    """Checks of some gates in their order."""
+    for gate, names, _ in steps:
+        if gate.name == SIGNALS:
+            yield from _user_checks(said, read, names)
+        elif gate.name in _EXPLAINED:
             yield from _EXPLAINED[gate.name](said, row, read)
         elif gate.thresholds:
             yield _against(gate, read, said.limits)
@@ -301,18 +309,51 @@ def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain follows from checks.
 SIGNAL_RULES = {"refuse": "S2.15", "ask": "S2.15 asks", "warn": "S2.15 warns"}
+OWN_RULES = {"refuse": "S2.18", "ask": "S2.18 asks", "warn": "S2.18 warns"}
+WARN_RULES = frozenset({SIGNAL_RULES["warn"], OWN_RULES["warn"]})
+ASK_RULES = frozenset({SIGNAL_RULES["ask"], OWN_RULES["ask"]})
 
 
 def _decides_by_signal(check: Check) -> bool:
-    """Whether a check is of a gate on a signal that fires and does more than warn."""
-    return check.gate.startswith(f"{SIGNALS}.") and not check.passes and check.rule != SIGNAL_RULES["warn"]
+    """Whether a check is of a gate on a signal, or of the user, that fires and does more than warn."""
+    of_user = check.gate.startswith((f"{SIGNALS}.", f"{OWN}."))
+    return of_user and not check.passes and check.rule not in WARN_RULES
 
 
-def _signal_checks(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    """A check a signal that the policy gates, those that refuse first; one that asks refuses without two options."""
+def _user_checks(said: Decisions, read: gates.Read, names: Sequence[str] | None = None) -> Iterator[Check]:
+    """Checks of gates on signals and of the user, those that refuse first, then those that ask, then those that warn.
+
+    Args:
+      names: `signals.<name>` and `gates.<name>` of those wanted; all where not given.
+    """
+    limits = said.limits.user.only(names)
+    for act in SIGNAL_RULES:
+        yield from _signal_checks(said, read, [name for name, one in limits.signals.items() if acts_by(one) == act])
+        for own in limits.own.values():
+            if own.firing == act:
+                yield _own_check(own, read)
+
+
+def _own_check(own: OwnLimits, read: gates.Read) -> Check:
+    """Check of a gate of the user: its headroom, what it read and its thresholds."""
+    gate = own_gate(own.name)
+    margin = _scalar_value(own.headroom(read))
+    seen = [(name, _scalar_value(read(name))) for name in gate.reads]
+    bounds = [(one.key, _scalar_value(getattr(own.values, one.key))) for one in gate.thresholds]
+    told = ", ".join(f"{name} {decimals(value)}" for name, value in (*seen, *bounds))
+    vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
+    fires = not gates.meets_threshold(margin)
+    text = f"gate {own.name}{_off(own.on)}: {told}; headroom {decimals(margin)}"
+    text += "; it would be asked back, but there are no two options" if fires and vain else ""
+    rule = OWN_RULES["refuse" if vain else own.firing]
+    return _format_check(gate.path, rule, seen[0][1], bounds[0][1] if bounds else 0.0, margin, text)
+
+
+def _signal_checks(said: Decisions, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
+    """A check a signal that the policy gates; one that asks refuses without two options."""
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
-    acts = [(act, name) for act in SIGNAL_RULES for name, one in said.limits.signals.items() if acts_by(one) == act]
-    for act, name in acts:
+    for name in names:
+        act = acts_by(said.limits.signals[name])
         gate, limits = gates.signal_gate(said.tables.evidence.known.signal(name)), said.limits.signals[name]
         value = _scalar_value(read(gate.measurements[0]))
         (margin,) = gates.margins_of(gate, read, limits)
@@ -366,7 +407,6 @@ _EXPLAINED: Mapping[str, Callable[[Decisions, int, gates.Read], Iterator[Check]]
     "density": _density,
     "gap": _gap_check,
     "coverage": _coverage,
-    SIGNALS: _signal_checks,
     "fused": _fusion_check,
 }
 
@@ -513,13 +553,33 @@ class Decisions:
         """Name of the gate that decided a case: `signals.<name>` of one on a signal, `resolver` of a rule of it."""
         stage = self.stage(row)
         if stage in {SIGNALS, SIGNALS_ASK}:
-            return next(check.gate for check in checks(self, row) if _decides_by_signal(check))
+            return self._user_gate(row)
         return GATE_OF[stage]
+
+    def _user_gate(self, row: int) -> str:
+        """Gate on a signal, or of the user, that decided a case: the first of its step that fires as it decided."""
+        read = _case_measurements(self, row)
+        order = self.limits.order
+        steps = [step for step in (*order.before, *order.after) if step.gate.name == SIGNALS]
+        fired = (one for step in steps for one in _user_checks(self, read, step.names) if _decides_by_signal(one))
+        asks = self.stage(row) == SIGNALS_ASK
+        return next(one.gate for one in fired if (one.rule in ASK_RULES) == asks)
 
     def gate(self, row: int) -> gates.Gate | None:
         """The gate that decided a case, None where a rule of the resolver or the expected cost did."""
         name = GATE_OF[self.stage(row)]
         return None if name in {"resolver", EXPECTED_COST} else gates.gate_by_name(name)
+
+    def decided_early(self, row: int) -> bool:
+        """Whether a gate before the gap gate decided a case, so that nothing was chosen (rule S2.12)."""
+        gate = self.gate(row)
+        if gate is None or gate.firing != "refuse" or gate.judges in {"query", "answer"}:
+            return False
+        steps = [step for step in self.limits.order.before if step.gate.name == gate.name]
+        if gate.name != SIGNALS or self.limits.order.published:
+            return bool(steps)
+        name = self.gate_name(row)
+        return any(step.names is not None and name in step.names for step in steps)
 
     def judged_slot(self, row: int) -> int:
         """Slot of the hits that the gates on chosen hits judged, also where a signal's gate asks back instead."""
@@ -530,7 +590,7 @@ class Decisions:
     @cached_property
     def _slot_without_signals(self) -> np.ndarray[Any, np.dtype[np.int16]]:
         """Slot of every depth and case if no signal were gated, [D, Q]."""
-        found, limits = self.tables.evidence, self.limits._replace(signals={})
+        found, limits = self.tables.evidence, self.limits._replace(signals={}, own={})
         depths = range(found.l2.shape[0])
         return np.concatenate([chain.gate_depth(found, limits, depth, (1, len(self))).slot for depth in depths])
 
@@ -639,7 +699,7 @@ class Decisions:
                     out.append(
                         f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_threshold_text(bound, value)}"
                     )
-            warned = (check for check in _signal_checks(self, row, read) if check.rule == SIGNAL_RULES["warn"])
+            warned = (check for check in _user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:

@@ -28,10 +28,11 @@ from raglab.decision.chain import (
     answer_slots,
 )
 from raglab.decision.measurement import Evidence
+from raglab.gate_order import Order
 from raglab.metrics import CELLS
-from raglab.policy import Thresholds
 from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
 from raglab.signals import retrieval_confidence
+from raglab.thresholds import Thresholds
 
 TILE = 128  # policies whose thresholds and counts stay in the cache while all cases pass
 # Each with code of its own here.
@@ -360,7 +361,7 @@ def _policies(limits: Thresholds, n: int) -> NDArray[np.void]:
         f"{name}_{key}": value for name, form in limits.gates.items() for key, value in form._asdict().items()
     }
     columns |= {f"rules_{key}": value for key, value in limits.rules._asdict().items()}
-    columns |= {name: v for name, v in limits._asdict().items() if not isinstance(v, tuple | dict | NoneType)}
+    columns |= {name: v for name, v in limits._asdict().items() if not isinstance(v, tuple | dict | NoneType | Order)}
     columns = {name: np.broadcast_to(column, (n, 1))[:, 0] for name, column in columns.items()}
     columns["density_min_keep"] = columns["density_min_keep"].astype(np.int64)
     # The table of slots and the scalar gates' numbers are the same for all policies; one that is off never decides.

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.decision.intent import intent
+from raglab.own_gates import own_gate
 from raglab.policy import EXPECTED_COST, PolicyData, in_order
 from raglab.signals import (
     BUILT_IN,
@@ -255,7 +256,7 @@ def with_columns(rows: NDArray[np.float64], columns: Mapping[str, NDArray[np.flo
 
 
 def used_signals(policy: PolicyData) -> tuple[str, ...]:
-    """Signals that a policy gates, or by which it decides, built-in ones first.
+    """Signals that a policy gates, that its gates of the user read, or by which it decides, built-in ones first.
 
     A gate that is off or states no bound uses none, and a model none under the rule `chain`.
 
@@ -266,6 +267,8 @@ def used_signals(policy: PolicyData) -> tuple[str, ...]:
     used = {name for name, row in policy.signals.items() if row.enabled and not row.min is row.max is None}
     if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
         used |= policy.decision.model.parts.keys()
+    for name, section in policy.gates.items():
+        used |= set(own_gate(name).signals) if section.get("enabled", True) else set()
     if policy.fused.parts:  # measured with the tables, whether its gate is on or off
         used |= policy.fused.parts.keys() - set(NAMES)
     return in_order(used)
@@ -278,7 +281,9 @@ def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
       ValueError: names the signal and says how to get it (rule S2.15).
     """
     for policy in policies:
-        if policy.signals or policy.fused.parts or policy.decision.rule == EXPECTED_COST:  # as hardly any policy
+        if (
+            policy.signals or policy.gates or policy.fused.parts or policy.decision.rule == EXPECTED_COST
+        ):  # as hardly any policy
             check_signals(trace, used_signals(policy))
 
 

@@ -36,12 +36,13 @@ from raglab.lab.report.blocks import percent
 from raglab.lab.search_space import always_answer, limit_depth
 from raglab.live.trace_building import build_trace
 from raglab.metrics import OBJECTIVES, TARGETS
-from raglab.policy import EXPECTED_COST, policy_thresholds
+from raglab.policy import EXPECTED_COST
 from raglab.replay import SWEPT, breakpoints, threshold_at
 from raglab.signal_gates import SIGNALS, signal_path
 from raglab.store.loaders import Policy, load_cases, load_corpus
 from raglab.store.traces import Trace
 from raglab.text import decimals
+from raglab.thresholds import policy_thresholds
 from raglab.values import SCHEMA_VERSION, TraceData
 
 if TYPE_CHECKING:

@@ -16,12 +16,12 @@ from raglab.gates import GATES
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import Difference
-from raglab.policy import policy_thresholds
 from raglab.replay import decide, swept_paths, threshold_values
 from raglab.robustness import quantile_map
 from raglab.signals import NAMES, SIGNALS
 from raglab.store.loaders import Policy, hash_cases
 from raglab.store.traces import Trace
+from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Status, TraceData
 
 if TYPE_CHECKING:

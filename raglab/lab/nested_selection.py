@@ -22,8 +22,9 @@ from raglab.lab.search_space import Goal
 from raglab.metrics import CELLS, COUNTS, DISTINCT_CELL, N_CELLS, RATES, Paired
 from raglab.metrics.costs import LABEL_OF_CELL
 from raglab.metrics.intervals import check_level, percentile_interval
-from raglab.policy import PolicyData, policy_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import BLOCK, group_by_structure, outcome_codes
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

@@ -15,7 +15,6 @@ from raglab.certify import MAX_OVER_ASK
 from raglab.decision.measurement import Evidence, measured_tables
 from raglab.gates import GATES, Threshold
 from raglab.metrics import TARGETS
-from raglab.policy import policy_thresholds
 from raglab.replay import (
     SWEPT,
     Steps,
@@ -25,8 +24,10 @@ from raglab.replay import (
     swept_paths,
     swept_threshold,
     threshold_at,
+    user_gates,
 )
 from raglab.store.loaders import Policy
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def full_space(trace: TraceData, policy: Policy, arm: str | None = None) -> dict
     """
     found, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     space: dict[str, SearchRange] = {}
-    for path in swept_paths(found.known):
+    for path in swept_paths(found.known, user_gates(limits)):
         if path.startswith("decision."):  # costs are stated, not searched
             continue
         swept = swept_threshold(found.known, limits, path)
@@ -162,7 +163,9 @@ def own_trial(policy: Policy, space: Mapping[str, SearchRange]) -> dict[str, Any
 def always_answer(policy: Policy) -> Policy:
     """Policy with every gate off: it answers whenever there is a hit."""
     off: list[Any] = [item for gate in GATES if gate.switch for item in (f"{gate.name}.enabled", False)]
-    return policy.replace("decision.rule", "chain", *off, *(("signals", {}) if policy.signals else ()))
+    for section in ("signals", "gates"):
+        off += [section, {}] if getattr(policy, section) else []
+    return policy.replace("decision.rule", "chain", *off)
 
 
 def always_refuse(policy: Policy) -> Policy:

@@ -20,11 +20,12 @@ from raglab.live.online_bandit import ArmChoice
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
 from raglab.patterns import entities_in
-from raglab.policy import PolicyData, intent_thresholds
+from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.reward import BUDGET_MS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.store.database import UnwritableLogError
 from raglab.text import content_words
+from raglab.thresholds import intent_thresholds
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

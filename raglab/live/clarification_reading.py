@@ -20,10 +20,10 @@ from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, c
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
-from raglab.policy import policy_thresholds
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
 from raglab.text import pieces
+from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from raglab.live.response import (
 from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depths
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
-from raglab.policy import Thresholds, policy_thresholds
 from raglab.replay import decide_on_tables
 from raglab.retrieval.arms import DepthHits, walk
+from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Case, Hits, Status, TraceData
 
 

@@ -16,8 +16,9 @@ from raglab.lab.report.blocks import interval, percent
 from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
-from raglab.policy import EXPECTED_COST, policy_thresholds
+from raglab.policy import EXPECTED_COST
 from raglab.store.loaders import Policy
+from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

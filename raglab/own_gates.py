@@ -1,0 +1,243 @@
+"""Gates of the user (algebra): a margin function, registered with its thresholds and their units (S2.18).
+
+A gate of one's own is a function of measurements and thresholds that returns headroom, >= 0 where it passes. A policy
+holds its thresholds, `gates.<name>.<threshold>`; no code travels in it, so that a policy with a gate that this process
+has not registered is refused.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.gates import Firing, Side, Threshold
+from raglab.signal_gates import OWN, OwnLimits
+from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
+from raglab.values import Floats
+
+# Measurements that a gate of the user may read beside signals: of the question, of all hits, and of the chosen ones.
+OF_QUESTION = ("words", "denied", "allowed", "explicit")
+OF_HITS = ("n_hits", "best_l2", "top1", "n_groups", "n_options_all", "fused")
+OF_CHOSEN = ("missing", "share")
+Margin = Callable[[Callable[[str], Any], Any], Floats]
+
+
+class OwnGate(NamedTuple):
+    """A gate of the user.
+
+    name: `gates.<name>` in a policy. thresholds: paths `gates.<name>.<key>`, the default of each in `default`.
+    reads: measurements and signals. firing: what it does where it fires. margins: from measurements by name and its
+    thresholds by key to headroom, >= 0 where the gate passes. version: of the function.
+    """
+
+    name: str
+    thresholds: tuple[Threshold, ...]
+    reads: tuple[str, ...]
+    firing: Firing
+    margins: Margin
+    version: str
+
+    @property
+    def path(self) -> str:
+        """Its section of a policy."""
+        return f"{OWN}.{self.name}"
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """Signals that it reads, built-in ones as well."""
+        known = {one.name for one in BUILT_IN}
+        named = (one.removeprefix("signals.") for one in self.reads if one.startswith("signals.") or one in known)
+        return tuple(dict.fromkeys(named))
+
+
+REGISTERED: dict[str, OwnGate] = {}  # gates of this process, by name
+
+
+def register_gate(
+    name: str | None = None,
+    *,
+    thresholds: Mapping[str, Mapping[str, Any]],
+    reads: Sequence[str],
+    on_fire: str = "refuse",
+    version: str = "1",
+) -> Callable[[Margin], Margin]:
+    """Register a gate of your own; decorates its margin function.
+
+    The function gets `read`, which gives a measurement by its name as a scalar or array [Q], and its thresholds by key,
+    scalars or [P, 1]. It returns headroom that broadcasts over both, >= 0 where the gate passes; NaN fires. Headroom
+    must rise with what a `floor` leaves and fall as the floor rises, so that steps and flips of it are exact.
+
+    Args:
+      name: the function's where not given; a small letter, then small letters, digits and underscores.
+      thresholds: key -> `side` (`floor` passes at or above, `ceiling` at or below), `default`, `unit` (as of a signal)
+        and, where the unit has no range, `low` and `high`.
+      reads: names of what it reads: any signal as `signals.<name>`, or one of `OF_QUESTION`, `OF_HITS`, `OF_CHOSEN`.
+      on_fire: `refuse`, `ask` or `warn`. version: to be raised with every change of the function.
+
+    Raises:
+      ValueError: an argument that is none of those.
+
+    Source: rule S2.18.
+
+    Example:
+      >>> @register_gate(thresholds={"max_age": {"side": "ceiling", "default": 365.0, "unit": "days"}},
+      ...                reads=["signals.age"])
+      ... def fresh(read, limits):
+      ...     return limits.max_age - read("signals.age")
+      >>> own_gate("fresh").thresholds[0].path
+      'gates.fresh.max_age'
+      >>> del REGISTERED["fresh"]
+    """
+
+    def register(function: Margin) -> Margin:
+        own = name if name is not None else getattr(function, "__name__", "")
+        if not is_name(own):
+            rule = "a gate's name must be a small letter, then up to 63 small letters, digits or underscores"
+            msg = f"{rule}, got {str(own)[:80]!r}; rename it."
+            raise ValueError(msg)
+        if on_fire not in get_args(Firing):
+            msg = f"on_fire of gate {own} must be one of {', '.join(get_args(Firing))}, got {str(on_fire)[:80]!r}."
+            raise ValueError(msg)
+        known = (*OF_QUESTION, *OF_HITS, *OF_CHOSEN)
+        for one in reads:
+            if one not in known and not (one.startswith("signals.") and is_name(one.removeprefix("signals."))):
+                named = f"signals.<name> or one of {', '.join(known)}"
+                msg = f"gate {own} must read {named}, got {str(one)[:80]!r}."
+                raise ValueError(msg)
+        if not reads:
+            msg = f"gate {own} must read something, got nothing; name a signal, as in signals.confidence."
+            raise ValueError(msg)
+        firing: Any = on_fire
+        rows = tuple(_threshold(own, key, stated) for key, stated in thresholds.items())
+        REGISTERED[own] = OwnGate(own, rows, tuple(reads), firing, function, str(version)[:LONGEST_TEXT])
+        return function
+
+    return register
+
+
+def _threshold(gate: str, key: str, stated: Mapping[str, Any]) -> Threshold:
+    """A threshold as it is registered."""
+    if not is_name(key) or key in {"enabled", "on"}:
+        rule = f"a threshold of gate {gate} must have a name of small letters, digits and underscores"
+        msg = f"{rule}, got {str(key)[:80]!r}."
+        raise ValueError(msg)
+    unknown = sorted(set(stated) - {"side", "default", "unit", "low", "high"})
+    if unknown or stated.get("side") not in get_args(Side) or not isinstance(stated.get("default"), int | float):
+        rule = f"threshold {key} of gate {gate} must state side (floor or ceiling) and default"
+        msg = f"{rule}, and may state unit, low and high; got {str(dict(stated))[:120]}."
+        raise ValueError(msg)
+    unit = unit_of(stated.get("unit", "number"))
+    unit = Unit(unit.name, float(stated.get("low", unit.low)), float(stated.get("high", unit.high)), note=unit.note)
+    default = float(stated["default"])
+    if not unit.low <= default <= unit.high or not np.isfinite([unit.low, unit.high]).all():
+        msg = f"default of {gate}.{key} must lie in [{unit.low:g}, {unit.high:g}], got {default:g}; state low and high."
+        raise ValueError(msg)
+    path = f"{OWN}.{gate}.{key}"
+    return Threshold(path, stated["side"], unit, path, default=default)
+
+
+def own_gate(name: str) -> OwnGate:
+    """A gate of the user by its name.
+
+    Raises:
+      ValueError: this process has registered none of that name; says how to get it.
+    """
+    if name in REGISTERED:
+        return REGISTERED[name]
+    there = f"registered are {', '.join(sorted(REGISTERED))}" if REGISTERED else "none is registered"
+    msg = (
+        f"a policy that uses the gate gates.{name} needs it registered in this process ({there}); import the module"
+        " that calls raglab.register_gate, or take the gate out of the policy."
+    )
+    raise ValueError(msg)
+
+
+def check_section(name: str, stated: Mapping[str, Any]) -> str:
+    """What is wrong with a gate's section of a policy, empty where nothing is; of a gate that is not registered none.
+
+    Args:
+      stated: `enabled`, and thresholds by key.
+    """
+    gate = REGISTERED.get(name)
+    if gate is None:
+        return ""
+    rows = {one.key: one for one in gate.thresholds}
+    for key, value in stated.items():
+        if key == "enabled":
+            continue
+        if key not in rows:
+            return f"gate {name} must state thresholds among {', '.join(rows) or 'none'}, got {str(key)[:80]!r}"
+        if not rows[key].low <= value <= rows[key].high:
+            return f"{name}.{key} must lie in [{rows[key].low:g}, {rows[key].high:g}], {value:g} does not"
+    return ""
+
+
+def own_limits(name: str, sections: Sequence[Mapping[str, Any] | None]) -> OwnLimits:
+    """Thresholds of a gate in many policies, [P, 1] each; off in a policy that does not state it.
+
+    Raises:
+      ValueError: it is not registered.
+    """
+    gate = own_gate(name)
+
+    def column(values: list[Any], kind: type[np.generic]) -> NDArray[Any]:
+        return np.array(values, dtype=kind)[:, None]
+
+    values = [
+        column([one.default if row is None else row.get(one.key, one.default) for row in sections], np.float64)
+        for one in gate.thresholds
+    ]
+    on = column([row is not None and row.get("enabled", True) for row in sections], np.bool_)
+    form: Any = namedtuple("OwnThresholds", tuple(one.key for one in gate.thresholds))  # type: ignore[misc]  # noqa: PYI024 - by registration
+    return OwnLimits(name, gate.firing, gate.margins, form(*values), on)
+
+
+def critical_values(
+    gate: OwnGate, key: str, limits: OwnLimits, read: Callable[[str], Any], shape: tuple[int, ...]
+) -> NDArray[np.float64]:
+    """Value of a threshold up to which a floor passes, or from which a ceiling does, [...]; NaN where none decides.
+
+    Headroom falls as a floor rises, so there is one such number, found by halving between the ends of the range over
+    the ordered bit patterns of floats.
+
+    Args:
+      limits: the other thresholds, of one policy. shape: of the cases.
+
+    Source: rule S2.18.
+    """
+    row = next(one for one in gate.thresholds if one.key == key)
+    floor = row.side == "floor"
+
+    def passes(value: NDArray[np.float64]) -> NDArray[np.bool_]:
+        margin = gate.margins(read, limits.values._replace(**{key: value}))
+        return np.broadcast_to(np.greater_equal(margin, 0.0), shape)
+
+    low, high = (np.full(shape, _ordered(end), dtype=np.int64) for end in (row.low, row.high))
+    # `near` passes and `far` does not, where the range holds a change at all.
+    near, far = (low, high) if floor else (high, low)
+    changes = passes(_float(near)) & ~passes(_float(far))
+    while np.any(((middle := _middle(near, far)) != near) & (middle != far)):
+        still = passes(_float(middle))
+        near, far = np.where(still, middle, near), np.where(still, far, middle)
+    return np.where(changes, _float(near), np.nan)
+
+
+def _middle(one: NDArray[np.int64], other: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Mean of two integers, rounded down, whatever their sum."""
+    return (one >> 1) + (other >> 1) + (one & other & 1)
+
+
+def _ordered(value: float) -> int:
+    """Bits of a float as an integer that orders as the float does."""
+    bits = int(np.float64(value).view(np.int64))
+    return bits if bits >= 0 else -(bits & 0x7FFF_FFFF_FFFF_FFFF)
+
+
+def _float(ordered: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Floats of such integers."""
+    bits = np.where(ordered >= 0, ordered, np.bitwise_or(-ordered, np.int64(-(2**63))))
+    return bits.astype(np.int64).view(np.float64)
