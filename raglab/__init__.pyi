@@ -66,6 +66,7 @@ from .live.response import record_answers as record_answers
 from .live.system import Lab as Lab
 from .live.system import build_index as build_index
 from .live.trace_building import build_trace as build_trace
+from .own_gates import register_gate as register_gate
 from .replay import decide as decide
 from .replay import flips as flips
 from .replay import steps as steps

@@ -38,7 +38,8 @@ class Order:
     """Gates in the order in which they decide.
 
     before, after: those before and behind the gap gate. answer: those on the answer. decides: outcome of each rank, by
-    its name. published: whether it is that of the table, with every rank the number of its outcome.
+    its name. published: whether it is that of the table, with every rank the number of its outcome. off: gates that it
+    leaves out, which are off.
     """
 
     query: tuple[Step, ...]
@@ -47,9 +48,15 @@ class Order:
     answer: tuple[Step, ...]
     decides: tuple[str, ...]
     published: bool
+    off: frozenset[str] = frozenset()
+
+    @property
+    def user(self) -> frozenset[str]:
+        """Gates on signals and of the user that it holds, `signals.<name>` and `gates.<name>`."""
+        return frozenset(name for step in (*self.before, *self.after) for name in step.names or ())
 
 
-def _place(rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bool) -> Order:
+def _place(rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bool, off: Iterable[str] = ()) -> Order:
     """Order of gates with their ranks."""
     steps: list[Step] = []
     decides: list[str] = []
@@ -60,7 +67,9 @@ def _place(rows: Sequence[tuple[Gate, tuple[str, ...] | None]], *, published: bo
     on = {judges: tuple(step for step in steps if step.gate.judges == judges) for judges in ("query", "answer")}
     rest = [step for step in steps if step.gate.judges not in on]
     gap = rest.index(steps[gap])
-    return Order(on["query"], tuple(rest[:gap]), tuple(rest[gap + 1 :]), on["answer"], tuple(decides), published)
+    return Order(
+        on["query"], tuple(rest[:gap]), tuple(rest[gap + 1 :]), on["answer"], tuple(decides), published, frozenset(off)
+    )
 
 
 @cache
@@ -71,38 +80,45 @@ def published_order() -> Order:
 
 @cache
 def policy_order(stated: tuple[str, ...], user: tuple[str, ...]) -> Order:
-    """Order of a policy: the gates that it names in their order, then the others as published.
+    """Order of a policy: the gates that it names, in their order; a gate left out is off.
+
+    An empty query, an empty retrieval and an answer that is not fit to leave are refused all the same.
 
     Args:
       stated: names of gates; `signals.<name>` and `gates.<name>` are one gate on a signal and one of the user,
-        `signals` all that are not named. user: gates on signals and of the user that are used, by such names.
+        `signals` all of them that are not named. user: gates on signals and of the user that policies have, so named.
 
     Raises:
       ValueError: see `check_order`.
 
-    Source: rule S2.12.
+    Source: rules S2.12, S2.16.
 
     Example:
-      >>> order = policy_order(("similarity", "l2"), ())
+      >>> order = policy_order(("similarity", "l2", "gap", "confidence"), ())
       >>> [step.gate.name for step in order.before]
-      ['similarity', 'l2', 'density']
+      ['similarity', 'l2']
+      >>> sorted(order.off)[:3]
+      ['coverage', 'density', 'domain']
     """
     check_order(stated)
     table = {gate.name: gate for gate in gates.GATES}
-    middle = [gate.name for gate in gates.GATES if gate.judges in {"hits", "chosen"}]
-    last = [gate.name for gate in gates.GATES if gate.judges == "answer"]
-    first = [name for name in stated if name not in last]
-    named = [*first, *(name for name in middle if name not in first)]
-    answer = [*(name for name in stated if name in last), *(name for name in last if name not in stated)]
+    off = [gate.name for gate in gates.GATES if gate.switch and gate.name not in stated]
+    middle = [name for name in stated if name not in table or table[name].judges in {"hits", "chosen"}]
+    # What is off decides nothing wherever it stands, but that nothing was retrieved is found first, and without a gap
+    # gate every question is answered.
+    first = [name for name in ("l2", GAP) if name in off]
+    rest = [name for name in off if name not in first and table[name].judges in {"hits", "chosen"}]
+    answer = [name for name in stated if name in table and table[name].judges == "answer"]
+    answer += [gate.name for gate in gates.judging_gates("answer") if gate.name not in answer]
     alone = {name for name in stated if "." in name}
-    rest = tuple(name for name in user if name not in alone)
+    others = tuple(name for name in user if name not in alone)
     rows: list[tuple[Gate, tuple[str, ...] | None]] = [(gate, None) for gate in gates.judging_gates("query")]
-    for name in named:
+    for name in (*first, *middle, *rest):
         if "." in name:
             rows += [(table[SIGNALS], (name,))] if name in user else []
-        elif table[name].judges != "query":
-            rows.append((table[name], rest if name == SIGNALS else None))
-    return _place([*rows, *((table[name], None) for name in answer)], published=False)
+        else:
+            rows.append((table[name], others if name == SIGNALS else None))
+    return _place([*rows, *((table[name], None) for name in answer)], published=False, off=off)
 
 
 def check_order(stated: Sequence[str]) -> None:
@@ -112,6 +128,9 @@ def check_order(stated: Sequence[str]) -> None:
       ValueError: a name that is no gate or stands twice, a gate on the query that is not first, one on the answer that
         is not last, or one on the chosen hits before the gap gate, whose resolver chooses them.
     """
+    if not stated:
+        msg = "an order must name a gate, got none; null is the published order."
+        raise ValueError(msg)
     table = {gate.name: gate for gate in gates.GATES}
     seen: set[str] = set()
     stage = 0  # 0 the query's, 1 the hits', 2 the answer's
@@ -133,17 +152,12 @@ def check_order(stated: Sequence[str]) -> None:
             raise ValueError(msg)
         stage = here
     named = [name for name in stated if (name in table and table[name].judges in {"hits", "chosen"}) or "." in name]
-    ahead = named[: named.index(GAP)] if GAP in named else named
+    ahead = named[: named.index(GAP)] if GAP in named else []
     for name in ahead:
         if name in ON_CHOSEN:
             rule = f"{name} judges the chosen hits, which the gap gate and the resolver choose"
             msg = f"an order must have {GAP} before {name}, got it behind: {rule}; name {GAP} before it."
             raise ValueError(msg)
-
-
-def early_names(order: Order) -> frozenset[str]:
-    """Gates on signals and of the user that stand before the gap gate."""
-    return frozenset(name for step in order.before for name in step.names or ())
 
 
 def user_names(signals: Iterable[str], own: Mapping[str, object]) -> tuple[str, ...]:

@@ -96,7 +96,7 @@ def register_gate(
     def register(function: Margin) -> Margin:
         own = name if name is not None else getattr(function, "__name__", "")
         if not is_name(own):
-            rule = "a gate's name must be a small letter, then up to 63 small letters, digits or underscores"
+            rule = "a gate's name must be a small letter, then up to 39 small letters, digits or underscores"
             msg = f"{rule}, got {str(own)[:80]!r}; rename it."
             raise ValueError(msg)
         if on_fire not in get_args(Firing):

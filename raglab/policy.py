@@ -231,7 +231,7 @@ def _check_names(names: Iterable[str], rule: str) -> None:
     """Stop where a text can name no signal; whether there is one of that name, the trace or the machine knows."""
     for name in names:
         if not is_name(name):
-            what = "small letters, digits and underscores, at most 64, a letter first"
+            what = "small letters, digits and underscores, at most 40, a letter first"
             msg = f"{rule} ({what}), got {_cut(repr(name))}; correct the name"
             raise ValueError(msg)
 
@@ -259,7 +259,7 @@ def _known_gates(stated: dict[str, dict[str, bool | float]]) -> dict[str, dict[s
     """Gates of the user, checked against their registration as far as this process has it (rule S2.18)."""
     for name, section in stated.items():
         if not is_name(name):
-            what = "small letters, digits and underscores, at most 64, a letter first"
+            what = "small letters, digits and underscores, at most 40, a letter first"
             msg = f"gates must be named ({what}), got {_cut(repr(name))}; correct the name"
             raise ValueError(msg)
         for key, value in section.items():
@@ -341,7 +341,7 @@ class ModelSection(_Section):
 class DecisionSection(_Section):
     """Rules S2.16, S2.17: what decides; the costs that `expected_cost` minimises; ratio: factor of wrong answers'.
 
-    order: of the gates (rule S2.12), those named first, the others as published; None for the published one.
+    order: of the gates (rules S2.12, S2.16), those left out are off; None for the published one.
     """
 
     rule: Literal["chain", "expected_cost"]
@@ -358,8 +358,9 @@ class DecisionSection(_Section):
     @field_validator("order")
     @classmethod
     def _possible(cls, order: tuple[str, ...] | None) -> tuple[str, ...] | None:
-        check_order(order or ())
-        return order or None
+        if order is not None:
+            check_order(order)
+        return order
 
     @model_validator(mode="after")
     def _decides(self) -> Self:

@@ -156,7 +156,7 @@ class SignalSet:
 
 
 BUILT_IN_SET = SignalSet(BUILT_IN)
-NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 ANY = 1e12  # a number without a unit that is known may be this large, either way
 # Units of a user's signal that are known by name, with their ranges. Any other text is a unit without a range.
 UNITS: Mapping[str, Unit] = {
@@ -188,7 +188,7 @@ def signal(name: str) -> Signal:
 
 
 def is_name(name: object) -> bool:
-    """Whether a text can name a signal: small letters, digits and underscores, at most 64, a letter first."""
+    """Whether a text can name a signal: small letters, digits and underscores, at most 40, a letter first."""
     return isinstance(name, str) and NAME.fullmatch(name) is not None
 
 
@@ -203,7 +203,7 @@ def check_name(name: object) -> str:
       'judge'
     """
     if not is_name(name):
-        rule = "a signal's name must be a small letter, then up to 63 small letters, digits or underscores"
+        rule = "a signal's name must be a small letter, then up to 39 small letters, digits or underscores"
         shown = repr(name)
         came = shown if len(shown) <= 80 else f"{shown[:80]}... ({len(shown):,} characters)"
         msg = f"{rule}, got {came}; rename it, as in no_answer_score."

@@ -12,12 +12,12 @@ import numpy as np
 
 from raglab import gates
 from raglab.expected_cost import PATHS, ActionCosts
-from raglab.gate_order import ON_CHOSEN, Order, early_names, policy_order, published_order, user_names
+from raglab.gate_order import ON_CHOSEN, Order, policy_order, published_order, user_names
 from raglab.gates import IntentThresholds, RefineThresholds
 from raglab.own_gates import own_gate, own_limits
 from raglab.policy import EXPECTED_COST, UNSTATED, PolicyData, SignalSection, in_order
 from raglab.resolver import RuleThresholds
-from raglab.signal_gates import OWN, OwnLimits, SignalThresholds, UserLimits
+from raglab.signal_gates import OWN, SIGNALS, OwnLimits, SignalThresholds, UserLimits
 from raglab.values import Bools, Floats
 
 COST_FIELDS = {path: name for name, path in PATHS.items()}  # of `ActionCosts`, by path in `decision.costs`
@@ -85,8 +85,10 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
     def rule(on: str, path: str) -> Any:  # noqa: ANN401 - an array of floats
         return np.where(of(on), of(path, -np.inf), np.nan)
 
+    order = gates_order(policies)
+    of_gates = {gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch}
     return Thresholds(
-        gates={gate.name: gates.gate_thresholds(gate, of) for gate in gates.GATES if gate.switch},
+        gates=of_gates | {name: of_gates[name]._replace(on=np.zeros_like(of_gates[name].on)) for name in order.off},
         blend=of("confidence.blend"),
         overview=of("resolver.overview"),
         overview_entities_lift=of("resolver.overview_entities_lift"),
@@ -100,11 +102,16 @@ def policy_thresholds(policies: Sequence[PolicyData]) -> Thresholds:
             rule("resolver.anchor", "resolver.min_anchor_sim_gap"),
         ),
         refine=RefineThresholds(of("refine.max_depth"), of("refine.epsilon"), of("refine.refine_on_refusal")),
-        signals=_signal_thresholds(policies),
+        signals=_held(_signal_thresholds(policies), SIGNALS, order),
         costs=_action_costs(of) if policies and policies[0].decision.rule == EXPECTED_COST else None,
-        own=_own_limits(policies),
-        order=gates_order(policies),
+        own=_held(_own_limits(policies), OWN, order),
+        order=order,
     )
+
+
+def _held(limits: Mapping[str, Any], section: str, order: Order) -> dict[str, Any]:
+    """Thresholds of the gates of the user that an order holds."""
+    return {name: one for name, one in limits.items() if order.published or f"{section}.{name}" in order.user}
 
 
 def _own_limits(policies: Sequence[PolicyData]) -> dict[str, OwnLimits]:
@@ -122,7 +129,7 @@ def gates_order(policies: Sequence[PolicyData]) -> Order:
     signals = in_order({name for policy in policies for name in policy.signals})
     own = sorted({name for policy in policies for name in policy.gates})
     order = policy_order(stated, user_names(signals, dict.fromkeys(own)))
-    for path in early_names(order):
+    for path in (name for step in order.before for name in step.names or ()):
         section, _, name = path.partition(".")
         if section == OWN and (read := ON_CHOSEN.intersection(own_gate(name).reads)):
             rule = f"it reads {', '.join(sorted(read))} of the chosen hits, which the gap gate and the resolver choose"

@@ -101,13 +101,26 @@ def test_an_order_decides_which_gate_is_named_and_what_is_asked() -> None:
     trace = trace_of((ask(), [two]))
     strict = policy(similarity={"enabled": True, "min_similarity": 0.9}, confidence={"enabled": False})
     assert decide(trace, strict).status[0] == Status.ambiguous
-    ahead = decide(trace, strict.replace("decision.order", ["similarity"]))
+    others = [name for name in MIDDLE if name != "similarity"]
+    ahead = decide(trace, strict.replace("decision.order", ["similarity", *others]))
     assert (ahead.status[0], ahead.gate_name(0)) == (Status.refuse, "similarity")
     far = trace_of((ask(), [[Hit(3.0)]]))
     assert decide(far, strict).gate_name(0) == "l2"
-    assert decide(far, strict.replace("decision.order", ["similarity"])).gate_name(0) == "similarity"
-    later = strict.replace("decision.order", ["density", "gap", "similarity", "l2"], "density.enabled", False)
+    assert decide(far, strict.replace("decision.order", ["similarity", *others])).gate_name(0) == "similarity"
+    later = strict.replace("decision.order", ["gap", "similarity", "l2"])
     assert decide(far, later).gate_name(0) == "similarity"
+
+
+def test_a_gate_left_out_is_off() -> None:
+    """Also the gates on signals and of the user; what is empty is refused all the same."""
+    trace = trace_of((ask(), [[Hit(3.0)]]), (ask(""), [[Hit(0.5)]]), (ask(), [[]]))
+    strict = policy(gates={"near": {"least": 0.9}}, signals={"words": {"min": 90.0}})
+    said = decide(trace, strict.replace("decision.order", ["domain", "gap"]))
+    assert [said.stage(row) for row in range(3)] == ["gap", "empty_query", "no_hits"]
+    assert decide(trace, strict.replace("decision.order", ["gates.near"])).gate_name(0) == "gates.near"
+    assert (
+        decide(trace, strict.replace("decision.order", ["signals.words", "gates.near"])).gate_name(0) == "signals.words"
+    )
 
 
 def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
@@ -124,9 +137,10 @@ def test_an_unregistered_gate_is_refused_when_it_decides() -> None:
     [
         (["similarity", "similarity"], "each gate once"),
         (["simila"], "must name gates"),
-        (["coverage"], "gap before coverage"),
+        (["coverage", "gap"], "gap before coverage"),
         (["l2", "domain"], "query first"),
         (["generation", "l2"], "answer last"),
+        ([], "must name a gate"),
     ],
 )
 def test_an_impossible_order_is_refused(order: list[str], rule: str) -> None:
@@ -137,7 +151,7 @@ def test_an_impossible_order_is_refused(order: list[str], rule: str) -> None:
 
 def test_a_gate_on_chosen_hits_stands_behind_the_gap() -> None:
     """What is chosen is not known before."""
-    chosen = policy(gates={"covered": {}}).replace("decision.order", ["gates.covered"])
+    chosen = policy(gates={"covered": {}}).replace("decision.order", ["gates.covered", "gap"])
     with pytest.raises(ValueError, match=r"gates\.covered behind gap.*missing"):
         decide(trace_of((ask(), [[Hit(0.5)]])), chosen)
     behind = chosen.replace("decision.order", ["l2", "density", "gap", "gates.covered"])
@@ -183,7 +197,9 @@ def _with_user_gates(policies: list[PolicyData], seed: int) -> list[PolicyData]:
     for one in policies:
         order = [names[place] for place in rng.permutation(len(names))]
         behind = [name for name in order if name in {"coverage", "sufficiency"}]
-        order = [name for name in order if name not in behind]
+        order = ["domain", *(name for name in order if name not in behind)]
+        order = order[: int(rng.integers(6, len(order) + 1))]
+        behind = behind if "gap" in order else []
         section = {"near": {"least": float(rng.integers(-4, 5)) / 4.0}, "short": {"most": float(rng.integers(0, 8))}}
         changed = one.replace("gates", section)
         found.append(changed.replace("decision.order", [*order, *behind]) if rng.random() < 0.7 else changed)
@@ -206,13 +222,13 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
 @LAWFUL
 @given(seed=SEEDS)
 def test_the_published_order_stated_is_the_published_order(seed: int) -> None:
-    """Whole or in part from its beginning, it decides alike by the same gate."""
+    """It decides alike by the same gate."""
     trace = random_trace(seed, n_cases=6)
     for chosen in with_signals(random_policies(seed, 3), seed):
-        for stated in (MIDDLE, MIDDLE[:3], ("domain", *MIDDLE, "generation", "support", "hygiene")):
-            one, other = decide(trace, chosen), decide(trace, chosen.replace("decision.order", list(stated)))
-            assert np.array_equal(one.outcome.stage, other.outcome.stage)
-            assert np.array_equal(one.outcome.slot, other.outcome.slot)
+        stated = ["domain", *MIDDLE, "generation", "support", "hygiene"]
+        one, other = decide(trace, chosen), decide(trace, chosen.replace("decision.order", stated))
+        assert np.array_equal(one.outcome.stage, other.outcome.stage)
+        assert np.array_equal(one.outcome.slot, other.outcome.slot)
 
 
 @LAWFUL
@@ -240,9 +256,9 @@ def test_where_all_gates_are_off_no_order_matters(seed: int) -> None:
         assert np.array_equal(decide(trace, free).status, decide(trace, free.replace("decision.order", order)).status)
 
 
-def test_the_rest_follow_as_published() -> None:
-    """A gate on a signal that is named stands alone, the others stay together."""
-    order = policy_order(("signals.judge", "l2"), ("signals.judge", "signals.words", "gates.near"))
-    told = [(step.gate.name, step.names) for step in (*order.before, *order.after)]
-    assert told[:3] == [("signals", ("signals.judge",)), ("l2", None), ("density", None)]
-    assert ("signals", ("signals.words", "gates.near")) in told[3:]
+def test_a_gate_that_is_named_stands_alone() -> None:
+    """The others on signals and of the user stay together where the order names their group."""
+    stated = ("signals.judge", "l2", "gap", "signals")
+    order = policy_order(stated, ("signals.judge", "signals.words", "gates.near"))
+    assert [(step.gate.name, step.names) for step in order.before] == [("signals", ("signals.judge",)), ("l2", None)]
+    assert order.after[0].names == ("signals.words", "gates.near")

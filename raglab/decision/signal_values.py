@@ -264,14 +264,25 @@ def used_signals(policy: PolicyData) -> tuple[str, ...]:
       >>> used_signals(PolicyData.from_mapping({"signals": {"gaps": {"max": 0}, "words": {"enabled": False}}}))
       ('gaps',)
     """
-    used = {name for name, row in policy.signals.items() if row.enabled and not row.min is row.max is None}
+    used = {
+        name
+        for name, row in policy.signals.items()
+        if row.enabled and not row.min is row.max is None and _holds(policy, f"signals.{name}", "signals")
+    }
     if policy.decision.rule == EXPECTED_COST and policy.decision.model is not None:
         used |= policy.decision.model.parts.keys()
     for name, section in policy.gates.items():
-        used |= set(own_gate(name).signals) if section.get("enabled", True) else set()
+        if section.get("enabled", True) and _holds(policy, f"gates.{name}", "signals"):
+            used |= set(own_gate(name).signals)
     if policy.fused.parts:  # measured with the tables, whether its gate is on or off
         used |= policy.fused.parts.keys() - set(NAMES)
     return in_order(used)
+
+
+def _holds(policy: PolicyData, name: str, group: str) -> bool:
+    """Whether a policy's order holds a gate, by its name or that of its group (rule S2.16)."""
+    order = policy.decision.order
+    return order is None or name in order or group in order
 
 
 def check_stored(trace: TraceData, policies: Iterable[PolicyData]) -> None:
