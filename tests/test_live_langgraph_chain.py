@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from generators import Drawn, Fixed, Weighed
+from raglab import own_gates
 from raglab.answering.extractive import Extractive
 from raglab.live.ask import ask
 from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
@@ -51,6 +52,11 @@ POLICIES: dict[str, dict[str, Any]] = {
         "similarity": {"enabled": True, "min_similarity": 0.8},
         "refine": {"refine_on_refusal": False},
     },
+    "an order and a gate of the user": {
+        "similarity": {"enabled": True, "min_similarity": 0.6},
+        "gates": {"brief": {"most": 7.0}},
+        "decision": {"order": ["domain", "similarity", "gates.brief", "l2", "density", "gap", "confidence"]},
+    },
     "asks back": {
         "gap": {"enabled": True, "min_gap": 4.0},
         "resolver": {"min_group_gap": None, "signature": False, "anchor": False, "entities": False},
@@ -64,6 +70,14 @@ POLICIES: dict[str, dict[str, Any]] = {
 WINTER = "to motor be winter"  # its best passage is found by the second rewriting only
 QUESTIONS = (*CASES, CASES[0]._replace(id="h", query=WINTER))
 DECIDED = ("status", "refused", "confidence", "route", "arm", "arm_reason", "options", "policy_id")
+
+
+@pytest.fixture(autouse=True)
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A gate of the user on the words of a question."""
+    monkeypatch.setattr(own_gates, "REGISTERED", {})
+    most = {"most": {"side": "ceiling", "default": 9.0, "unit": "count"}}
+    own_gates.register_gate("brief", thresholds=most, reads=["words"])(lambda read, limits: limits.most - read("words"))
 
 
 @pytest.fixture(scope="module")

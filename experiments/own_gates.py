@@ -1,0 +1,66 @@
+"""A gate of one's own and another order of the gates: does a question asked live come out as its replay does?
+
+Every bundled question is asked of an index and of its LangGraph, under a policy with a gate of the user before the gap
+gate and similarity before L2, and compared with a trace of the same documents: status, reason and, where it refuses,
+what decided. Prints how many agree, and what decided.
+
+    python -m experiments.own_gates [every n-th question]
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import raglab
+
+BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
+ORDER = ["domain", "similarity", "gates.brief", "l2", "density", "gap", "coverage", "confidence"]
+CHANGES: tuple[Any, ...] = (
+    *("similarity.min_similarity", 0.45),
+    *("gates.brief.most", 14.0),
+    *("confidence.tau_default", 35.0),
+    *("decision.order", ORDER),
+)
+
+
+@raglab.register_gate(
+    "brief",
+    thresholds={"most": {"side": "ceiling", "default": 12.0, "unit": "count"}},
+    reads=["words", "signals.documents"],
+)
+def brief(read: Any, limits: Any) -> Any:  # noqa: ANN401 - numbers or arrays
+    """Long questions pass only where documents are named."""
+    return limits.most + 20.0 * read("signals.documents") - read("words")
+
+
+def main(every: int = 1) -> None:
+    """Ask, replay, compare."""
+    corpus, cases = raglab.load_corpus(BROKER), raglab.load_cases(BROKER)[::every]
+    policy = raglab.Policy.load(BROKER / "policy.yaml").replace(*CHANGES)
+    trace = raglab.build_trace(corpus, cases, policy=policy, max_depth=policy.refine.max_depth)
+    said = raglab.decide(trace, policy)
+    agree: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder:
+        raglab.build_index(corpus, Path(folder) / "index", policy=policy)
+        lab = raglab.Lab.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
+        graph = raglab.build_graph(lab)
+        for row, case in enumerate(cases):
+            stated = {"question": case.query, "documents": list(case.selected_sources)}
+            live = raglab.ask(case.query, lab=lab, documents=stated["documents"])
+            by_graph = graph.invoke(stated)["response"]
+            status = raglab.Status(int(said.status[row])).name
+            reason = said.reason(row) if status == "refuse" else None
+            agree["ask"] += (live["status"], live["refusal_reason"]) == (status, reason)
+            agree["graph"] += (by_graph["status"], by_graph["refusal_reason"]) == (status, reason)
+            decided[said.gate_name(row)] += 1
+    print(f"{len(cases)} questions; ask agrees with the replay in {agree['ask']}, the graph in {agree['graph']}")
+    print("decided by", ", ".join(f"{name} {count}" for name, count in decided.most_common()))
+
+
+if __name__ == "__main__":
+    main(*map(int, sys.argv[1:]))
