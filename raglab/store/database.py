@@ -195,8 +195,8 @@ class Database:
     @contextmanager
     def writing(self) -> Iterator[Entries]:
         """Entries to read and add to, in a transaction of its own turn; whole or not at all."""
-        with self._told(), self._link(_LATEST, alone=True) as link:
-            before = link.execute(self._asked("turn", self._turn.with_for_update)).one_or_none()
+        with self._plain_errors(), self._link(_LATEST, alone=True) as link:
+            before = link.execute(self._statement("turn", self._turn.with_for_update)).one_or_none()
             if before is None:
                 raise self._altered(NUMBERS)
             entries = self._entries(link, self._counted(before.value), str(before.digest or ""))
@@ -207,7 +207,7 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Entries]:
         """Entries as they are at this moment, whatever is written meanwhile."""
-        with self._told(), self._link(_ONE_MOMENT, alone=False) as link:
+        with self._plain_errors(), self._link(_ONE_MOMENT, alone=False) as link:
             yield self._entries(link, self._counted(link.scalar(self._last)), "")
 
     def _counted(self, last: object) -> int:
@@ -227,14 +227,14 @@ class Database:
             tables=self._tables,
             chain=self._chain,
             forms=self._forms,
-            asked=self._asked,
+            statement=self._statement,
             last=last,
             digest=digest,
             salt=self._salt,
             chained=self._version != 1,
         )
 
-    def _asked(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
+    def _statement(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
         """Statement of a key, made once: to build one costs more than to run it."""
         if key not in self._statements:
             self._statements[key] = made()
@@ -246,7 +246,7 @@ class Database:
         Raises:
           InputError: another process reads the log for longer than `BUSY_S`; what was blanked stands in a file yet.
         """
-        with self._told():
+        with self._plain_errors():
             engine = self._opened(alone=True)
             if engine.dialect.name != "sqlite":
                 return
@@ -424,14 +424,9 @@ class Database:
     def head(self) -> Head | None:
         """Number and digest of the last event, to be kept elsewhere; None before the first, or without a chain."""
         chain = self._chain
-        if self._unmade():
-            return None
-        with self._as_it_is() as link:
-            if not sql.inspect(link).has_table(CHAIN):
-                return None
-            last = link.execute(sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1))
-            row = last.one_or_none()
-            return None if row is None else Head(*row)
+        last = sql.select(chain.c.seq, chain.c.digest).order_by(chain.c.seq.desc()).limit(1)
+        row = self._link_of_chain(last)
+        return None if row is None else Head(*row)
 
     def contains(self, head: Head) -> bool:
         """Whether the log's chain goes through a head that was kept elsewhere.
@@ -440,30 +435,39 @@ class Database:
         anew as a whole.
         """
         chain = self._chain
-        if self._unmade():
-            return False
-        with self._as_it_is() as link:
-            if not sql.inspect(link).has_table(CHAIN):
-                return False
-            return bool(link.scalar(sql.select(chain.c.digest).where(chain.c.seq == head.seq)) == head.digest)
+        row = self._link_of_chain(sql.select(chain.c.digest).where(chain.c.seq == head.seq))
+        return row is not None and bool(row.digest == head.digest)
 
-    def verify(self, rebuilds: Sequence[Rebuild] = ()) -> Verification:
+    def _link_of_chain(self, query: Any) -> Any:  # noqa: ANN401 - a statement, a row
+        """Row of the chain, None where there is none or no chain."""
+        if self._unmade():
+            return None
+        with self._as_it_is() as link:
+            return link.execute(query).one_or_none() if sql.inspect(link).has_table(CHAIN) else None
+
+    def verify(self, rebuilds: Sequence[Rebuild] = (), heads: Sequence[Head] = ()) -> Verification:
         """Hold every row against the chain, and tables that are written over against the events.
+
+        Args:
+          heads: kept elsewhere before, which the chain must still contain.
 
         Raises:
           InputError: no log there, or one that the database cannot read.
         """
-        if self._unmade():
-            return Verification(self.shown, 0, None, SCHEMA, ())
-        with self._as_it_is() as link:
-            return self._verified(link, rebuilds)
+        said = Verification(self.shown, 0, None, SCHEMA, ())
+        if not self._unmade():
+            with self._as_it_is() as link:
+                said = self._verified(link, rebuilds)
+        gone = (one for one in heads if not self.contains(one))
+        lost = (Finding(CHAIN, one.seq, "the chain does not contain the head") for one in gone)
+        return said._replace(findings=(*said.findings, *lost))
 
     @contextmanager
     def _as_it_is(self) -> Iterator[sql.Connection]:
         """Connection to read whatever is there: nothing is made, and no table has to be."""
         engine = self._engine or self._connected()
         try:
-            with self._told(), _transaction(engine, _ONE_MOMENT, alone=False) as link:
+            with self._plain_errors(), _transaction(engine, _ONE_MOMENT, alone=False) as link:
                 yield link
         finally:
             if engine is not self._engine:
@@ -564,7 +568,7 @@ class Database:
         return engine
 
     @contextmanager
-    def _told(self) -> Iterator[None]:
+    def _plain_errors(self) -> Iterator[None]:
         """Errors of the driver as one line, without what is secret."""
         try:
             yield
@@ -607,7 +611,7 @@ class Entries:
         tables: Mapping[str, sql.Table],
         chain: sql.Table,
         forms: Mapping[str, RowForm],
-        asked: Callable[[Hashable, Callable[[], Any]], Any],
+        statement: Callable[[Hashable, Callable[[], Any]], Any],
         last: int,
         digest: str,
         salt: Callable[[], str],
@@ -621,17 +625,17 @@ class Entries:
             read. chained: whether there is a chain.
         """
         self._link, self._tables, self._chain, self._forms = link, tables, chain, forms
-        self._asked, self._salt = asked, salt
+        self._statement, self._salt = statement, salt
         self.last, self.digest, self.chained = last, digest, chained
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, with its link, and give the number back."""
         form = self._forms[table]
         stored = encode_row(row, form.kinds)
-        insert = self._asked(("add", table), lambda: sql.insert(self._tables[table]))
+        insert = self._statement(("add", table), lambda: sql.insert(self._tables[table]))
         self._link.execute(insert, {"seq": self.last + 1, **stored})
         link = make_link(self.digest, self.last + 1, table, stored, stored_without(form, stored), self._salt())
-        self._link.execute(self._asked(("link",), lambda: sql.insert(self._chain)), link._asdict())
+        self._link.execute(self._statement(("link",), lambda: sql.insert(self._chain)), link._asdict())
         self.last, self.digest = link.seq, link.digest
         return self.last
 
@@ -639,9 +643,9 @@ class Entries:
         """Write a value over the one of the same key."""
         into, values = self._tables[table], encode_row(row, self._forms[table].kinds)
         key = next(iter(into.primary_key.columns))
-        over = self._asked(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
+        over = self._statement(("keep", table), lambda: sql.update(into).where(key == sql.bindparam("the_key")))
         if not self._link.execute(over, {"the_key": row[key.name], **values}).rowcount:
-            self._link.execute(self._asked(("add", table), lambda: sql.insert(into)), values)
+            self._link.execute(self._statement(("add", table), lambda: sql.insert(into)), values)
 
     def drop(self, table: str, key: object) -> None:
         """Take away the value of a key, where there is one."""
@@ -730,7 +734,7 @@ class Entries:
                 query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
             return query if most is None else query.limit(sql.bindparam("most"))
 
-        query = self._asked(("rows", table, names, *where, before is None, most is None), made)
+        query = self._statement(("rows", table, names, *where, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
         found = self._link.execute(query, {**values, "after": after, "before": before, "most": most})
         for batch in found.partitions(_BATCH):
@@ -755,7 +759,7 @@ class Entries:
             return query.order_by(of.c.seq.desc()).limit(sql.bindparam("most"))
 
         values = {f"the_{name}": value for name, value in where.items()}
-        query = self._asked(("latest", table, column, *where), made)
+        query = self._statement(("latest", table, column, *where), made)
         return list(self._link.scalars(query, {**values, "after": after, "most": most}))
 
 
