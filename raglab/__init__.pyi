@@ -8,6 +8,8 @@ from . import off_policy as off_policy
 from . import replay as replay
 from . import reward as reward
 from . import robustness as robustness
+from . import signal_models as signal_models
+from . import testing as testing
 from .answering.compression import compress as compress
 from .audit.log import AuditLog as AuditLog
 from .default_learner import ClarificationDefault as ClarificationDefault
@@ -61,8 +63,10 @@ from .live.ask import buttons as buttons
 from .live.ask import reply as reply
 from .live.clarification import explain as explain
 from .live.langgraph_chain import build_graph as build_graph
+from .live.measured_signals import add_signals as add_signals
 from .live.response import Response as Response
 from .live.response import record_answers as record_answers
+from .live.signal_functions import register_signal as register_signal
 from .live.system import Lab as Lab
 from .live.system import build_index as build_index
 from .live.trace_building import build_trace as build_trace
@@ -78,6 +82,7 @@ from .store.loaders import load_cases as load_cases
 from .store.loaders import load_corpus as load_corpus
 from .store.loaders import save_cases as save_cases
 from .store.loaders import save_corpus as save_corpus
+from .store.score_tables import score_table as score_table
 from .store.traces import Trace as Trace
 from .store.traces import TraceError as TraceError
 from .values import Case as Case

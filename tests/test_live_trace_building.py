@@ -70,12 +70,14 @@ class WordEncoder:
 
     name = "words"
     dim = DIM
+    max_tokens = None
 
     def __init__(self) -> None:
         self.seen: list[str] = []
 
-    def both(self, texts: Sequence[str]) -> Encoding:
-        """Sentence and token embeddings."""
+    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+        """Sentence and token embeddings; no prompt goes before either kind."""
+        del query
         self.seen.extend(texts)
         beside = 1e-4 * (zlib.crc32(repr(list(texts)).encode()) % 7)
         tokens = [np.array([_direction(word) for word in text.lower().split()]).reshape(-1, DIM) for text in texts]
@@ -83,9 +85,9 @@ class WordEncoder:
         unit = (sums / np.linalg.norm(sums, axis=1, keepdims=True)).astype(np.float32)
         return Encoding(unit, [rows.astype(np.float16) for rows in tokens])
 
-    def sentences(self, texts: Sequence[str]) -> Any:
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> Any:
         """Sentence embeddings."""
-        return self.both(texts).sentences
+        return self.both(texts, query=query).sentences
 
 
 def _direction(word: str) -> Any:
@@ -110,6 +112,7 @@ def encoder(monkeypatch: pytest.MonkeyPatch) -> WordEncoder:
     monkeypatch.setattr(trace_building, "load_encoder", lambda _: words)
     monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
     monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(trace_building, "pinned_name", lambda name, **_: name)
     return words
 
 

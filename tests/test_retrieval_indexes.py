@@ -56,8 +56,9 @@ class WordEncoder:
         self.seen: list[str] = []
         self.stop_after = stop_after
 
-    def both(self, texts: Sequence[str]) -> Encoding:
-        """Sentence and token embeddings."""
+    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
+        """Sentence and token embeddings; no prompt goes before either kind."""
+        del query
         if self.stop_after is not None and len(self.seen) + len(texts) > self.stop_after:
             raise KeyboardInterrupt
         self.seen.extend(texts)
@@ -69,9 +70,9 @@ class WordEncoder:
             _unit(np.stack([rows.mean(axis=0) for rows in words])), [rows.astype(np.float16) for rows in words]
         )
 
-    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Sentence embeddings."""
-        return self.both(texts).sentences
+        return self.both(texts, query=query).sentences
 
 
 class TestFusion:

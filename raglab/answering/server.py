@@ -15,11 +15,13 @@ import os
 import re
 import ssl
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields
+from email.utils import parsedate_to_datetime
+from functools import partial
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
 
 from raglab.answering.hygiene import clean, visible
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     import httpx2
 
 
+_Reply = TypeVar("_Reply")
+
+
 class ServerReply(NamedTuple):
     """What a server says: a text that is not empty, and its confidence in [0, 1] or NaN."""
 
@@ -40,6 +45,30 @@ class ServerReply(NamedTuple):
 
 class ServerError(Exception):
     """A server gave no answer, for the reason that stands in the message: one line, without secrets."""
+
+
+class TokenCount(NamedTuple):
+    """Tokens that a server read and wrote, as it reports them."""
+
+    prompt: int
+    completion: int
+
+
+class Attempt(NamedTuple, Generic[_Reply]):
+    """One request and what came of it.
+
+    reply: what was read of it, None where there is none. reason: why there is none. may_pass: whether that is worth
+    another attempt. late: nothing whole came in time. status: of HTTP, 0 where none came. wait_s: seconds that the
+    server asks to wait, 0 where it asks for none. tokens: None where it reports none.
+    """
+
+    reply: _Reply | None
+    reason: str = ""
+    may_pass: bool = False
+    late: bool = False
+    status: int = 0
+    wait_s: float = 0.0
+    tokens: TokenCount | None = None
 
 
 def parse_body(body: bytes, max_tokens: int) -> ServerReply:
@@ -84,6 +113,16 @@ def _token_confidence(logprobs: Any) -> float:  # noqa: ANN401  (any JSON)
     values: list[Any] = [token.get("logprob") if isinstance(token, dict) else None for token in tokens]
     measured = [value for value in values if type(value) in {int, float} and -math.inf < value <= 0]
     return math.exp(math.fsum(measured) / len(measured)) if len(measured) == len(tokens) else math.nan
+
+
+def token_count(body: bytes) -> TokenCount | None:
+    """Tokens that a reply reports, None where it reports none that can be."""
+    try:
+        usage = json.loads(body)["usage"]
+        counted = TokenCount(usage["prompt_tokens"], usage["completion_tokens"])
+    except (ValueError, RecursionError, LookupError, TypeError):
+        return None
+    return counted if all(type(count) is int and 0 <= count <= MAX_COUNT for count in counted) else None
 
 
 def message_of(body: Any) -> str:  # noqa: ANN401  (any JSON)
@@ -140,6 +179,7 @@ def one_line_reason(why: str, secrets: Sequence[str]) -> str:
     return "failed, with the key in its words" if carries(plain, secrets) else plain or "failed"
 
 
+MAX_COUNT = 1_000_000_000  # tokens of one request that are believed
 MAX_BYTES = 4_000_000  # of a reply; an answer of 10,000 tokens with their log-probabilities takes 2 MB
 TOKEN_CHARS = 128  # the longest token of a vocabulary in use, a run of blanks
 FIRST_PAUSE, LONGEST_PAUSE = 0.5, 8.0  # seconds between attempts; each pause is twice the one before
@@ -166,6 +206,8 @@ _INSUFFICIENT = re.compile(r"\A\W*INSUFFICIENT\b(?!\s+\w)")
 _OPENS = re.compile(r"<(?!\s*[\d=€$£])")
 _SENT = frozenset({"host", "content-type", "content-length", "accept", "user-agent", "connection"})
 _POSITIVE = frozenset({"timeout", "max_tokens", "max_passage_chars", "max_passages", "max_chars"})
+_KEPT = frozenset({b"content-type", b"retry-after"})
+_OK = 200
 _MAY_PASS, _SERVER_FAILS = frozenset({408, 409, 429}), 500  # statuses worth another attempt
 _CONNECTION_LOGS = ("httpcore2.connection", "httpcore2.http11")
 _SHAPELESS = frozenset({"model", "base_url", "key_env", "timeout", "max_retries"})  # what does not shape an answer
@@ -340,51 +382,95 @@ def _request_reply(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: s
     """What the server says to a prompt, with secrets masked; every failure is a `ServerError`."""
     url = urlsplit(asked.base_url)
     authorization, secrets = credentials(url, asked.key_env)
+    body, parse = chat_body(asked, system, user), partial(parse_body, max_tokens=asked.max_tokens)
     deadline, place = time.monotonic() + asked.timeout, 0
     with _unlogged(secrets):
         while True:
-            said, why, may_pass = _attempt(asked, url, authorization, system, user, deadline)
+            tried = _attempt(asked, url, authorization, body, deadline, parse)
             pause = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0**place)
-            if not may_pass or place == asked.max_retries or time.monotonic() + pause >= deadline:
+            if not tried.may_pass or place == asked.max_retries or time.monotonic() + pause >= deadline:
                 break
             time.sleep(pause)  # the server has no say in how long
             place += 1
-    if said is not None:
-        text = mask_secrets(said.text, secrets)
+    why = tried.reason
+    if tried.reply is not None:
+        text = mask_secrets(tried.reply.text, secrets)
         if not carries(text, secrets):  # spelt with other marks between its letters, a key is not masked
-            return said._replace(text=text)
+            return tried.reply._replace(text=text)
         why = "answered with the key in it"
     reason = f"{_host(url)} {one_line_reason(why, secrets)}"
     raise ServerError(reason)
+
+
+def request_once(asked: OpenAIGenerator, body: Mapping[str, Any], parse: Callable[[bytes], _Reply]) -> Attempt[_Reply]:
+    """One request within `timeout` seconds of its own, with a reason that names the host and shows no secret.
+
+    Args:
+      body: of a chat (see `chat_body`), or with a `prompt` of a completion. parse: reads the body of a reply; what it
+        returns is not masked, so it must let no free text through, and its `ServerError` is the reason.
+
+    Raises:
+      ServerError: the key cannot be sent.
+    """
+    url = urlsplit(asked.base_url)
+    authorization, secrets = credentials(url, asked.key_env)
+    with _unlogged(secrets):
+        tried = _attempt(asked, url, authorization, body, time.monotonic() + asked.timeout, parse)
+    return tried._replace(reason=tried.reason and f"{_host(url)} {one_line_reason(tried.reason, secrets)}")
+
+
+def chat_body(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> dict[str, Any]:
+    """Fields of a request to a chat, the same each time."""
+    return {
+        "model": asked.model,
+        "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+        "temperature": asked.temperature,
+        "seed": asked.seed,
+        "max_tokens": asked.max_tokens,
+        "logprobs": True,
+    }
 
 
 def _attempt(
     asked: OpenAIGenerator | OpenAIRewriter,
     url: SplitResult,
     authorization: str | None,
-    system: str,
-    user: str,
+    body: Mapping[str, Any],
     deadline: float,
-) -> tuple[ServerReply | None, str, bool]:
+    parse: Callable[[bytes], _Reply],
+) -> Attempt[_Reply]:
     """What the server says once; else why it says nothing, and whether that may pass."""
     import openai
 
     # Messages of the library may carry the request with its key: only what is written here is shown.
-    why, may_pass = "", False
+    came = b""
     try:
-        return parse_body(_reply(asked, url, authorization, system, user, deadline), asked.max_tokens), why, may_pass
+        came = _reply(asked, url, authorization, body, deadline)
+        return Attempt(parse(came), status=_OK, tokens=token_count(came))
     except openai.APITimeoutError:
-        why = f"did not answer within {asked.timeout:g} s"
+        return Attempt(None, f"did not answer within {asked.timeout:g} s", late=True)
     except openai.APIConnectionError:
-        why, may_pass = "could not be reached or broke off", True
+        return Attempt(None, "could not be reached or broke off", may_pass=True)
     except openai.APIStatusError as error:
-        why = f"answered {error.status_code}{message_of(error.body)}"
-        may_pass = error.status_code in _MAY_PASS or error.status_code >= _SERVER_FAILS
+        status = error.status_code
+        may_pass = status in _MAY_PASS or status >= _SERVER_FAILS
+        why = f"answered {status}{message_of(error.body)}"
+        return Attempt(None, why, may_pass, status=status, wait_s=_wait_s(error.response.headers.get("retry-after")))
     except ServerError as error:
         why = str(error)
     except Exception as error:  # noqa: BLE001  (whatever a server sends must not end the session)
         why = f"could not be asked or read ({type(error).__name__})"
-    return None, why, may_pass
+    return Attempt(None, why, status=_OK if came else 0, tokens=token_count(came))
+
+
+def _wait_s(header: str | None) -> float:
+    """Seconds of a Retry-After header, stated as such or as a date; 0 where there is none that can be read."""
+    text = (header or "").strip()
+    try:
+        seconds = float(text) if text[:1].isdigit() else parsedate_to_datetime(text).timestamp() - time.time()
+    except (ValueError, TypeError, OverflowError):
+        return 0.0
+    return seconds if 0.0 < seconds < math.inf else 0.0
 
 
 @contextmanager
@@ -408,8 +494,7 @@ def _reply(
     asked: OpenAIGenerator | OpenAIRewriter,
     url: SplitResult,
     authorization: str | None,
-    system: str,
-    user: str,
+    body: Mapping[str, Any],
     deadline: float,
 ) -> bytes:
     """The body of the server's reply."""
@@ -423,15 +508,9 @@ def _reply(
         max_retries=0,  # its pauses know no deadline
         http_client=httpx2.Client(transport=_transport(deadline, authorization, secure=url.scheme == "https")),
     ) as client:
-        raw = client.chat.completions.with_raw_response.create(
-            model=asked.model,
-            messages=[{"role": "system", "content": system}, {"role": "user", "content": user}],
-            temperature=asked.temperature,
-            seed=asked.seed,
-            max_tokens=asked.max_tokens,
-            logprobs=True,
-        )
-        return raw.content
+        endpoint: Any = client.chat.completions if "messages" in body else client.completions
+        content: bytes = endpoint.with_raw_response.create(**body).content
+        return content
 
 
 def _transport(deadline: float, authorization: str | None, *, secure: bool) -> httpx2.BaseTransport:
@@ -465,7 +544,7 @@ def _transport(deadline: float, authorization: str | None, *, secure: bool) -> h
             if failure:
                 raise (httpx2.ReadTimeout if failure == "late" else httpx2.ReadError)(failure, request=request)
             # No cookie, redirect or encoding of the server's is acted on.
-            kept = [(name, value) for name, value in response.headers if name.lower() == b"content-type"]
+            kept = [(name, value) for name, value in response.headers if name.lower() in _KEPT]
             return httpx2.Response(response.status, headers=kept, content=bytes(body))
 
     return Bounded()

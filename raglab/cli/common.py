@@ -32,9 +32,12 @@ Arm = Annotated[str | None, typer.Option(help="Retrieval strategy of the trace t
 Split = Annotated[str | None, typer.Option(help="Only cases of this split: tune, certify or report.")]
 Sampler = Literal["nsga2", "tpe", "random"]
 Encoder = Annotated[
-    str | None, typer.Option(help="sentence-transformers model by name or path; bundled where not given.")
+    str | None,
+    typer.Option(help="sentence-transformers model: folder or NAME[@REVISION]; bundled where not given."),
 ]
-Reranker = Annotated[str | None, typer.Option(help="CrossEncoder by name or path; late interaction where not given.")]
+Reranker = Annotated[
+    str | None, typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION; late interaction where not given.")
+]
 CostOptions = Annotated[
     list[str] | None,
     typer.Option(
@@ -51,6 +54,9 @@ TargetOptions = Annotated[
         help="rate=highest, such as over_ask_rate=0.1 (of coverage and pass_rate the lowest); repeat for several; the "
         "published two if none.",
     ),
+]
+Download = Annotated[
+    bool, typer.Option("--download", help="Fetch models from the hub where they are not on this machine.")
 ]
 TUNED = "tuned.yaml"  # of a study, in its folder
 MOST_COST = 1e9  # of a case; sums of far more leave the floats

@@ -225,7 +225,11 @@ def check_environment() -> None:
     Raises:
       InputError: names it, and the nearest that there is.
     """
-    if {name for name in os.environ if name.upper().startswith("RAGLAB_")} - {DEBUG_VARIABLE, "RAGLAB_CACHE"}:
+    if {name for name in os.environ if name.upper().startswith("RAGLAB_")} - {
+        DEBUG_VARIABLE,
+        "RAGLAB_CACHE",
+        "RAGLAB_DOWNLOAD",
+    }:
         from raglab.live.settings import stated_variables
 
         stated_variables(None)

@@ -1,4 +1,4 @@
-"""Command line (shore): index, ask, reply, support."""
+"""Command line (shore): index, ask, reply, support, signals."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ from raglab.arms import LIVE_ARMS
 from raglab.characters import visible
 from raglab.cli.common import (
     AsJson,
+    Download,
     Encoder,
     FollowLinks,
     PolicyPath,
     Reranker,
+    TracePath,
     json_records,
     keep_inputs,
+    load_policy,
+    load_trace,
     say,
     say_json,
     say_json_text,
@@ -56,6 +60,7 @@ def index(
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
+    download: Download = False,
     policy: Annotated[
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
     ] = None,
@@ -70,7 +75,13 @@ def index(
     _keep_corpus(out, corpus, policy)
     loaded = load_corpus(corpus, follow_links=follow_links)
     arms = tuple(arm or LIVE_ARMS)
-    more: dict[str, Any] = {"arms": arms, "encoder": encoder, "reranker": reranker, "progress": not quiet}
+    more: dict[str, Any] = {
+        "arms": arms,
+        "encoder": encoder,
+        "reranker": reranker,
+        "download": download,
+        "progress": not quiet,
+    }
     made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
     show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
 
@@ -181,6 +192,25 @@ def support(
     say(f"\nleast support {decimals(said.score, least)}; the published min_support is {decimals(least, said.score)}")
 
 
+def signals(
+    path: TracePath,
+    signal: Annotated[
+        list[str], typer.Option("--signal", "-s", help="Signal of an installed package (entry points); repeat.")
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write, with the new columns.")],
+    policy: PolicyPath = None,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Measure signal functions over a trace, and keep them as its columns; resumed where it was interrupted."""
+    from raglab.live.measured_signals import add_signals
+
+    keep_inputs(out, path, policy)
+    made = add_signals(load_trace(path), signal, policy=load_policy(policy), progress=not quiet)
+    made.save(out)
+    show({"trace": str(out), "signals": list(made.signals), "fingerprint": made.fingerprint}, as_json=as_json)
+
+
 def _response_text(said: Any, folder: Path, policy: Path | None) -> str:  # noqa: ANN401 - a response
     told = (said["status"], said["arm_reason"], _confidence_text(said), said["policy_id"])
     lines = [visible(" · ".join(filter(None, told)))]
@@ -280,5 +310,6 @@ COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
     (ask, "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml"),
     (reply, "raglab reply out/index REQUEST_ID yes"),
+    (signals, "raglab signals out/broker.parquet --signal judge --out out/judged.parquet"),
     (support, "raglab support 'The excess is £250.' -e 'Storm carries an excess of £400.'"),
 )

@@ -16,6 +16,7 @@ from raglab.decision.decisions import Decisions
 from raglab.decision.intent import intent
 from raglab.decision.measurement import policy_pattern_hits
 from raglab.live.clarification_requests import Request
+from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.live.online_bandit import ArmChoice
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
@@ -180,7 +181,8 @@ def retrieval_ms(trace: TraceData, said: Decisions, arm: str) -> NDArray[np.floa
             "latency_ratio needs the latencies of retrieval, this trace has none; keep the file beside it, or rebuild."
         )
         raise ValueError(msg)
-    ms = trace.latency.ms[:, trace.arm(arm)]
+    stages = [place for place, name in enumerate(trace.latency.stages) if not name.startswith(SIGNAL_STAGE)]
+    ms = trace.latency.ms[:, trace.arm(arm)][..., stages]
     by_depth = np.where(np.isnan(ms).all(axis=2), np.nan, np.nansum(ms, axis=2))  # not measured is not free
     down_to = np.cumsum(by_depth, axis=1)
     total: NDArray[np.float64] = down_to[np.arange(len(trace)), said.outcome.depth]

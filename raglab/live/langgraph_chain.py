@@ -134,7 +134,9 @@ class _Nodes:
     def _decided(self, state: Mapping[str, Any], found: Sequence[DepthHits]) -> Decisions:
         named = tuple(state.get("documents") or ())
         case = Case("question", normalise_question(state["question"]), "ok", selected_sources=named)
-        return decide(case_trace(case, state["arm"], found, self.lab), self.lab.policy)
+        earlier: Decisions | None = state.get("decision")
+        before = None if earlier is None else earlier.trace
+        return decide(case_trace(case, state["arm"], found, self.lab, before), self.lab.policy)
 
     def _reading(self, left: Callable[[str, Sequence[Chunk]], Sequence[Chunk]]) -> Lab:
         return replace(self.lab, generator=_Reading(self.lab.generator, left))

@@ -21,9 +21,10 @@ from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
-from raglab.decision.signal_values import ANSWERED, STORED, used_signals
+from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
 from raglab.live.arm_choice import measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
+from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.question_signals import parsed_signals
 from raglab.live.response import (
     PREVIEW,
@@ -40,7 +41,7 @@ from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.thresholds import Thresholds, policy_thresholds
-from raglab.values import Case, Hits, Status, TraceData
+from raglab.values import Answers, Case, Hits, Status, TraceData
 
 
 def answer_request(request: Request, system: Lab) -> Response:
@@ -56,7 +57,7 @@ def answer_request(request: Request, system: Lab) -> Response:
         )
         for arm in system.retriever.strategies
     }
-    made_by = (system.generator.name, system.scorer.name, request.selected)
+    made_by = (system.generator.name, system.scorer.name, request.selected, *system.signals.identities)
     choice = select_arm(keys, made_by, request, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], system.caches
@@ -67,7 +68,7 @@ def answer_request(request: Request, system: Lab) -> Response:
     else:
         fields, account = _generate_answer(request, key, system)
         fields |= {"policy_id": system.policy.policy_id}
-        if caches is not None:
+        if caches is not None and not account.signal_failures:  # a signal that failed once may be there next time
             caches.answers.set(digest, fields | _cached_with(account))
     # What belongs to this request alone is added after the cache: id, arm and why, its time and its chance.
     identity = {"request_id": request.id, "arm": choice.arm, "arm_reason": choice.reason}
@@ -105,7 +106,7 @@ def _cached_answer(policy_id: str, kept: Any) -> tuple[dict[str, Any], ResponseR
 
 def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str, Any], ResponseRecord]:
     """Fields of an answer that no cache holds, and how it came about."""
-    if set(used_signals(system.policy)) & set(ANSWERED):
+    if set(used_signals(system.policy)) & set(ANSWERED) or system.signals.read_answers:
         system = replace(system, generator=SingleGeneration(system.generator))
     retrieval = _retrieve_depths(request, key, system)
     decisions = retrieval.decisions
@@ -122,6 +123,7 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
         queries=tuple(depth.query for depth in retrieval.depths),
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
+        signal_failures=decisions.trace.meta.get(FAILURES, ()),
     )
     return complete_response(decisions, request.text, request.selected, system, account)
 
@@ -167,10 +169,11 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     case = Case("question", request.text, "ok", selected_sources=request.documents)
     limits = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
+    decisions: Decisions | None = None
     for depth in _depths(request.text, key.arm, stored, scope, system):
         depths.append(depth)
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
-        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system)
+        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system, decisions)
         if not goes_on:
             break
     cached = 0 < len(depths) <= len(stored)
@@ -189,11 +192,16 @@ def _depths(
 
 
 def _decide_depths(
-    case: Case, arm: str, depths: Sequence[DepthHits], limits: Thresholds, system: Lab
+    case: Case,
+    arm: str,
+    depths: Sequence[DepthHits],
+    limits: Thresholds,
+    system: Lab,
+    earlier: Decisions | None,
 ) -> tuple[Decisions, bool]:
     """What the gates say of the depths so far, and whether the loop goes on (rule S2.9); the last depth's ms grow."""
     start = perf_counter()
-    trace = case_trace(case, arm, depths, system)
+    trace = case_trace(case, arm, depths, system, None if earlier is None else earlier.trace)
     measured = measured_tables(trace, system.policy)
     depths[-1].ms["evidence"] = 1e3 * (perf_counter() - start)
     start = perf_counter()
@@ -203,8 +211,14 @@ def _decide_depths(
     return decisions, goes_on
 
 
-def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -> TraceData:
-    """Trace of one question, of the depths that were retrieved."""
+def case_trace(
+    case: Case, arm: str, depths: Sequence[DepthHits], system: Lab, earlier: TraceData | None = None
+) -> TraceData:
+    """Trace of one question, of the depths that were retrieved.
+
+    Args:
+      earlier: of the same question with fewer depths, whose user's signals are not measured again.
+    """
     hits = Hits._make(np.concatenate(fields, axis=2) for fields in zip(*(one.hits for one in depths), strict=True))
     places = np.unique(hits.chunk[hits.chunk >= 0])
     chunks, hits, vectors = restrict_to_hits(system.retriever.chunks, system.retriever.indexes.vectors, hits)
@@ -219,24 +233,37 @@ def case_trace(case: Case, arm: str, depths: Sequence[DepthHits], system: Lab) -
         meta={"fingerprint": system.fingerprint},
         vectors=vectors,
     )
-    # Parser and generator take longer than all gates together, so they read for those policies alone that ask for it.
-    used = set(used_signals(system.policy))
-    if used & set(STORED):
-        trace = replace(trace, columns=parsed_signals(trace, system.reader))
-    return replace(trace, columns={**trace.columns, **_answered(trace, system)}) if used & set(ANSWERED) else trace
+    # Parser, generator and functions take longer than all gates together: they run where the policy asks for them.
+    used, signals = set(used_signals(system.policy)), system.signals
+    columns = parsed_signals(trace, system.reader) if used & set(STORED) else {}
+    answers = _answers_to_all_hits(trace, system) if used & set(ANSWERED) or signals.read_answers else None
+    if answers is not None and used & set(ANSWERED):
+        columns |= _answer_columns(trace, answers, system)
+    if not signals.functions:
+        return replace(trace, columns=columns) if columns else trace
+    found, failures = signals.measured(trace, system.policy.structure, answers, earlier)
+    meta = {**trace.meta, "signals": signals.declarations, FAILURES: failures}
+    return replace(trace, columns=columns | found, meta=meta)
 
 
-def _answered(trace: TraceData, system: Lab) -> dict[str, NDArray[np.float64]]:
-    """Signals of the answer to all hits of each depth, by name, [1, 1, D]: what a trace has of recorded answers."""
-    measured = measured_tables(trace, system.policy)
-    calibration = system.policy.structure.calibration
+def _answers_to_all_hits(trace: TraceData, system: Lab) -> Answers:
+    """The answer to all hits of each depth, which signals of the answer are measured on."""
+    keys, answers = [], []
+    for depth, places in enumerate(answer_places(trace, 0, system.policy.structure)[0]):
+        chunks = tuple(int(number) for number in trace.hits.chunk[0, 0, depth][places] if number >= 0)
+        if chunks:
+            passages = [trace.chunks[number] for number in chunks]
+            keys.append(AnswerKey(case=0, arm=0, depth=depth, chunks=chunks))
+            answers.append(check_answer(trace.cases[0].query, passages, system.generator, system.scorer))
+    return answer_sets(keys, answers, system.generator.name, system.scorer.name)
+
+
+def _answer_columns(trace: TraceData, answers: Answers, system: Lab) -> Columns:
+    """Signals of those answers, by name, [1, 1, D]: what a trace has of recorded ones."""
     columns = {name: np.full(trace.hits.chunk.shape[:3], np.nan) for name in ANSWERED}
-    for depth, places in enumerate(measured.chosen.places[:, measured.evidence.l2.shape[1]]):
-        passages = [trace.chunks[number] for number in trace.hits.chunk[0, 0, depth][places[places >= 0]]]
-        if passages:
-            answer = check_answer(trace.cases[0].query, passages, system.generator, system.scorer)
-            columns["generation"][0, 0, depth] = calibrate_confidence(np.array(answer.confidence), calibration)
-            columns["support"][0, 0, depth] = answer.support
+    calibration = system.policy.structure.calibration
+    columns["generation"][0, 0, answers.depth] = calibrate_confidence(answers.confidence, calibration)
+    columns["support"][0, 0, answers.depth] = answers.support
     return columns
 
 
@@ -282,7 +309,7 @@ def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer
         "refused": refused,
         "refusal_reason": decisions.reason(0) if refused else None,
         "options": _options(decisions),
-        "warnings": decisions.warnings(0),
+        "warnings": [*decisions.warnings(0), *decisions.trace.meta.get(FAILURES, ())],
         "confidence": float(decisions.confidence()[0]),
         "route": decisions.route(0),
         "clarification": None,

@@ -55,7 +55,7 @@ class ResponseRecord(NamedTuple):
     was searched, depth by depth. checks: every gate with its numbers. measures: margin, diversity and consistency of
     the reward (rule S4.3), None where one cannot be measured; both from the cache where the answer is. retrieved:
     statistics of the hits at the depth that decided. propensity: probability of the arm where a bandit chose it.
-    offered: options among which a user chose.
+    offered: options among which a user chose. signal_failures: what could not be measured, in words.
     """
 
     ms: Mapping[str, float]
@@ -67,6 +67,7 @@ class ResponseRecord(NamedTuple):
     retrieved: Mapping[str, float | None] = {}
     propensity: float | None = None
     offered: Sequence[Mapping[str, Any]] = ()
+    signal_failures: tuple[str, ...] = ()
 
 
 class Response(Mapping[str, Any]):

@@ -379,6 +379,7 @@ def open_audit(place: str | Path | None = None) -> AuditLog:
 # Variables of raglab that only the environment of the process sets, and who reads them.
 PROCESS_VARIABLES = {
     "RAGLAB_CACHE": "folder of the embeddings of every index, `raglab.retrieval.dense`",
+    "RAGLAB_DOWNLOAD": "whether models may be fetched from the hub, `raglab.model_files`",
     "RAGLAB_DEBUG": "the stack of what ends a command, `raglab.cli.door`",
 }
 _OURS = "RAGLAB_"

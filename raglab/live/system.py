@@ -24,9 +24,11 @@ from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.index_folder import CACHE, EMBEDDINGS, read_index, write_index
+from raglab.live.measured_signals import LiveSignals
 from raglab.live.question_signals import DocumentReader
 from raglab.live.response import Generator, SupportScorer, TableFirst
-from raglab.live.trace_building import Retriever, check_settings, retriever
+from raglab.live.signal_functions import SignalFunction
+from raglab.live.trace_building import Retriever, check_settings, retriever, warn_of_cut_chunks
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
@@ -229,7 +231,7 @@ class Lab:
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
-    ever.
+    ever. signals: functions that measure what the policy uses besides the built-in signals.
     """
 
     policy: Policy
@@ -246,6 +248,7 @@ class Lab:
     audit: AuditLog | None = field(default=None, repr=False)
     audit_required: bool = False
     clarifier: Clarifier | None = field(default=None, repr=False)
+    signals: LiveSignals = field(default=LiveSignals(), repr=False)
     _told: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -269,6 +272,8 @@ class Lab:
         clarify: bool | None = None,
         parser: Parser | None = None,
         audit: bool | Literal["required"] = True,
+        signals: Sequence[SignalFunction] = (),
+        signal_timeout_s: float | None = 30.0,
     ) -> Self:
         """System over an index that `build_index` made.
 
@@ -284,18 +289,23 @@ class Lab:
           audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
             otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the folder cannot be
             written, questions are answered without, which one warning says; `required` refuses them.
+          signals: functions of signals that the policy uses; they come before those registered or of entry points.
+          signal_timeout_s: seconds that one call of such a function may take, after which its signal is missing; None
+            waits for ever.
 
         Raises:
           InputError: no index there, or one that was altered or made by another version; a wrong variable; a log that
             is required, or that clarifications need, where nothing can be written.
-          ValueError: clarify without the log, or another pack than that of the index or of what its log has learned.
+          ValueError: clarify without the log, another pack than that of the index or of what its log has learned, or a
+            signal in the policy that neither raglab nor a function measures.
         """
         from raglab.live.settings import BanditSettings, ClarifySettings
 
-        # A wrong variable or a wrong index stops before any model is loaded.
+        # A wrong variable, a wrong index or a signal that is not there stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
         corpus, wanted, fingerprint, stored_pack = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
+        measured = LiveSignals(tuple(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
         check_pack(stored_pack, pack.stored, f"the index {place}", remedy)
@@ -345,6 +355,7 @@ class Lab:
             audit=log,
             audit_required=required,
             clarifier=clarifier,
+            signals=measured,
         )
 
     def warn_once(self, text: str, error: Exception) -> None:
@@ -357,11 +368,11 @@ class Lab:
         """The same system under another policy, whatever pack that names: the index was opened with this one.
 
         Raises:
-          ValueError: the policy names another pack.
+          ValueError: the policy names another pack, or a signal that no function measures.
         """
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
-        return dataclasses.replace(self, policy=policy, entities=named)
+        return dataclasses.replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
 
 
 def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool) -> Online | None:
@@ -442,6 +453,7 @@ def build_index(
     cache: EmbeddingCache | Literal["default"] | None = "default",
     progress: bool = False,
     policy: Policy | None = None,
+    download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> str:
     """Index a corpus into a folder: its chunks, and their embeddings; the rest is derived from them on loading.
@@ -449,7 +461,8 @@ def build_index(
     Args:
       folder: made where it is not there; an index that is there gives way to the new one at once and as a whole.
       arms: that may answer. cache: from which embeddings are copied where it has them. policy: whose pack the index is
-        for, and no other; any where it names none.
+        for, and no other; any where it names none. download: whether models that are not on this machine may be
+        fetched from the hub; the index keeps the commit that it was made with.
       settings: further fields of `RetrievalSettings`.
 
     Returns: the fingerprint.
@@ -462,11 +475,12 @@ def build_index(
         msg = "an index needs at least one chunk, got none; check the folder of the documents."
         raise ValueError(msg)
     place = Path(folder)
-    wanted = check_settings({"arms": tuple(arms), **settings})
+    wanted = check_settings({"arms": tuple(arms), **settings}).pinned(download=download)
     behind = default_cache() if cache == "default" else cache
 
     def embed_corpus(stored: Corpus) -> None:
-        retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+        ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+        warn_of_cut_chunks(ready)
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_corpus)

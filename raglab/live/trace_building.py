@@ -5,12 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import shutil
+import warnings
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple, Self
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,6 +23,7 @@ from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
 from raglab.live.question_signals import DocumentReader, with_parsed_signals
+from raglab.model_files import pinned_name
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
@@ -44,8 +46,9 @@ UNREADABLE = (OSError, EOFError, KeyError, ValueError, MemoryError, RuntimeError
 class RetrievalSettings(NamedTuple):
     """What retrieval depends on; part of the fingerprint.
 
-    arms: names of strategies. encoder, reranker: name or path; None is the bundled model, and late interaction
-    over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a query. rrf_k: constant of the fusion.
+    arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and a revision; None is
+    the bundled model, and late interaction over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a
+    query. rrf_k: constant of the fusion.
     max_depth: refinements that are measured beyond the first try.
     """
 
@@ -71,6 +74,16 @@ class RetrievalSettings(NamedTuple):
     def needs(self, what: str) -> bool:
         """Whether an arm needs `graph`, `tables` or a `rewriter`."""
         return any(ARMS[arm].needs == what for arm in self.arms)
+
+    def pinned(self, *, download: bool) -> Self:
+        """The same with models of the hub by their commit, so that what is loaded is what the fingerprint names.
+
+        Args:
+          download: whether what is not on this machine may be fetched.
+        """
+        names = (self.encoder, self.reranker)
+        encoder, reranker = (None if name is None else pinned_name(name, download=download) for name in names)
+        return self._replace(encoder=encoder, reranker=reranker)
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
@@ -184,6 +197,25 @@ def retriever(
     )
 
 
+CUT = 0.01  # share of a corpus that may be in no embedding before a warning says so; of the bundled one it is 0.002
+
+
+def warn_of_cut_chunks(ready: Retriever) -> None:
+    """Say how many chunks are longer than the encoder reads, where more than a hundredth of all tokens is lost."""
+    most = ready.encoder.max_tokens
+    if most is None:
+        return
+    lengths = ready.encoder.lengths([chunk.text for chunk in ready.chunks])
+    lost = np.maximum(lengths - most, 0)
+    if lost.sum() > CUT * lengths.sum():
+        warnings.warn(
+            f"{np.count_nonzero(lost)} of {len(lengths)} chunks are longer than the {most} tokens that "
+            f"{ready.encoder.name} reads: {lost.sum() / lengths.sum():.1%} of the text is in no embedding; cut the "
+            "documents into smaller chunks, or name an encoder that reads more.",
+            stacklevel=3,
+        )
+
+
 def universe(corpus: Corpus, wanted: RetrievalSettings) -> tuple[Chunk, ...]:
     """What can be found: the chunks, then the rows of their tables where an arm finds rows."""
     return (*corpus.chunks, *table_index(corpus.chunks).rows) if wanted.needs("tables") else tuple(corpus.chunks)
@@ -244,6 +276,7 @@ def build_trace(
     progress: bool = False,
     command: str | None = None,
     rewriter: Rewriter | None = None,
+    download: bool = False,
     **settings: Any,  # noqa: ANN401 - fields of Settings
 ) -> Trace:
     """Retrieve once for every case and keep every measurement that a gate or a rule needs.
@@ -263,6 +296,7 @@ def build_trace(
       progress: whether bars count batches and texts.
       command: named in errors as the way to build it.
       rewriter: of questions, for the arm `iterative` and for depths after the first; None is RM3.
+      download: whether models that are not on this machine may be fetched from the hub; see `raglab.model_files`.
       settings: fields of `RetrievalSettings`.
 
     Raises:
@@ -276,6 +310,7 @@ def build_trace(
     # A document that is not there stops the build before anything is encoded.
     names = [f"case {case.id!r}" for case in cases]
     allowed = question_scopes(corpus.chunks, [case.selected_sources for case in cases], names)
+    wanted = wanted.pinned(download=download)
     meta = _meta(corpus, cases, wanted.parameters(rewriter), command)
     pack = GENERIC if policy is None else load_pack(policy.pack)
     if pack.stored is not None:
@@ -292,6 +327,7 @@ def build_trace(
     def made_ready() -> Retriever:
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
         ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress, pack=pack)
+        warn_of_cut_chunks(ready)
         _write_vectors(parts, ready.indexes.vectors)
         return ready
 

@@ -199,10 +199,10 @@ class TextEncoder(Protocol):
     def dim(self) -> int:
         """Width of its embeddings."""
 
-    def sentences(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Sentence embeddings, [N, dim]."""
+    def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
+        """Sentence embeddings of passages, or of questions, [N, dim]."""
 
-    def both(self, texts: Sequence[str]) -> Encoding:
+    def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
         """Sentence and token embeddings from one forward pass."""
 
 
@@ -296,7 +296,7 @@ def embed(
     tokens: bool = False,
     progress: bool = False,
 ) -> TextEmbeddings:
-    """Embeddings of texts, from the cache where they are there.
+    """Embeddings of passages, from the cache where they are there.
 
     Each distinct text is encoded once. What is encoded goes into the cache a few hundred texts at a time, so that a
     run that was killed goes on where it stopped.

@@ -225,10 +225,10 @@ def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = 
     for row, text in enumerate(texts):
         start = perf_counter()
         if tokens:
-            both = encoder.both([text])
+            both = encoder.both([text], query=True)
             vectors[row] = both.sentences[0]
             by_question.append(both.tokens[0])
         else:
-            vectors[row] = encoder.sentences([text])[0]
+            vectors[row] = encoder.sentences([text], query=True)[0]
         ms.append(1e3 * (perf_counter() - start))
     return Queries(tuple(texts), vectors, by_question if tokens else None, ms)

@@ -718,7 +718,7 @@ def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> T
 # Options of `raglab trace` that take a value, and those that take none; --out is stated anew.
 _VALUED = ("--cases", "-c", "--policy", "-p", "--arm", "--encoder", "--reranker", "--index", "--fetch-k", "--rerank-k")
 TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
-TRACE_FLAGS = frozenset({"--follow-links", "--quiet", "-q", "--json"})
+TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})
 _LONGEST_COMMAND = 2_000
 NEW = "NEW.parquet"
 _TRACE = ("raglab", "trace")

@@ -1,0 +1,441 @@
+"""Measured signals (shore): signal functions over a stored trace and over a question asked live, row by row.
+
+A row is what a signal function needs of one case, arm and depth. Equal rows are measured once. A stored trace keeps
+every finished batch by the content of its rows, so that a run that was stopped goes on; live, a function that fails or
+takes too long leaves its signal missing, which the gate takes as the signal says.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import struct
+import threading
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from math import isnan
+from numbers import Real
+from pathlib import Path
+from time import perf_counter
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from raglab.blobs import Blobs, cache_folder, own_secret
+from raglab.canonical import canonical_json, digest
+from raglab.characters import visible
+from raglab.decision.recorded_answers import AnswerKey, answer_positions
+from raglab.decision.signal_values import Columns, arm_order, used_signals
+from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
+from raglab.policy import PolicyData, Structure
+from raglab.signals import LONGEST_TEXT, NAMES, declaration
+from raglab.store.traces import Trace
+from raglab.values import Answers, Latency, TraceData
+
+SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
+FILE = "signals.sqlite"  # in the user's cache folder
+FAILURES = "signal_failures"  # in the meta of a trace of one question: what could not be measured, in words
+Place = tuple[int, int, int]  # case, arm, depth
+
+
+class SignalRows(NamedTuple):
+    """Rows of a signal function, each once.
+
+    cells: by the row's key, its values in the order of `needs`. places: by the key, the cases, arms and depths of it.
+    """
+
+    cells: dict[str, tuple[Any, ...]]
+    places: dict[str, list[Place]]
+
+
+class Measured(NamedTuple):
+    """Value of a row, and its share of the milliseconds that its batch took."""
+
+    value: float
+    ms: float
+
+
+_PACKED = struct.Struct("<dd")
+
+
+def signal_rows(
+    trace: TraceData, function: SignalFunction, arms: Iterable[int], structure: Structure, answers: Answers | None
+) -> SignalRows:
+    """What a function needs of every case and depth of some arms; where hits or an answer lack, there is no row.
+
+    Args:
+      arms: by number. structure: which hits an answer is given from (final_k, order): the answer that is read is the
+        one to all hits of the place. answers: in whose numbers of cases, arms and chunks are the trace's.
+    """
+    needs_hits = any(name in HIT_COLUMNS for name in function.needs)
+    needs_answer = any(name in ANSWER_COLUMNS for name in function.needs)
+    known = {} if answers is None or not needs_answer else answer_positions(answers)
+    rows = SignalRows({}, {})
+    for arm in arms:
+        first = _arm_order(trace, arm)[:, :, : function.n_hits]
+        whole = answer_places(trace, arm, structure) if needs_answer else None
+        for case in range(len(trace)):
+            for depth in range(first.shape[1]):
+                chunk = trace.hits.chunk[case, arm, depth]
+                places = first[case, depth][chunk[first[case, depth]] >= 0]
+                number = -1
+                if whole is not None:
+                    chunks = tuple(int(one) for one in chunk[whole[case, depth]] if one >= 0)
+                    number = known.get(AnswerKey(case, arm, depth, chunks), -1)
+                if (needs_hits and not len(places)) or (needs_answer and not _is_answer(answers, number)):
+                    continue
+                at = (case, arm, depth)
+                cells = tuple(_cell(trace, name, at, places, answers, number) for name in function.needs)
+                key = digest(canonical_json([function.identity, function.needs, cells]))
+                rows.cells.setdefault(key, cells)
+                rows.places.setdefault(key, []).append(at)
+    return rows
+
+
+def _is_answer(answers: Answers | None, number: int) -> bool:
+    """Whether an answer of that number is there, and says anything."""
+    return answers is not None and number >= 0 and bool(answers.text[number].strip())
+
+
+def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
+    """Places of the hits of an arm in its final order, [Q, D, K]."""
+    hit, rank = (field[:, arm] for field in (trace.hits.chunk.astype(np.int64), trace.hits.rank))
+    return arm_order(rank.reshape(-1, rank.shape[-1]), hit.reshape(-1, hit.shape[-1])).reshape(hit.shape)
+
+
+def answer_places(trace: TraceData, arm: int, structure: Structure) -> NDArray[np.int64]:
+    """Places of the hits that an answer to all hits rests on, in their order, [Q, D, final_k]; see `answer_signals`."""
+    shape = trace.hits.chunk[:, arm].shape
+    by_l2 = np.broadcast_to(np.arange(shape[-1]), shape)
+    return (_arm_order(trace, arm) if structure.order == "rank" else by_l2)[:, :, : structure.final_k]
+
+
+def _cell(
+    trace: TraceData, name: str, at: Place, places: NDArray[np.int64], answers: Answers | None, number: int
+) -> Any:  # noqa: ANN401 - a text, a number or a tuple of either
+    """Value of one column of a row: plain Python, so that it is the same from memory, from disk and live."""
+    kind, _, of = name.partition(".")
+    if kind == "query":
+        return trace.cases[at[0]].query
+    if kind == "documents":
+        return tuple(trace.cases[at[0]].selected_sources)
+    if answers is not None and kind == "answer":
+        return answers.text[number] if of == "text" else float(answers.confidence[number])
+    if of in {"text", "source"}:
+        return tuple(getattr(trace.chunks[chunk], of) for chunk in trace.hits.chunk[at][places])
+    return tuple(float(one) for one in getattr(trace.hits, of)[at][places])
+
+
+def measure(function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: Sequence[str]) -> NDArray[np.float64]:
+    """Values of some rows by one call of the function, checked, [N].
+
+    Args:
+      whose: names of the rows in errors.
+
+    Raises:
+      ValueError: the function raised, which is the cause; or it returned another number of values than rows, or one
+        that is no number, infinite or outside its unit.
+    """
+    frame = pd.DataFrame(dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True)))
+    try:
+        returned = function(frame)
+    except (Exception, SystemExit) as error:
+        more = f" or one of the {len(whose) - 1} after it" if len(whose) > 1 else ""
+        came = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]} for {whose[0]}{more}"
+        msg = f"the signal {function.name} must return its values, got {came}; mend the function."
+        raise ValueError(msg) from error
+    return check_values(function, returned, whose)
+
+
+def check_values(function: SignalFunction, returned: object, whose: Sequence[str]) -> NDArray[np.float64]:
+    """What a function returned as floats, [N].
+
+    Args:
+      whose: names of the rows in errors, [N].
+
+    Raises:
+      ValueError: another number of values than rows, or one that is no number, infinite or outside its unit.
+
+    Example:
+      >>> judge = SignalFunction("judge", len)
+      >>> check_values(judge, [0.5, None], ["case 'a'", "case 'b'"])
+      array([0.5, nan])
+      >>> check_values(judge, [7.0], ["case 'a'"])
+      Traceback (most recent call last):
+        ...
+      ValueError: the signal judge must be in [0, 1] as a probability, got 7.0 for case 'a'; scale it, or name another.
+    """
+    rule = f"the signal {function.name} must"
+    if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
+        msg = f"{rule} return a Series in the order and with the index of its rows, got another; return its values."
+        raise ValueError(msg)
+    try:
+        array = np.asarray(returned)
+        if array.dtype.kind in "US":  # one text among numbers makes texts of all
+            array = np.asarray(returned, dtype=object)
+    except Exception as error:
+        msg = f"{rule} return one number a row, got {type(returned).__name__}, which is no array; return a list."
+        raise ValueError(msg) from error
+    if array.shape != (len(whose),):
+        came = type(returned).__name__ if not array.ndim else f"shape {array.shape}"
+        msg = f"{rule} return one number a row, got {came} for {len(whose)} rows; return a list as long as the frame."
+        raise ValueError(msg)
+    numbers = np.array([_number(one) for one in array.tolist()], dtype=object)
+    unit = function.declared.unit
+    for number, raw, name in zip(numbers, array.tolist(), whose, strict=True):
+        if number is None or np.isinf(number):
+            msg = f"{rule} return finite numbers, or NaN where nothing is measured, got {repr(raw)[:80]} for {name}."
+            raise ValueError(msg)
+        if not (np.isnan(number) or unit.low <= number <= unit.high):
+            said = f"in [{unit.low:g}, {unit.high:g}] as {unit.described}"
+            msg = f"{rule} be {said}, got {number} for {name}; scale it, or name another."
+            raise ValueError(msg)
+    return numbers.astype(np.float64)
+
+
+def _number(value: object) -> float | None:
+    """The value as a float, NaN where it is missing; None where it is no number."""
+    if value is None or value is pd.NA:
+        return np.nan
+    if not isinstance(value, Real):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return np.inf
+
+
+def add_signals(
+    trace: TraceData,
+    signals: str | SignalFunction | Sequence[str | SignalFunction],
+    *,
+    arms: Sequence[str] | None = None,
+    policy: PolicyData | None = None,
+    cache: str | Path | None = None,
+    progress: bool = False,
+) -> Trace:
+    """Trace with the columns of signal functions: of every case, arm and depth, NaN where there is nothing to measure.
+
+    Equal rows are measured once. Every finished batch is kept in the cache, by name, version, the function's own code
+    and the content of the row: a run that is stopped goes on where it was, and asks for no value twice; one that is
+    missing is asked for again. What else a function hangs on (a model, a prompt, another function) is told by its
+    `version`. Milliseconds a row stand in the trace's latency, as the stage `signal_` and the name; they enter no hash.
+
+    Args:
+      trace: with recorded answers where a function needs them (`raglab.record_answers`).
+      signals: names of registered functions or entry points, or signal functions.
+      arms: those that are measured; all. The others are NaN.
+      policy: whose `chosen` section says which answer is the one to all hits of a case; the published defaults.
+      cache: file of the finished values; `signals.sqlite` of the user's cache folder.
+      progress: whether a bar counts the rows.
+
+    Raises:
+      ValueError: no such signal or arm, one twice, answers that the trace lacks; a function that raised, or a value
+        that is none: names signal and case. Nothing is added then.
+
+    Example: `raglab.add_signals(trace, ["judge"], progress=True).signal("judge")`
+    """
+    given = [signals] if isinstance(signals, str | SignalFunction) else signals
+    functions = [signal_function(one) for one in given]
+    numbers = [trace.arm(name) for name in (trace.arms if arms is None else arms)]
+    _check_functions(functions, trace)
+    structure = (policy or PolicyData.from_mapping()).structure
+    out = trace
+    with closing(Blobs(Path(cache) if cache else cache_folder() / FILE, secret=own_secret())) as store:
+        for function in functions:
+            rows = signal_rows(trace, function, numbers, structure, trace.answers)
+            whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
+            known = _fill(function, rows, whose, store, progress=progress)
+            out = _with_column(out, function, rows, known)
+    return out
+
+
+def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> None:
+    """Stop before any row is asked where two signals have a name, or the trace has no answers to show."""
+    names = [function.name for function in functions]
+    for function in functions:
+        if names.count(function.name) > 1:
+            msg = f"signals must have different names, got {function.name} twice; leave one of them out."
+            raise ValueError(msg)
+        if any(name in ANSWER_COLUMNS for name in function.needs) and trace.answers is None:
+            msg = (
+                f"the signal {function.name} needs a trace with recorded answers, got one without;"
+                " record them first: raglab.record_answers(trace, policy, generator, scorer)."
+            )
+            raise ValueError(msg)
+
+
+def _fill(
+    function: SignalFunction, rows: SignalRows, whose: Sequence[str], store: Blobs, *, progress: bool
+) -> dict[str, Measured]:
+    """Values of all rows by key: from the store, else measured batch by batch and kept there."""
+    stored = store.get(list(rows.cells))
+    known = {key: Measured(*_PACKED.unpack(raw)) for key, raw in stored.items() if len(raw) == _PACKED.size}
+    names = dict(zip(rows.cells, whose, strict=True))
+    left = [key for key in rows.cells if key not in known]
+    bar = tqdm(total=len(rows.cells), initial=len(known), desc=function.name, unit="row", disable=not progress)
+    with bar:
+        for start in range(0, len(left), function.batch):
+            keys = left[start : start + function.batch]
+            begin = perf_counter()
+            found = measure(function, [rows.cells[key] for key in keys], [names[key] for key in keys])
+            ms = 1e3 * (perf_counter() - begin) / len(keys)
+            fresh = {key: Measured(float(value), ms) for key, value in zip(keys, found, strict=True)}
+            # What is missing is asked for again the next time: a server may have been down, or a budget spent.
+            store.put({key: _PACKED.pack(*one) for key, one in fresh.items() if not isnan(one.value)})
+            known |= fresh
+            bar.update(len(keys))
+    return known
+
+
+def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mapping[str, float]) -> NDArray[np.float64]:
+    """Values by key at the places of their rows, [Q, A, D]; NaN elsewhere."""
+    column = np.full(shape, np.nan)
+    for key, value in of.items():
+        for at in places[key]:
+            column[at] = value
+    return column
+
+
+def _with_column(trace: TraceData, function: SignalFunction, rows: SignalRows, known: Mapping[str, Measured]) -> Trace:
+    """Trace with the column of a function, and its milliseconds as a stage of the latency."""
+    shape = trace.hits.chunk.shape[:3]
+    column = _column(shape, rows.places, {key: one.value for key, one in known.items()})
+    out: Trace = trace.with_signal(
+        function.name,
+        column,
+        higher=function.higher,
+        unit=function.unit,
+        stage=function.stage,
+        missing=function.missing,
+        source=function.source,
+        version=function.version,
+    )
+    ms = _column(shape, rows.places, {key: one.ms for key, one in known.items()})
+    return replace(out, latency=_with_stage(trace.latency, SIGNAL_STAGE + function.name, ms))
+
+
+def _with_stage(latency: Latency | None, stage: str, ms: NDArray[np.float64]) -> Latency:
+    """Latencies with those of one stage, in the place of those that were there."""
+    there = Latency((), np.empty((*ms.shape, 0))) if latency is None else latency
+    kept = [place for place, name in enumerate(there.stages) if name != stage]
+    stages = (*(there.stages[place] for place in kept), stage)
+    return Latency(stages, np.concatenate([there.ms[..., kept], ms[..., None]], axis=-1))
+
+
+@dataclass(frozen=True, slots=True)
+class LiveSignals:
+    """Signal functions of a system that answers.
+
+    given: those that come before what is registered under the same name. limit_s: seconds that one call may take; None
+    waits for ever. functions: of the signals that the policy uses.
+    """
+
+    given: tuple[SignalFunction, ...] = ()
+    limit_s: float | None = 30.0
+    functions: tuple[SignalFunction, ...] = ()
+
+    def under(self, policy: PolicyData) -> Self:
+        """With the functions of the signals that a policy uses and raglab does not measure itself.
+
+        Raises:
+          ValueError: this machine has no function of a signal; says how to get it.
+        """
+        by_name = {function.name: function for function in self.given}
+        found = []
+        for name in used_signals(policy):
+            if name in NAMES:
+                continue
+            try:
+                found.append(by_name.get(name) or signal_function(name))
+            except ValueError as error:
+                msg = f"a policy that uses the signal {name} needs its function to answer questions: {error}"
+                raise ValueError(msg) from error
+        return replace(self, functions=tuple(found))
+
+    @property
+    def identities(self) -> tuple[str, ...]:
+        """What an answer hangs on: name, version and code of every function."""
+        return tuple(function.identity for function in self.functions)
+
+    @property
+    def declarations(self) -> dict[str, Any]:
+        """What a trace's meta says of the columns."""
+        return {function.name: declaration(function.declared) for function in self.functions}
+
+    @property
+    def read_answers(self) -> bool:
+        """Whether a function needs the answer before anything is decided."""
+        return any(name in ANSWER_COLUMNS for function in self.functions for name in function.needs)
+
+    def measured(
+        self, trace: TraceData, structure: Structure, answers: Answers | None, earlier: TraceData | None
+    ) -> tuple[Columns, tuple[str, ...]]:
+        """Columns of a trace of one question, by name, [1, 1, D]; and what could not be measured, in words.
+
+        A function that raises, takes too long or returns what is no value leaves NaN at the rows it was called for.
+
+        Args:
+          answers: to all hits of each depth; None where no function needs them. earlier: the same question with fewer
+            depths, whose rows are not measured again.
+        """
+        columns: Columns = {}
+        failures = [] if earlier is None else list(earlier.meta.get(FAILURES, ()))
+        for function in self.functions:
+            rows = signal_rows(trace, function, [0], structure, answers)
+            known = {} if earlier is None else _known(rows, earlier.columns[function.name])
+            left = [key for key in rows.cells if key not in known]
+            for start in range(0, len(left), function.batch):
+                keys = left[start : start + function.batch]
+                try:
+                    found = self._within_limit(function, [rows.cells[key] for key in keys])
+                except ValueError as error:
+                    found = np.full(len(keys), np.nan)
+                    failures.append(_failure(function, error))
+                known |= dict(zip(keys, found.tolist(), strict=True))
+            columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
+        return columns, tuple(dict.fromkeys(failures))
+
+    def _within_limit(self, function: SignalFunction, cells: Sequence[tuple[Any, ...]]) -> NDArray[np.float64]:
+        """Values of some rows, from a thread that is left behind once the time is up.
+
+        Raises:
+          ValueError: as `measure`, or the time is up.
+        """
+        whose = ["the question"] * len(cells)
+        if self.limit_s is None:
+            return measure(function, cells, whose)
+        outcome: list[NDArray[np.float64] | Exception] = []
+
+        def work() -> None:
+            try:
+                outcome.append(measure(function, cells, whose))
+            except ValueError as error:
+                outcome.append(error)
+
+        context = contextvars.copy_context()
+        thread = threading.Thread(target=lambda: context.run(work), name=f"signal {function.name}", daemon=True)
+        thread.start()
+        thread.join(self.limit_s)
+        if not outcome:
+            msg = f"the signal {function.name} must return its values within {self.limit_s:g} s, got none."
+            raise ValueError(msg) from TimeoutError()
+        if isinstance(outcome[0], Exception):
+            raise outcome[0]
+        return outcome[0]
+
+
+def _known(rows: SignalRows, column: NDArray[np.float64]) -> dict[str, float]:
+    """Values of rows that an earlier column, of fewer depths, has."""
+    depths = column.shape[2]
+    pairs = ((key, at) for key, places in rows.places.items() for at in places if at[2] < depths)
+    return {key: float(column[at]) for key, at in pairs}
+
+
+def _failure(function: SignalFunction, error: Exception) -> str:
+    """What a response says of a signal that failed: the kind of the cause, whose own text may hold a key."""
+    cause = "no value of its unit" if error.__cause__ is None else type(error.__cause__).__name__
+    return f"signal {function.name} could not be measured ({cause}): it counts as missing"

@@ -1,0 +1,192 @@
+"""Signal functions (shore): a user's measurement as a function of rows, by name from the code or an entry point.
+
+A signal function reads a frame with one row a case, arm and depth, and returns a number a row. The same function fills
+the columns of a stored trace (`add_signals`) and answers live, over the same rows, so that both see the same number.
+No code travels in a policy or a trace: they name a signal, and the machine must have its function.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from importlib.metadata import EntryPoint, entry_points
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from raglab.canonical import canonical_json, digest
+from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GROUP = "raglab.signals"  # of entry points
+QUERY_COLUMNS = ("query", "documents")
+HIT_COLUMNS = ("hits.text", "hits.source", "hits.cosine", "hits.l2", "hits.s_rerank")
+ANSWER_COLUMNS = ("answer.text", "answer.confidence")
+COLUMNS = (*QUERY_COLUMNS, *HIT_COLUMNS, *ANSWER_COLUMNS)
+Rows = Callable[["pd.DataFrame"], "Sequence[float]"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SignalFunction:
+    """A signal with the function that measures it.
+
+    name: of the signal, as policies and traces have it. fn: takes a frame of the columns in `needs`, one row a case,
+    arm and depth, and returns as many numbers in the order of the rows; NaN where there is nothing to measure. needs:
+    of `COLUMNS`: `query` (text), `documents` (names that the user selected), `hits.text`, `hits.source`, `hits.cosine`,
+    `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final order), `answer.text`,
+    `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking
+    back. unit: `probability`, `cosine`, `count`, or any words. stage: what must be there before it is measured.
+    missing: what a NaN means to its gate. version: to be raised with every change of what it returns. batch: rows of
+    one call at most.
+    """
+
+    name: str
+    fn: Rows = field(repr=False)
+    needs: tuple[str, ...] = ("query", "hits.text")
+    higher: Literal["surer", "ask"] = "surer"
+    unit: str = "probability"
+    stage: Literal["query", "hits", "answer"] = "hits"
+    missing: Literal["fires", "passes"] = "fires"
+    version: str = "1"
+    n_hits: int = 4
+    batch: int = 64
+
+    def __post_init__(self) -> None:
+        """Stop where a field is none of its kind."""
+        declared = self.declared
+        object.__setattr__(self, "needs", (self.needs,) if isinstance(self.needs, str) else tuple(self.needs))
+        unknown = [name for name in self.needs if name not in COLUMNS]
+        if unknown or not self.needs:
+            came = repr(unknown[0]) if unknown else "none"
+            rule = f"needs of the signal {self.name} must be of {', '.join(COLUMNS)}"
+            msg = f"{rule}, got {came}; a label is never shown to it."
+            raise ValueError(msg)
+        least = _least_stage(self.needs)
+        if STAGES.index(declared.stage) < STAGES.index(least):
+            msg = f"stage of the signal {self.name} must be {least} by its needs, got {self.stage!r}; state that one."
+            raise ValueError(msg)
+        for name in ("n_hits", "batch"):
+            size = getattr(self, name)
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                msg = f"{name} of the signal {self.name} must be a whole number from 1, got {size!r}."
+                raise ValueError(msg)
+        if not callable(self.fn):
+            msg = f"fn of the signal {self.name} must take a frame of rows, got {type(self.fn).__name__}."
+            raise TypeError(msg)
+
+    @property
+    def declared(self) -> Signal:
+        """The signal as a trace declares it.
+
+        Raises:
+          ValueError: a field that is none of its kind.
+        """
+        kinds: dict[str, str] = {"higher": self.higher, "stage": self.stage, "missing": self.missing}
+        return own_signal(self.name, unit=self.unit, version=self.version, source=self.source, **kinds)
+
+    @property
+    def source(self) -> str:
+        """What measures it, by its name in its module; the module's own name hangs on how it was started."""
+        fn = inspect.unwrap(self.fn)
+        return f"function {getattr(fn, '__qualname__', type(fn).__qualname__)}"[:LONGEST_TEXT]
+
+    def __call__(self, rows: pd.DataFrame) -> Sequence[float]:
+        """Numbers of the rows, as the function has them."""
+        return self.fn(rows)
+
+    @property
+    def identity(self) -> str:
+        """Name, version and a digest of the function's own code, which changes while it is being written."""
+        fn = inspect.unwrap(self.fn)
+        stated = [one for one in getattr(fn, "__defaults__", None) or () if isinstance(one, _PLAIN)]
+        made_of = [self.unit, self.n_hits, repr(stated), _code_parts(getattr(fn, "__code__", None))]
+        return f"{self.name} {self.version} {digest(canonical_json(made_of), 16)}"
+
+
+STAGES = get_args(Stage)
+_PLAIN = (bool, int, float, str, bytes, type(None))  # defaults whose text is the same in every process
+_REGISTERED: dict[str, SignalFunction] = {}
+
+
+def _least_stage(needs: Sequence[str]) -> str:
+    """First stage at which all columns are there."""
+    return "answer" if {*needs} & {*ANSWER_COLUMNS} else "hits" if {*needs} & {*HIT_COLUMNS} else "query"
+
+
+def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
+    """What a function does, as far as its own code tells: instructions, names and constants, equal in every process."""
+    if isinstance(code, CodeType):
+        return [code.co_code.hex(), [*code.co_names, *code.co_varnames], [_code_parts(one) for one in code.co_consts]]
+    return sorted(map(repr, code)) if isinstance(code, frozenset) else repr(code)
+
+
+def register_signal(name: str | SignalFunction, **fields: Any) -> Any:  # noqa: ANN401 - fields of SignalFunction
+    """Make a signal known by its name: a decorator of its function, or a `SignalFunction` as it is.
+
+    A name that is registered again stands for the later function, as a notebook's cell that runs twice has it.
+
+    Args:
+      name: of the signal; or the signal function that a factory made. fields: the others of `SignalFunction`.
+
+    Returns: the `SignalFunction`, which can be called as the function that it decorates.
+
+    Example:
+      >>> import pandas as pd
+      >>> @register_signal("question_mark", needs=("query",), unit="probability", stage="query")
+      ... def question_mark(rows):
+      ...     return [float(text.endswith("?")) for text in rows["query"]]
+      >>> question_mark(pd.DataFrame({"query": ["Who pays?", "storm"]}))
+      [1.0, 0.0]
+    """
+    if isinstance(name, SignalFunction):
+        _REGISTERED[name.name] = name
+        return name
+
+    def decorate(fn: Rows) -> SignalFunction:
+        return register_signal(SignalFunction(name=name, fn=fn, **fields))  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def signal_function(signal: str | SignalFunction) -> SignalFunction:
+    """The signal function of a name: registered in this process, else of an entry point, which is imported now.
+
+    Raises:
+      ValueError: there is none of that name, or its entry point cannot be imported.
+    """
+    if isinstance(signal, SignalFunction):
+        return signal
+    check_name(signal)
+    if signal in _REGISTERED:
+        return _REGISTERED[signal]
+    found = [*entry_points(group=GROUP, name=signal)]
+    if not found:
+        there = sorted({*_REGISTERED, *entry_points(group=GROUP).names})
+        msg = (
+            f"a signal must be registered, got {signal!r} of {', '.join(there) or 'none'}; import the module whose"
+            f" @raglab.register_signal has it, or install the package whose entry point of the group {GROUP} names it."
+        )
+        raise ValueError(msg)
+    return _imported(found[0])
+
+
+def _imported(entry: EntryPoint) -> SignalFunction:
+    """Signal function of an entry point.
+
+    Raises:
+      ValueError: it cannot be imported, or is none of this name; names the distribution.
+    """
+    owner = "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
+    where = f"the entry point {entry.name} = {entry.value} of {owner}"
+    try:
+        loaded = entry.load()
+    except (Exception, SystemExit) as error:
+        msg = f"{where} must be importable, got {type(error).__name__}: {error}; mend or remove that distribution."
+        raise ValueError(msg) from error
+    if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
+        came = f"the signal {loaded.name}" if isinstance(loaded, SignalFunction) else type(loaded).__name__
+        msg = f"{where} must be a signal function of this name, got {came}; decorate it with raglab.register_signal."
+        raise ValueError(msg)
+    return loaded

@@ -1,0 +1,104 @@
+"""A judge on this machine: an OpenAI-compatible server that scores questions, and misbehaves where it is told to."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+KEY = "sk-test-7b1e90ffab42"
+USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
+
+
+class Reply(NamedTuple):
+    """What the server sends; a status of 0 is silence until the end of the test."""
+
+    status: int = 200
+    body: bytes = b""
+    headers: tuple[tuple[str, str], ...] = ()
+
+
+def completion(text: Any, usage: Any = USAGE, **choice: Any) -> Reply:
+    """A chat completion that says `text`."""
+    said = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": text}, **choice}
+    return Reply(body=json.dumps({"id": "1", "choices": [said], "usage": usage}).encode())
+
+
+def true_score(question: str) -> float:
+    """Score that a question always gets."""
+    return int(hashlib.sha256(question.encode()).hexdigest()[:4], 16) / 0xFFFF
+
+
+def graded(question: str) -> Reply:
+    """The reply of a judge that behaves."""
+    return completion(json.dumps({"score": true_score(question)}))
+
+
+class JudgeServer(ThreadingHTTPServer):
+    """Requests that came and replies that went out whole, by question; `behave` maps a question's n-th request."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
+        self.behave: Callable[[str, int], Reply] = lambda question, _: graded(question)
+        self.asked: list[str] = []
+        self.bodies: list[dict[str, Any]] = []
+        self.keys: set[str] = set()
+        self.served: Counter[str] = Counter()
+        self.released = threading.Event()
+        self.lock = threading.Lock()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: JudgeServer
+
+    def log_message(self, *_: Any) -> None:
+        """Keep quiet."""
+
+    def do_POST(self) -> None:
+        """Note the request and reply."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        text = body["prompt"] if "prompt" in body else body["messages"][-1]["content"]
+        found = re.search(r"<question>\n(.*?)\n</question>", text, re.DOTALL)
+        question = found[1] if found else ""
+        with self.server.lock:
+            self.server.asked.append(question)
+            self.server.bodies.append({**body, "path": self.path})
+            self.server.keys.add(self.headers.get("Authorization", ""))
+            place = self.server.asked.count(question)
+        reply = self.server.behave(question, place)
+        self.close_connection = True
+        with suppress(BrokenPipeError, ConnectionResetError):
+            if not reply.status:
+                self.server.released.wait(20)
+                return
+            self.send_response(reply.status)
+            for name, value in (("content-length", str(len(reply.body))), *reply.headers):
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(reply.body)
+            with self.server.lock:
+                self.server.served[question] += reply.status == 200
+
+
+@contextmanager
+def judge_server() -> Iterator[JudgeServer]:
+    """A server that ends with the block."""
+    server = JudgeServer()
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.released.set()
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,537 @@
+"""Signal functions over a trace and over a question: the same rows, each once, and nothing that is half there."""
+
+from __future__ import annotations
+
+import os
+import signal as signals_of_the_system
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from generators import Drawn, Weighed
+from raglab.live import signal_functions
+from raglab.live.arm_choice import retrieval_ms
+from raglab.live.ask import ask
+from raglab.live.measured_signals import add_signals, check_values, signal_rows
+from raglab.live.pipeline import case_trace
+from raglab.live.response import record_answers
+from raglab.live.signal_functions import COLUMNS, SignalFunction, register_signal
+from raglab.live.system import Lab, build_index
+from raglab.live.trace_building import build_trace
+from raglab.policy import PolicyData
+from raglab.replay import decide
+from raglab.retrieval.arms import walk
+from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.traces import Trace, content_hash
+from raglab.testing import sample_trace
+from raglab.values import Case, Latency, Status
+from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+from trades import BROKER
+
+ROOT = Path(raglab.__file__).parents[1]
+NAN = float("nan")
+STRUCTURE = PolicyData.from_mapping().structure
+OPEN: dict[str, Any] = {
+    name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence", "generation")
+}
+
+
+@pytest.fixture(autouse=True)
+def _alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Leave registry and the user's cache as they were."""
+    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path / "cache"))
+
+
+class Counted:
+    """A function that says how much of its first passages a query shares, and counts the rows that it was asked."""
+
+    def __init__(self, stop_after: int = 1_000_000) -> None:
+        self.rows: list[str] = []
+        self.sizes: list[int] = []
+        self.stop_after = stop_after
+
+    def __call__(self, rows: pd.DataFrame) -> list[float]:
+        """Share of the query's words in the texts."""
+        if len(self.sizes) >= self.stop_after:
+            msg = "out of credit"
+            raise OSError(msg)
+        self.sizes.append(len(rows))
+        self.rows += rows["query"].tolist()
+        return [
+            len({*query.split()} & {*" ".join(texts).split()}) / max(1, len(query.split()))
+            for query, texts in zip(rows["query"], rows["hits.text"], strict=True)
+        ]
+
+
+def counted(fn: Counted | None = None, **fields: Any) -> tuple[SignalFunction, Counted]:
+    """A signal function over `Counted`."""
+    counter = Counted() if fn is None else fn
+    return SignalFunction("share_of_words", counter, **fields), counter
+
+
+class TestRows:
+    """What a function is shown."""
+
+    def test_by_hand(self) -> None:
+        """The first hits in the arm's final order, with what the trace holds of them; the answer to all hits."""
+        trace = sample_trace()
+        seen = signal_rows(
+            trace, SignalFunction("judge", len, COLUMNS, stage="answer", n_hits=2), [0], STRUCTURE, trace.answers
+        )
+        rows = [dict(zip(COLUMNS, cells, strict=True)) for cells in seen.cells.values()]
+        assert [*seen.places.values()] == [[(0, 0, 0)], [(1, 0, 0)], [(2, 0, 0)], [(3, 0, 0)], [(5, 0, 0)]]
+        assert rows[2] == {
+            "query": "excess",
+            "documents": ("home.md",),
+            "hits.text": tuple(trace.chunks[n].text for n in (2, 3)),
+            "hits.source": ("other.md", "other.md"),
+            "hits.cosine": (0.9, 0.775),
+            "hits.l2": (0.19999999999999996, 0.44999999999999996),
+            "hits.s_rerank": (0.75, 0.5),
+            "answer.text": "The excess is £252.",
+            "answer.confidence": rows[2]["answer.confidence"],
+        }
+        assert np.isnan(rows[2]["answer.confidence"])
+        assert rows[3]["hits.s_rerank"] == (0.75,)
+
+    def test_the_final_order_is_the_arms(self) -> None:
+        """Not that of l2, in which the trace holds its hits."""
+        trace = sample_trace()
+        turned = replace(trace, hits=trace.hits._replace(rank=np.where(trace.hits.rank >= 0, 9 - trace.hits.rank, -1)))
+        cells = signal_rows(turned, SignalFunction("judge", len, ("hits.text",)), [0], STRUCTURE, None).cells
+        assert next(iter(cells.values())) == (tuple(chunk.text for chunk in trace.chunks[:0:-1]),)
+
+    def test_what_the_query_alone_tells_needs_no_hit(self) -> None:
+        """Six questions; of the hits there are five."""
+        trace = sample_trace()
+        sizes = [
+            len(signal_rows(trace, SignalFunction("judge", len, needs), [0], STRUCTURE, None).cells)
+            for needs in (("query",), ("query", "hits.text"))
+        ]
+        assert sizes == [6, 5]
+
+    def test_no_label_reaches_a_function(self) -> None:
+        """Other labels, the same rows."""
+        trace = sample_trace()
+        cases = tuple(
+            case._replace(expect_status="refuse", expect_sources=("x",), answer="42", split="tune", notes="n")
+            for case in trace.cases
+        )
+        function = SignalFunction("judge", len, COLUMNS, stage="answer")
+        one, other = (signal_rows(t, function, [0], STRUCTURE, t.answers) for t in (trace, replace(trace, cases=cases)))
+        assert repr(one) == repr(other)
+
+    def test_a_set_of_hits_without_an_answer_has_no_row(self) -> None:
+        """The answer to all hits is that of this policy's final_k."""
+        trace = sample_trace()
+        function = SignalFunction("judge", len, ("answer.text",), stage="answer")
+        few = PolicyData.from_mapping({"chosen": {"final_k": 1}}).structure
+        assert len(signal_rows(trace, function, [0], few, trace.answers).cells) == 1  # one question has one hit
+        blank = replace(trace, answers=trace.answers._replace(text=(" ",) * 5))  # type: ignore[union-attr]
+        assert not signal_rows(blank, function, [0], STRUCTURE, blank.answers).cells
+
+
+class TestValues:
+    """What a function may return."""
+
+    @pytest.mark.parametrize(
+        ("returned", "rule"),
+        [
+            ([0.5], "return one number a row, got shape \\(1,\\) for 2 rows"),
+            ([0.5] * 3, "got shape \\(3,\\) for 2 rows"),
+            ([[0.5], [0.5]], "got shape \\(2, 1\\)"),
+            ([[0.5], [0.5, 0.5]], "got list, which is no array"),
+            (0.5, "got float for 2 rows"),
+            (None, "got NoneType"),
+            ((0.5 for _ in range(2)), "got generator"),
+            ({"a": 0.5, "b": 0.5}, "got dict"),
+            ([0.5, "0.5"], "got '0.5' for case 'b'"),
+            ([0.5, np.inf], "return finite numbers, or NaN where nothing is measured, got inf for case 'b'"),
+            ([-np.inf, 0.5], "got -inf for case 'a'"),
+            ([10**400, 0.5], "for case 'a'"),
+            ([0.5, 1.5], "be in \\[0, 1\\] as a probability, got 1.5 for case 'b'; scale it, or name another"),
+            ([0.5, 1j], "got .* for case"),
+            (pd.Series([0.5, 0.5], index=[1, 0]), "in the order and with the index of its rows"),
+        ],
+    )
+    def test_what_is_none(self, returned: Any, rule: str) -> None:
+        """The message names signal, case and value."""
+        with pytest.raises(ValueError, match=f"the signal judge must.*{rule}"):
+            check_values(SignalFunction("judge", len), returned, ["case 'a'", "case 'b'"])
+
+    @pytest.mark.parametrize(
+        "returned",
+        [[0.5, None], (0.5, NAN), np.array([0.5, np.nan], np.float32), pd.Series([0.5, pd.NA]), pd.Series([0.5, None])],
+    )
+    def test_what_is_missing(self, returned: Any) -> None:
+        """However it is written, it is NaN."""
+        found = check_values(SignalFunction("judge", len), returned, ["a", "b"])
+        assert (found.dtype, found[0]) == (np.float64, 0.5)
+        assert np.isnan(found[1])
+
+    def test_a_verdict_is_a_number(self) -> None:
+        """True is 1; another unit has another range."""
+        assert check_values(SignalFunction("judge", len), [True, False], ["a", "b"]).tolist() == [1.0, 0.0]
+        clicks = SignalFunction("clicks", len, unit="clicks a day")
+        assert check_values(clicks, np.array([7, -3]), ["a", "b"]).tolist() == [7.0, -3.0]
+
+
+class TestAdded:
+    """Columns of a stored trace."""
+
+    def test_columns_and_latency(self, tmp_path: Path) -> None:
+        """Saved and loaded they are the same; times enter no hash; equal rows are asked once."""
+        trace = sample_trace()
+        twice = trace.subset([*range(6), 0, 0])
+        function, seen = counted()
+        made = add_signals(twice, [function])
+        assert made.signals == ("share_of_words",)
+        assert made.columns["share_of_words"][:, 0, 0].round(2).tolist()[:4] == [0.6, 0.4, 0.0, 0.0]
+        assert np.isnan(made.columns["share_of_words"][4, 0, 0])
+        assert made.columns["share_of_words"][[6, 7], 0, 0].tolist() == [0.6, 0.6]
+        assert len(seen.rows) == 5
+        assert made.latency is not None
+        assert made.latency.stages == ("signal_share_of_words",)
+        assert (np.isnan(made.latency.ms[:, 0, 0, 0]) == np.isnan(made.columns["share_of_words"][:, 0, 0])).all()
+        slower = replace(made, latency=Latency(made.latency.stages, made.latency.ms + 1.0))
+        assert content_hash(slower) == content_hash(made)
+        made.save(tmp_path / "t.parquet")
+        loaded = Trace.load(tmp_path / "t.parquet")
+        assert (loaded.fingerprint, content_hash(loaded)) == (made.fingerprint, content_hash(made))
+        assert loaded.latency is not None
+        assert loaded.latency.stages == made.latency.stages
+        assert made.meta["signals"]["share_of_words"]["source"] == "function Counted"
+
+    def test_the_time_of_a_signal_is_none_of_retrieval(self) -> None:
+        """The reward's latency is what it was."""
+        trace = replace(sample_trace(), latency=Latency(("embed", "search"), np.full((6, 1, 1, 2), 2.0)))
+        made = add_signals(trace, counted()[0])
+        again = add_signals(made, counted()[0])
+        assert again.latency is not None
+        assert again.latency.stages == ("embed", "search", "signal_share_of_words")
+        policy = PolicyData.from_mapping()
+        assert retrieval_ms(made, decide(made, policy), "hybrid").tolist() == [4.0] * 6
+        alone = add_signals(sample_trace(), counted()[0])
+        assert np.isnan(retrieval_ms(alone, decide(alone, policy), "hybrid")).all()
+
+    def test_batches(self) -> None:
+        """No call has more rows than the function takes, and none is empty."""
+        function, seen = counted(batch=2)
+        add_signals(sample_trace(), function)
+        assert seen.sizes == [2, 2, 1]
+
+    def test_a_run_that_stops_goes_on(self) -> None:
+        """What is finished is not asked again: not after an error, not by another trace of the same rows."""
+        trace = sample_trace()
+        broken, first = counted(Counted(stop_after=2), batch=2)
+        with pytest.raises(
+            ValueError, match=r"share_of_words must return its values, got OSError: out of credit"
+        ) as error:
+            add_signals(trace, broken)
+        assert isinstance(error.value.__cause__, OSError)
+        assert "for case 'sample-5'" in str(error.value)
+        assert "share_of_words" not in trace.columns
+        function, second = counted(batch=2)
+        whole = add_signals(trace, function)
+        assert len(first.rows) == 4
+        assert second.rows == ["? " * 400]
+        third, none = counted(batch=64)
+        part = add_signals(trace.subset([2, 0]), third)
+        assert none.sizes == []
+        assert (
+            part.columns["share_of_words"][:, 0, 0].tolist() == whole.columns["share_of_words"][[2, 0], 0, 0].tolist()
+        )
+        assert part.latency is not None
+        assert not np.isnan(part.latency.ms).any()  # what the batch took that measured it
+
+    def test_another_version_asks_again(self) -> None:
+        """So do other rows: more hits, another unit."""
+        trace = sample_trace()
+        for fields in ({}, {"version": "2"}, {"n_hits": 1}, {"unit": "share"}):
+            function, seen = counted(**fields)
+            add_signals(trace, function)
+            assert len(seen.rows) == 5
+
+    def test_a_cache_of_ones_own(self, tmp_path: Path) -> None:
+        """Named, it stands there; what lies there from elsewhere costs nothing but a warning."""
+        add_signals(sample_trace(), counted()[0], cache=tmp_path / "own.sqlite")
+        assert (tmp_path / "own.sqlite").is_file()
+        assert not (tmp_path / "cache" / "signals.sqlite").exists()
+        (tmp_path / "other.sqlite").write_text("no database")
+        with pytest.warns(UserWarning, match="is damaged or none of raglab's"):
+            add_signals(sample_trace(), counted()[0], cache=tmp_path / "other.sqlite")
+
+    def test_some_arms(self) -> None:
+        """The others are NaN, and nobody is asked for them."""
+        trace = sample_trace()
+        two = replace(
+            trace,
+            arms=("hybrid", "dense"),
+            hits=type(trace.hits)(*(np.concatenate([f, f], axis=1) for f in trace.hits)),
+        )
+        function, seen = counted()
+        made = add_signals(two, function, arms=["dense"])
+        assert np.isnan(made.columns["share_of_words"][:, 0]).all()
+        assert np.isnan(made.columns["share_of_words"][:, 1]).sum() == 1
+        assert len(seen.rows) == 5
+        with pytest.raises(ValueError, match="arm must be one of hybrid, dense"):
+            add_signals(two, function, arms=["bm25"])
+
+    def test_what_is_wrong_stops_before_any_row_is_asked(self) -> None:
+        """A name there is none of, a name twice, an answer that is not there."""
+        function, seen = counted()
+        trace = sample_trace()
+        for given, rule in (
+            ([function, "judge"], "a signal must be registered, got 'judge'"),
+            ([function, function], "must have different names, got share_of_words twice"),
+        ):
+            with pytest.raises(ValueError, match=rule):
+                add_signals(trace, given)
+        answered = SignalFunction("grounded", len, ("answer.text",), stage="answer")
+        with pytest.raises(ValueError, match=r"grounded needs a trace with recorded answers.*raglab\.record_answers"):
+            add_signals(replace(trace, answers=None), [function, answered])
+        assert seen.sizes == []
+
+    def test_a_value_that_is_none_leaves_the_trace(self) -> None:
+        """It is in no cache either: mended, the function is asked again."""
+        trace = sample_trace()
+        wrong = SignalFunction("judge", lambda rows: [2.0] * len(rows))
+        with pytest.raises(ValueError, match=r"judge must be in \[0, 1\] .* got 2.0 for case 'sample-0'"):
+            add_signals(trace, wrong)
+        assert trace.columns == {}
+        assert add_signals(trace, SignalFunction("judge", lambda rows: [0.5] * len(rows))).signals == ("judge",)
+
+
+KILLED = """
+import os, sys, time
+from raglab.live.measured_signals import add_signals
+from raglab.live.signal_functions import SignalFunction
+from raglab.testing import sample_trace
+
+def slow(rows):
+    for text in rows["query"]:
+        with open(sys.argv[1], "a") as log:
+            log.write(f"{text[:20]}\\n")
+        if len(open(sys.argv[1]).readlines()) == int(sys.argv[2]):
+            print("now", flush=True)
+            time.sleep(60)
+    return [0.5] * len(rows)
+
+made = add_signals(sample_trace(), SignalFunction("slow", slow, ("query",), stage="query", batch=1))
+print(made.fingerprint)
+"""
+
+
+def test_killed_in_the_middle_and_started_again(tmp_path: Path) -> None:
+    """No row that was finished is asked twice: of six, the killed run finishes three and is at the fourth."""
+    log, place = tmp_path / "log", {**os.environ, "PYTHONPATH": str(ROOT), "RAGLAB_CACHE": str(tmp_path)}
+    (tmp_path / "run.py").write_text(KILLED)
+    command = [sys.executable, str(tmp_path / "run.py"), str(log)]
+    with subprocess.Popen([*command, "4"], stdout=subprocess.PIPE, env=place, text=True) as run:
+        assert run.stdout is not None
+        assert run.stdout.readline() == "now\n"
+        run.send_signal(signals_of_the_system.SIGKILL)
+    done = subprocess.run([*command, "0"], capture_output=True, check=True, env=place, text=True)
+    asked = log.read_text().splitlines()
+    assert len(asked) == 7  # six questions, and the one in hand when the run was killed
+    assert asked[3] == asked[4]
+    assert len({*asked}) == 6
+
+    def slow(rows: Any) -> list[float]:
+        return [0.5] * len(rows)
+
+    slow.__qualname__ = "slow"
+    whole = add_signals(sample_trace(), SignalFunction("slow", slow, ("query",), stage="query"))
+    assert done.stdout.strip() == whole.fingerprint
+
+
+GATED = {"signals": {"share_of_words": {"min": 0.4}}}
+
+
+@pytest.fixture
+def opened(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+    """Return what opens a system over the small corpus, with an index of its own."""
+    del encoder
+    build_index(CORPUS, tmp_path / "index", cache=None, **SMALL, max_depth=1)
+
+    def make(policy: dict[str, Any] | None = None, **more: Any) -> Lab:
+        stated = Policy.from_mapping(OPEN | (policy or {}))
+        return Lab.open(tmp_path / "index", **{"policy": stated, "cache": False, "generator": Drawn(), **more})
+
+    return make
+
+
+def assert_replayed(system: Lab, stored: Trace, cases: tuple[Case, ...], name: str) -> None:
+    """What is asked live has the values and the outcome of the stored trace."""
+    decided = decide(stored, system.policy)
+    for row, case in enumerate(cases):
+        walked = walk(system.retriever.strategies["hybrid"], system.retriever.question(case.query), None)
+        live = case_trace(case, "hybrid", [*islice(walked, stored.hits.chunk.shape[2])], system)
+        assert np.array_equal(live.columns[name][0], stored.columns[name][row], equal_nan=True), case.id
+        said = ask(case.query, lab=system)
+        assert said["status"] == Status(int(decided.status[row])).name, case.id
+
+
+class TestLive:
+    """The same function answers."""
+
+    def test_live_is_replay(self, opened: Callable[..., Lab], encoder: WordEncoder) -> None:  # noqa: F811
+        """To the last bit, at every depth, and so is what is decided; refused and answered cases are among them."""
+        del encoder
+        function, seen = counted()
+        system = opened(GATED, signals=[function])
+        cases = tuple(case for case in CASES if case.query and not case.selected_sources)
+        trace = build_trace(CORPUS, cases, cache=None, **SMALL, max_depth=1)
+        stored = record_answers(add_signals(trace, function), system.policy, Drawn(), Weighed())
+        assert {0, 1} <= {*decide(stored, system.policy).status.tolist()}
+        assert_replayed(replace(system, scorer=Weighed()), stored, cases, "share_of_words")
+        assert len(seen.rows) > len(cases)
+
+    def test_the_answer_is_read_before_the_gates(self, opened: Callable[..., Lab], encoder: WordEncoder) -> None:  # noqa: F811
+        """As the trace has it recorded; it is written once."""
+        del encoder
+        function = SignalFunction(
+            "said", lambda rows: [len(text) / 64 for text in rows["answer.text"]], ("answer.text",), stage="answer"
+        )
+        system = opened({"signals": {"said": {"min": 0.29}}}, signals=[function], scorer=Weighed())
+        cases = tuple(case for case in CASES if case.query and not case.selected_sources)
+        trace = build_trace(CORPUS, cases, cache=None, **SMALL, max_depth=1)
+        stored = add_signals(record_answers(trace, Policy.from_mapping(OPEN), Drawn(), Weighed()), function)
+        assert np.isfinite(stored.columns["said"]).any()
+        assert_replayed(system, stored, cases, "said")
+
+    def test_a_depth_is_measured_once(self, opened: Callable[..., Lab]) -> None:
+        """A further depth does not ask for those before it; a row that is the same is not asked at all."""
+        never = {"signals": {"share_of_words": {"min": 1.0}, "marks": {"min": 1.0}}, "refine": {"epsilon": 0.0}}
+        function, seen = counted()
+        marks: list[int] = []
+        query = SignalFunction("marks", lambda rows: [marks.append(1) or 0.5] * len(rows), ("query",), stage="query")
+        said = ask("What is the motor excess?", lab=opened(never, signals=[function, query]))
+        assert said["status"] == "refuse"
+        assert len(said.seen.queries) > 1
+        assert len(seen.rows) <= len(said.seen.queries)
+        assert seen.sizes == [1] * len(seen.rows)
+        assert len(marks) == 1
+
+    def test_what_the_machine_does_not_have(self, opened: Callable[..., Lab]) -> None:
+        """The lab is not opened; registered, it is; another policy is asked for its signals as well."""
+        gate = {"signals": {"judge": {"min": 0.5}}}
+        rule = r"a policy that uses the signal judge needs its function to answer questions: .*raglab\.register_signal"
+        with pytest.raises(ValueError, match=rule):
+            opened(gate)
+        system = opened()
+        with pytest.raises(ValueError, match=rule):
+            system.replace(Policy.from_mapping(OPEN | gate))
+        register_signal(SignalFunction("judge", lambda rows: [0.75] * len(rows)))
+        for lab in (opened(gate), system.replace(Policy.from_mapping(OPEN | gate))):
+            assert ask("Is a courtesy car provided?", lab=lab)["status"] == "ok"
+        off = {"signals": {"other": {"min": 0.5, "enabled": False}}}
+        assert opened(off).signals.functions == ()
+
+    @pytest.mark.parametrize(
+        ("returned", "cause"),
+        [
+            (OSError("key sk-123"), "OSError"),
+            (SystemExit(3), "SystemExit"),
+            ([7.0], "no value of its unit"),
+            ([], "no val"),
+        ],
+    )
+    @pytest.mark.parametrize("missing", ["fires", "passes"])
+    def test_a_function_that_fails(self, opened: Callable[..., Lab], returned: Any, cause: str, missing: Any) -> None:
+        """Its signal is missing, a response says so without the words of the error, and the cache keeps no such one."""
+        failing = [True]
+
+        def judge(rows: Any) -> Any:
+            if failing and isinstance(returned, BaseException):
+                raise returned
+            return returned if failing else [0.75] * len(rows)
+
+        function = SignalFunction("judge", judge, missing=missing)
+        system = opened(
+            {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}, signals=[function], cache=True
+        )
+        said = ask("Is a courtesy car provided?", lab=system)
+        assert said["status"] == ("refuse" if missing == "fires" else "ok")
+        warned = [text for text in said["warnings"] if text.startswith(f"signal judge could not be measured ({cause}")]
+        assert len(warned) == 1
+        assert warned[0].endswith("): it counts as missing")
+        assert "sk-123" not in said.json()
+        failing.clear()
+        again = ask("Is a courtesy car provided?", lab=system)
+        assert (again["status"], again["warnings"]) == ("ok", [])
+        assert ask("Is a courtesy car provided?", lab=system).seen.answer_cache_hit
+
+    def test_a_function_that_takes_too_long(self, opened: Callable[..., Lab]) -> None:
+        """The question is decided without it; the call is left behind."""
+        done = threading.Event()
+
+        def judge(rows: Any) -> Any:
+            done.wait(30.0)
+            return [0.75] * len(rows)
+
+        policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
+        system = opened(policy, signals=[SignalFunction("judge", judge)], signal_timeout_s=0.05)
+        said = ask("Is a courtesy car provided?", lab=system)
+        done.set()
+        assert said["status"] == "refuse"
+        assert said["warnings"] == ["signal judge could not be measured (TimeoutError): it counts as missing"]
+
+    def test_another_version_is_another_answer(self, opened: Callable[..., Lab]) -> None:
+        """The answer cache hangs on the function as well."""
+        policy = {"signals": {"judge": {"min": 0.5}}, "refine": {"max_depth": 0}}
+        told = []
+        for value, version in ((0.75, "1"), (0.25, "2")):
+            function = SignalFunction("judge", lambda rows, value=value: [value] * len(rows), version=version)  # type: ignore[misc]
+            told.append(
+                ask("Is a courtesy car provided?", lab=opened(policy, signals=[function], cache=True))["status"]
+            )
+        assert told == ["ok", "refuse"]
+
+    def test_the_graph_follows(self, opened: Callable[..., Lab]) -> None:
+        """Status, sources and warnings are those of `ask`; a depth is measured once there as well."""
+        pytest.importorskip("langgraph")
+        from raglab.live.langgraph_chain import build_graph
+
+        function, seen = counted()
+        system = opened({**GATED, "refine": {"epsilon": 0.0}}, signals=[function])
+        graph = build_graph(system)
+        for case in CASES:
+            if case.query and not case.selected_sources:
+                seen.rows.clear()
+                said = ask(case.query, lab=system)
+                n_live = len(seen.rows)
+                seen.rows.clear()
+                chain = graph.invoke({"question": case.query})["response"]
+                assert {key: chain[key] for key in ("status", "sources", "warnings", "refusal_reason")} == {
+                    key: said[key] for key in ("status", "sources", "warnings", "refusal_reason")
+                }
+                assert len(seen.rows) == n_live
+
+
+@pytest.mark.slow
+def test_live_is_replay_on_every_bundled_case(tmp_path: Path) -> None:
+    """370 questions of the broker: each is decided live as the stored trace decides it, by the same bits."""
+    corpus, cases = load_corpus(BROKER), tuple(case for case in load_cases(BROKER))
+    function, _ = counted()
+    stored = add_signals(build_trace(corpus, cases), function)
+    build_index(corpus, tmp_path / "index", arms=("hybrid",))
+    policy = Policy.load(BROKER / "policy.yaml").replace("signals.share_of_words.min", 0.5, "generation.enabled", False)
+    policy = policy.replace("support.enabled", False, "refine.max_depth", 0)
+    system = Lab.open(tmp_path / "index", policy=policy, signals=[function], cache=False, audit=False)
+    decided = decide(stored, policy)
+    for row, case in enumerate(cases):
+        found = ask(case.query, lab=system, documents=case.selected_sources)
+        status = Status(int(decided.status[row])).name
+        assert found["status"] == status or "empty" in str(found["refusal_reason"]) or found["answer"] is None, case.id

@@ -1,0 +1,292 @@
+"""Signals by models and servers: worked examples, what a version holds, and a judge that is killed and goes on."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from judge_server import KEY, JudgeServer, Reply, completion, graded, judge_server, true_score
+from raglab import signal_models
+from raglab.answering.judging import Budget
+from raglab.live.measured_signals import add_signals
+from raglab.models import Span
+from raglab.store.frames import trace_from_frame
+from raglab.store.traces import Trace
+from raglab.testing import check_signal, sample_trace
+from tiny_models import save_bert
+
+ROWS = pd.DataFrame(
+    {
+        "query": ["Who pays?", "When?", "Why?"],
+        "hits.text": [("The insurer pays.", "Nobody."), ("Within 30 days.",), ()],
+        "answer.text": ["The insurer pays. Bees pay.", "Within 30 days.", "Because."],
+    }
+)
+
+
+class Reads:
+    """A reader that finds no answer in short passages."""
+
+    name = "reads@1"
+
+    def read(self, pairs: Sequence[tuple[str, str]]) -> list[Span]:
+        """The first word, the less sure the shorter the passage."""
+        return [Span(passage.split()[0], 0, 1.0, 4.0 / len(passage)) for _, passage in pairs]
+
+
+class Sorts:
+    """A classifier of pairs: the share of the first text's words that the second has."""
+
+    name, label = "sorts@1", 1
+
+    def probability(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """One number a pair."""
+        sets = [(set(a.lower().split()), set(b.lower().split())) for a, b in pairs]
+        return np.array([len(first & second) / max(1, len(first)) for first, second in sets])
+
+
+class Entails(NamedTuple):
+    """A model of entailment: what is stated word by word is entailed."""
+
+    name: str = "entails@1"
+
+    def entailment(self, pairs: Sequence[tuple[str, str]]) -> Any:
+        """One number a pair."""
+        return np.array([0.9 if hypothesis in premise else 0.2 for premise, hypothesis in pairs])
+
+
+def test_a_reader_gives_the_best_hit_that_answers() -> None:
+    """Passages of 17 and 7 characters leave 1 - 4/17 and 1 - 4/7: the first counts; no passage is missing."""
+    made = signal_models.reader(Reads())  # type: ignore[arg-type]
+    assert made(ROWS)[:2] == pytest.approx([1 - 4 / 17, 1 - 4 / 15])
+    assert math.isnan(made(ROWS)[2])
+    found = signal_models.spans(Reads(), ROWS["query"], ROWS["hits.text"])  # type: ignore[arg-type]
+    assert found["span"].tolist() == ["The", "Within", ""]
+    assert found["passage"].tolist() == [0, 0, -1]
+
+
+def test_nli_is_that_of_the_least_entailed_claim() -> None:
+    """`The insurer pays.` stands in a hit, `Bees pay.` in none; a claim without evidence is not entailed at all."""
+    made = signal_models.nli(Entails())  # type: ignore[arg-type]
+    assert made(ROWS) == [0.2, 0.9, 0.0]
+    assert (made.stage, made.needs) == ("answer", ("hits.text", "answer.text"))
+
+
+def test_a_classifier_reads_all_passages_as_one_or_each_by_itself() -> None:
+    """Of `who pays?`, `pays?` stands in no passage; of the answer's words the passages hold three of five."""
+    words = pd.DataFrame({"query": ["insurer nobody"], "hits.text": [("insurer", "nobody")], "answer.text": ["nobody"]})
+    for made, other, wanted in (
+        (signal_models.sufficient(Sorts()), signal_models.sufficient(Sorts(), passages="each"), [1.0, 0.5]),  # type: ignore[arg-type]
+        (signal_models.grounded(Sorts()), signal_models.grounded(Sorts(), passages="each"), [0.5, 1.0]),  # type: ignore[arg-type]
+    ):
+        assert [*made(words), *other(words)] == wanted
+        assert made.version != other.version
+    with pytest.raises(ValueError, match="passages must be all or each, got 'some'"):
+        signal_models.sufficient(Sorts(), passages="some")(words)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        signal_models.reader(Reads()),  # type: ignore[arg-type]
+        signal_models.nli(Entails()),  # type: ignore[arg-type]
+        signal_models.sufficient(Sorts()),  # type: ignore[arg-type]
+        signal_models.grounded(Sorts()),  # type: ignore[arg-type]
+    ],
+    ids=lambda made: made.name,
+)
+def test_a_model_measures_each_row_by_itself(made: Any, tmp_path: Path) -> None:
+    """As `check_signal` wants it, and over a trace."""
+    assert check_signal(made).rows >= 5
+    trace = add_signals(sample_trace(), made, cache=tmp_path / "cache")
+    assert trace.signal(made.name).notna().sum() >= 4
+
+
+def test_a_version_names_model_label_and_what_is_read() -> None:
+    """A long name has its hash at the end."""
+    assert signal_models.reader(Reads()).version == "reader-1:reads@1"  # type: ignore[arg-type]
+    assert signal_models.sufficient(Sorts()).version == "sufficient-1:sorts@1:1:all"  # type: ignore[arg-type]
+    versions = {signal_models.nli(Entails("e" * 300 + end)).version for end in "ab"}  # type: ignore[arg-type]
+    assert len(versions) == 2
+    assert max(map(len, versions)) <= 200
+
+
+@pytest.mark.slow
+def test_models_by_folder_are_loaded(tmp_path: Path) -> None:
+    """Tiny ones with random weights: what they say is a probability, the same for one row as for many."""
+    pairs = save_bert(tmp_path / "pairs", "BertForSequenceClassification", num_labels=2)
+    config = json.loads((pairs / "config.json").read_text())
+    config |= {"id2label": {"0": "NO", "1": "Entailment"}, "label2id": {"NO": 0, "Entailment": 1}}
+    (pairs / "config.json").write_text(json.dumps(config))
+    reading = save_bert(tmp_path / "reading", "BertForQuestionAnswering")
+    for made in (
+        signal_models.reader(str(reading)),
+        signal_models.nli(str(pairs)),
+        signal_models.sufficient(str(pairs), "entailment"),
+        signal_models.grounded(str(pairs), 1, passages="each"),
+    ):
+        assert check_signal(made).rows >= 5
+        assert "@" in made.version
+    found = signal_models.spans(str(reading), ["what does", "fire"], [["the policy cover fire", "water"], []])
+    assert found["span"][0] in "the policy cover fire water"
+    assert found["passage"].tolist()[1] == -1
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[JudgeServer]:
+    """A judge's server, and its key in the environment."""
+    pytest.importorskip("openai")
+    monkeypatch.setenv("OPENAI_API_KEY", KEY)
+    with judge_server() as running:
+        yield running
+
+
+def made_trace(n: int) -> Trace:
+    """Trace of n cases with two hits each, all of them different."""
+    rows = [(f"q{case}", f"What is {case}?", f"p{case}-{hit}", 0.9 - hit / 10) for case in range(n) for hit in range(2)]
+    frame = pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score"])
+    return trace_from_frame(frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok"))
+
+
+def test_a_judge_fills_a_column(server: JudgeServer, tmp_path: Path) -> None:
+    """Each row is asked once; another rubric asks again, the same one does not; the trace names the judge."""
+    trace = made_trace(4)
+    made = signal_models.judge("tiny", server.base_url)
+    filled = add_signals(trace, made, cache=tmp_path / "cache")
+    assert filled.signal("judge").to_dict() == {f"q{n}": true_score(f"What is {n}?") for n in range(4)}
+    add_signals(trace, signal_models.judge("tiny", server.base_url, timeout=5.0), cache=tmp_path / "cache")
+    assert len(server.asked) == 4
+    add_signals(trace, signal_models.judge("tiny", server.base_url, rubric="Score 1."), cache=tmp_path / "cache")
+    assert len(server.asked) == 8
+    assert made.version.startswith("judge-1:tiny@127.0.0.1:")
+    assert made.fn.counts.scored == 4
+    assert filled.fingerprint != trace.fingerprint
+
+
+def test_several_requests_at_a_time_give_the_same(server: JudgeServer, tmp_path: Path) -> None:
+    """In the order of the rows."""
+    filled = add_signals(
+        made_trace(9), signal_models.judge("tiny", server.base_url, at_once=4), cache=tmp_path / "cache"
+    )
+    assert filled.signal("judge").tolist() == [true_score(f"What is {n}?") for n in range(9)]
+    assert sorted(server.asked) == [f"What is {n}?" for n in range(9)]
+
+
+def test_a_spent_budget_leaves_the_rest_to_the_next_run(server: JudgeServer, tmp_path: Path) -> None:
+    """Missing is not kept: with a larger budget only those cases are asked."""
+    usage = {"prompt_tokens": 2000, "completion_tokens": 10}
+    server.behave = lambda question, _: completion(json.dumps({"score": true_score(question)}), usage)
+    trace, cache, budget = made_trace(6), tmp_path / "cache", Budget(tokens=8000)
+    with pytest.warns(UserWarning, match="the budget of tiny"):
+        first = add_signals(trace, signal_models.judge("tiny", server.base_url, budget=budget), cache=cache)
+    n_asked = len(server.asked)
+    assert 0 < n_asked < 6
+    assert first.signal("judge").notna().sum() == n_asked
+    full = add_signals(trace, signal_models.judge("tiny", server.base_url), cache=cache)
+    assert full.signal("judge").notna().all()
+    assert len(server.asked) == 6
+
+
+def test_a_wrong_key_is_an_error_that_says_so(server: JudgeServer, tmp_path: Path) -> None:
+    """What was scored before stays in the cache."""
+    server.behave = lambda question, _: Reply(401) if question == "What is 2?" else graded(question)
+    with pytest.raises(ValueError, match=r"answered 401; correct model, base_url or OPENAI_API_KEY") as caught:
+        add_signals(made_trace(4), signal_models.judge("tiny", server.base_url), cache=tmp_path / "cache")
+    assert KEY not in str(caught.value)
+    server.behave = lambda question, _: graded(question)
+    add_signals(made_trace(4), signal_models.judge("tiny", server.base_url), cache=tmp_path / "cache")
+    assert [server.asked.count(f"What is {n}?") for n in range(4)] == [1, 1, 2, 1]
+
+
+def test_an_answer_is_judged_where_it_is_recorded(server: JudgeServer, tmp_path: Path) -> None:
+    """`grounded` and a log-probability read it."""
+    made = signal_models.judge("tiny", server.base_url, rubric="grounded", name="faithful")
+    assert (made.stage, made.needs) == ("answer", ("query", "hits.text", "answer.text"))
+    trace = sample_trace()
+    filled = add_signals(trace, made, cache=tmp_path / "cache")
+    assert filled.signal("faithful").notna().sum() == 5
+    assert all("<answer>" in body["messages"][1]["content"] for body in server.bodies)
+    server.behave = lambda *_: Reply(body=json.dumps({"choices": [{"text": "", "logprobs": None}]}).encode())
+    with pytest.warns(UserWarning, match="none for the first 5: the reply holds no log-probabilities of the answer"):
+        filled = add_signals(trace, signal_models.logprob("tiny", server.base_url), cache=tmp_path / "cache")
+    assert filled.signal("logprob").isna().all()
+
+
+RUN = """
+import logging, sys, time
+from pathlib import Path
+import pandas as pd
+from raglab import add_signals, signal_models, trace_from_frame
+url, folder = sys.argv[1], Path(sys.argv[2])
+logging.basicConfig(filename=folder / "debug.log", level=logging.DEBUG)
+trace = trace_from_frame(pd.read_csv(folder / "hits.csv"))
+judge = signal_models.judge("tiny", url, timeout=3.0, sleep=lambda seconds: time.sleep(seconds / 100))
+trace = add_signals(trace, judge, cache=folder / "judge.sqlite", progress=True)
+trace.save(folder / "trace.parquet")
+print(judge.fn.counts)
+"""
+
+
+def hits_csv(folder: Path, questions: Sequence[str]) -> None:
+    """Two hits a question, as a file."""
+    rows = [(f"q{n}", query, f"p{n}-{hit}", 0.9 - hit / 10) for n, query in enumerate(questions) for hit in range(2)]
+    frame = pd.DataFrame(rows, columns=["case_id", "query", "hit_id", "score"])
+    frame.assign(text=[f"Passage {row[2]}." for row in rows], label="ok").to_csv(folder / "hits.csv", index=False)
+
+
+@pytest.mark.slow
+def test_a_judge_that_is_killed_goes_on_and_asks_no_case_twice(server: JudgeServer, tmp_path: Path) -> None:
+    """370 cases; killed while the request of the 186th case is under way, which alone is asked again.
+
+    One case gets words in place of JSON, one a 429, one a 500 and one silence before its score; one is never scored.
+    """
+    questions = [f"What is {n}?" for n in range(370)]
+    hits_csv(tmp_path, questions)
+    odd = {
+        "What is 20?": completion("Surely 0.9"),
+        "What is 60?": Reply(429, headers=(("retry-after", "1"),)),
+        "What is 200?": Reply(500),
+        "What is 240?": Reply(0),
+    }
+    running: list[subprocess.Popen[str]] = []
+
+    def behave(question: str, place: int) -> Reply:
+        if question == "What is 185?" and place == 1:
+            os.kill(running[0].pid, signal.SIGKILL)
+            return Reply(0)
+        if question == "What is 300?":
+            return completion('{"score": "high"}')
+        return odd[question] if question in odd and place == 1 else graded(question)
+
+    server.behave = behave
+    path = os.pathsep.join([str(Path(raglab.__file__).parents[1]), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "HOME": str(tmp_path), "RAGLAB_CACHE": str(tmp_path / "own"), "PYTHONPATH": path}
+    command = [sys.executable, "-c", RUN, server.base_url, str(tmp_path)]
+    for code in (-signal.SIGKILL, 0):
+        with (tmp_path / f"said{code}.txt").open("w") as said:
+            running[:] = [subprocess.Popen(command, env=environment, stdout=said, stderr=said, text=True)]
+            assert running[0].wait(120) == code
+        server.released.set()
+    asked = {question: server.asked.count(question) for question in questions}
+    twice = {*odd, "What is 185?"}  # by a further attempt, or killed before its reply
+    assert asked == {one: 3 if one == "What is 300?" else 2 if one in twice else 1 for one in questions}
+    assert all(server.served[one] == 1 for one in questions if one not in {"What is 20?", "What is 300?"})
+    column = Trace.load(tmp_path / "trace.parquet").signal("judge")
+    assert column.isna().sum() == 1
+    assert column.drop("q300").tolist() == [true_score(one) for one in questions if one != "What is 300?"]
+    assert server.keys == {f"Bearer {KEY}"}
+    files = [file for file in tmp_path.rglob("*") if file.is_file()]
+    assert {"judge.sqlite", "trace.parquet", "debug.log"} <= {file.name for file in files}
+    assert [file for file in files if KEY.encode() in file.read_bytes()] == []
