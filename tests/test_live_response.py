@@ -134,7 +134,7 @@ class TestByHead:
     def test_numba_says_that_it_has_no_twin_for_answers(self) -> None:
         """Numba says that it has no twin for answers."""
         pytest.importorskip("numba")
-        with pytest.raises(ValueError, match="without answers"):
+        with pytest.raises(ValueError, match="with answers"):
             tally(recorded(), [one()], engine="numba")
 
 

@@ -199,10 +199,11 @@ class Evidence(NamedTuple):
       are of one document and near pages, or of one signature with a tag.
 
     Scores of the first k hits in the arm's order, in [0, 1]:
-      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: in the
-      order of `known`, which has their names and units. fused [D, Q]: probability of being right, NaN where the
-      structure has no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there
-      is no model. asked_right: chance that the options of a case to be asked hold what it expects, of that model.
+      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: units
+      as known: names, units and directions of the signals, in their order. fused [D, Q]: probability of being right,
+      NaN where the structure has no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN
+      where there is no model. asked_right: chance that the options of a case to be asked hold what it expects, of that
+      model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
