@@ -42,13 +42,14 @@ def main(every: int = 1) -> None:
     corpus, cases = raglab.load_corpus(BROKER), raglab.load_cases(BROKER)[::every]
     policy = raglab.Policy.load(BROKER / "policy.yaml").replace(*CHANGES)
     trace = raglab.build_trace(corpus, cases, policy=policy, max_depth=policy.refine.max_depth)
-    said = raglab.decide(trace, policy)
     agree: Counter[str] = Counter()
     decided: Counter[str] = Counter()
     with tempfile.TemporaryDirectory() as folder:
         raglab.build_index(corpus, Path(folder) / "index", policy=policy)
         lab = raglab.Lab.open(Path(folder) / "index", policy=policy, cache=False, audit=False)
         graph = raglab.build_graph(lab)
+        # With the answers that live would be given, so that what is not fit to leave is refused here as well.
+        said = raglab.decide(raglab.record_answers(trace, policy, lab.generator, lab.scorer), policy)
         for row, case in enumerate(cases):
             stated = {"question": case.query, "documents": list(case.selected_sources)}
             live = raglab.ask(case.query, lab=lab, documents=stated["documents"])
