@@ -30,7 +30,7 @@ service:  ## what requirements-service.txt installs, in an environment of its ow
 	$(PYTHON) -m venv --clear out/service
 	out/service/bin/pip install --quiet --disable-pip-version-check --no-deps . -r requirements-service.txt
 	out/service/bin/pip uninstall --quiet --disable-pip-version-check --yes pip setuptools
-	cd out/service && bin/python ../../experiments/service.py
+	cd out/service && bin/python ../../experiments/service/decide.py
 
 lab: $(READY)  ## JupyterLab on the notebooks, on this machine only
 	$(BIN)/jupyter lab --ip=127.0.0.1 --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)

@@ -20,12 +20,16 @@ import csv
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from raglab.store.files import make_folder
 from raglab.store.frames import trace_from_frame
 from raglab.store.loaders import load_cases, save_cases, save_corpus
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SPLITS = ("tune", "certify", "report")
 PLATFORMS = ("bert", "dialogflow", "haptik", "luis", "rasa")  # whose predictions HINT3 publishes
@@ -59,8 +63,24 @@ def asked(cases: Sequence[Case]) -> Iterator[Case]:
 def hint3_trace(folder: Path, platform: str = PLATFORMS[0]) -> Trace:
     """Messages to the bot sofmattress of HINT3, each with the one intent that a platform found and its score.
 
-    The score stands as cosine and as reranked score, so that gates on similarity and on confidence both read it. A
-    message out of scope is to be refused; any other expects the document of its intent.
+    The score stands as cosine and as reranked score, so that gates on similarity and on confidence both read it.
+
+    Args:
+      folder, platform: as `hint3_frame` takes them.
+
+    Raises:
+      ValueError: another platform.
+    """
+    frame = hint3_frame(folder, platform)
+    frame = frame.assign(score=frame["node_score"]).rename(columns={"node_score": "s_rerank"})
+    return trace_from_frame(frame, score="cosine", name=f"hint3-sofmattress-{platform}")
+
+
+def hint3_frame(folder: Path, platform: str = PLATFORMS[0]) -> pd.DataFrame:
+    """Messages to the bot sofmattress of HINT3, each with the one intent that a platform found, and `node_score`.
+
+    A message out of scope is to be refused; any other expects the document of its intent. Where a platform finds
+    nothing there is no hit and no score.
 
     Args:
       folder: of the set, with `preds/<platform>_sofmattress.csv`. platform: one of `PLATFORMS`.
@@ -82,11 +102,10 @@ def hint3_trace(folder: Path, platform: str = PLATFORMS[0]) -> Trace:
         if label != NOTHING:
             case |= {"label": "ok", "expect_sources": [label], "intent": label}
         if intent != NOTHING:
-            score = float(row["predicted_node_score"])
             case |= {"hit_id": intent, "source": intent, "text": intent.replace("_", " ").lower()}
-            case |= {"score": score, "s_rerank": score}
+            case |= {"node_score": float(row["predicted_node_score"])}
         records.append(case)
-    return trace_from_frame(pd.DataFrame(records), score="cosine", name=f"hint3-sofmattress-{platform}")
+    return pd.DataFrame(records)
 
 
 def main() -> None:

@@ -57,6 +57,7 @@ from .lab.study import tune as tune
 from .lab.support_calibration import SupportCalibration as SupportCalibration
 from .lab.support_calibration import calibrate_support as calibrate_support
 from .lab.tracking import track as track
+from .live.apply import apply as apply
 from .live.arm_choice import feedback as feedback
 from .live.ask import ask as ask
 from .live.ask import buttons as buttons

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,17 +81,54 @@ def matches(pattern: Pattern, text: str) -> bool:
       >>> matches(["price", "bicycle"], "the BICYCLE price"), matches("price", "the cost")
       (True, False)
     """
+    return _matches(pattern, text)
+
+
+def _matches(pattern: Pattern, text: str | bytes) -> bool:
+    """As `matches`; a text that many patterns are looked for in is UTF-8 already."""
     parts = [pattern] if isinstance(pattern, str) else pattern
     return all(_compile_part(part).search(text) is not None for part in parts)
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=4096)
 def _either(patterns: tuple[str, ...]) -> Any:  # noqa: ANN401 - re2 ships no types
     """Expression that occurs where any of the patterns does; None where they are too large for one."""
     try:
         return _compile_pattern("|".join(f"(?:{pattern})" for pattern in patterns))
     except ValueError:
         return None
+
+
+ONE_BY_ONE = 3  # entities that are looked for without a common expression first
+
+
+@dataclass(frozen=True)
+class _Alternatives:
+    """Entities with their aliases, in the order of the policy; compiled as far as a text asks for it."""
+
+    rows: tuple[tuple[str, Sequence[Pattern]], ...]
+
+    @cached_property
+    def either(self) -> Any:  # noqa: ANN401 - re2 ships no types
+        """Expression that occurs where any of them does; None where there are few, or they are too large for one."""
+        firsts = (alias if isinstance(alias, str) else alias[0] for _, aliases in self.rows for alias in aliases)
+        return _either(tuple(firsts)) if len(self.rows) > ONE_BY_ONE else None
+
+    @cached_property
+    def halves(self) -> tuple[_Alternatives, ...]:
+        """The first and the second half of them; nothing where they are looked for one by one."""
+        middle = len(self.rows) // 2
+        parts = (self.rows[:middle], self.rows[middle:]) if len(self.rows) > ONE_BY_ONE else ()
+        return tuple(map(_Alternatives, parts))
+
+    def named(self, text: bytes) -> Iterator[str]:
+        """Names of those that a text, as UTF-8, names: it names few, and one pass over it dismisses half of them."""
+        if self.either is not None and self.either.search(text) is None:
+            return
+        for half in self.halves:
+            yield from half.named(text)
+        if not self.halves:
+            yield from (name for name, aliases in self.rows if any(_matches(alias, text) for alias in aliases))
 
 
 def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
@@ -100,26 +138,27 @@ def _cannot_match(patterns: Iterable[Pattern], text: str) -> bool:
     return not first or (either is not None and either.search(text) is None)
 
 
-BLOCK = 64  # entities that are looked for in one pass
+def entities_of(texts: Sequence[str], entities: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
+    """Names of the entities that each text names, in the order of the policy.
+
+    Example:
+      >>> entities_of(["Acme pays", "who pays?"], {"Acme": ("acme",)})
+      (('Acme',), ())
+    """
+    among = _Alternatives(tuple(entities.items()))
+    return tuple(tuple(among.named(text.encode())) for text in texts)
 
 
 def entities_in(text: str, entities: Mapping[str, Sequence[Pattern]]) -> tuple[str, ...]:
     """Names of the entities that a text names, in the order of the policy."""
-    if _cannot_match((alias for aliases in entities.values() for alias in aliases), text):
-        return ()
-    rows = tuple(entities.items())
-    found: list[str] = []
-    # Block by block: of thousands of entities a text names few, and one pass over it dismisses the rest of a block.
-    for start in range(0, len(rows), BLOCK):
-        block = rows[start : start + BLOCK]
-        if not _cannot_match((alias for _, aliases in block for alias in aliases), text):
-            found += (name for name, aliases in block if any(matches(alias, text) for alias in aliases))
-    return tuple(found)
+    (named,) = entities_of((text,), entities)
+    return named
 
 
 def chunk_entities(chunks: Sequence[Chunk], names: Mapping[str, Sequence[Pattern]]) -> tuple[tuple[str, ...], ...]:
     """Entities of each chunk: those that its metadata states and those that its text names (rule S2.5)."""
-    return tuple(tuple(dict.fromkeys((*chunk.entities, *entities_in(chunk.text, names)))) for chunk in chunks)
+    found = entities_of([chunk.text for chunk in chunks], names)
+    return tuple(tuple(dict.fromkeys((*chunk.entities, *own))) for chunk, own in zip(chunks, found, strict=True))
 
 
 def pattern_hits(
@@ -146,6 +185,6 @@ def pattern_hits(
     return PatternHits(
         patterns_hash=digest or patterns_hash(patterns),
         counts=counts,
-        query_entities=tuple(entities_in(case.query, names) for case in cases),
+        query_entities=entities_of([case.query for case in cases], names),
         chunk_entities=chunk_entities(chunks, names) if named is None else named,
     )

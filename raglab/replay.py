@@ -38,7 +38,7 @@ from raglab.resolver import RULES, Contest
 from raglab.signal_gates import OWN, OwnLimits
 from raglab.signals import BUILT_IN_SET, COST, NAMES, RATIO, SignalSet, is_name, own_signal
 from raglab.thresholds import Thresholds, policy_thresholds
-from raglab.values import Status, TraceData, map_fields
+from raglab.values import Status, TraceData, check_labelled, label_codes, map_fields
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -346,7 +346,7 @@ def decide_on_tables(
     measured: Tables, trace: TraceData, policy: PolicyData, limits: Thresholds | None = None
 ) -> Decisions:
     """Decision of a policy on tables that are measured already; limits: its thresholds, where they are at hand."""
-    limits = policy_thresholds([policy]) if limits is None else limits
+    limits = (policy_thresholds([policy]) if limits is None else limits).without(measured.evidence.off)
     said = decide_cases(measured.evidence, limits, (1, len(trace)))
     return Decisions(trace, policy, measured, limits, Outcome(*(field[0] for field in said)))
 
@@ -438,7 +438,7 @@ def case_cells(found: Evidence, policies: Sequence[PolicyData]) -> NDArray[np.in
 
 
 def _labels(trace: TraceData) -> NDArray[np.int64]:
-    return np.bincount([Status[case.expect_status] for case in trace.cases], minlength=3)
+    return np.bincount(check_labelled(label_codes(trace.cases)), minlength=3)
 
 
 def _compiled_kernel(engine: str) -> Any:  # noqa: ANN401 - a function
@@ -609,6 +609,7 @@ def _closest_flip(
 
 
 def _single_case(trace: TraceData, row: int) -> TraceData:
+    """Trace of one case, labelled in any case: what flips is its status, whatever its label."""
     found = trace.pattern_hits
     if found is not None:
         found = found._replace(counts=found.counts[[row]], query_entities=(found.query_entities[row],))
@@ -616,7 +617,7 @@ def _single_case(trace: TraceData, row: int) -> TraceData:
     answers = select_answers(trace.answers, [row])
     columns = {name: column[[row]] for name, column in trace.columns.items()}
     return TraceData(
-        cases=(trace.cases[row],),
+        cases=(trace.cases[row]._replace(expect_status=trace.cases[row].expect_status or Status.refuse.name),),
         chunks=trace.chunks,
         arms=trace.arms,
         hits=hits,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from operator import attrgetter
@@ -48,6 +48,11 @@ class Thresholds(NamedTuple):
     def user(self) -> UserLimits:
         """Thresholds of the gates on signals and of those of the user."""
         return UserLimits(self.signals, self.own)
+
+    def without(self, off: Collection[str]) -> Thresholds:
+        """The same with some gates switched off."""
+        switched = {name: self.gates[name]._replace(on=np.zeros_like(self.gates[name].on)) for name in off}
+        return self._replace(gates={**self.gates, **switched}) if off else self
 
     def with_value(self, path: str, values: Floats) -> Thresholds:
         """The same with the values at a path of a gate or rule replaced."""

@@ -7,7 +7,7 @@ measurement is NaN, a missing index is -1, and neither ever passes a gate.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import PurePosixPath
@@ -90,14 +90,15 @@ class Curve(NamedTuple):
 class Case(NamedTuple):
     """A question with its label (rule S6.1).
 
-    expect_status: one of `ok`, `refuse`, `ambiguous`. expect_sources: all must be among the
+    expect_status: one of `ok`, `refuse`, `ambiguous`; None where nobody labelled it: it is decided and counts in no
+    rate. expect_sources: all must be among the
     sources, each `file` or `file#page`. expect_sources_any: at least one must be. selected_sources:
     documents that the user named. extra: any further keys of the record, kept as they came.
     """
 
     id: str
     query: str
-    expect_status: str
+    expect_status: str | None = None
     expect_sources: tuple[str, ...] = ()
     expect_sources_any: tuple[str, ...] = ()
     min_sources: int = 0
@@ -109,6 +110,37 @@ class Case(NamedTuple):
     split: str | None = None
     notes: str | None = None
     extra: Mapping[str, Any] = {}
+
+
+UNLABELLED = -1  # code of a case without a label
+
+
+def label_codes(cases: Sequence[Case]) -> NDArray[np.int8]:
+    """Labels as codes of `Status`, [Q]; `UNLABELLED` where a case has none."""
+    codes = [UNLABELLED if case.expect_status is None else Status[case.expect_status] for case in cases]
+    return np.array(codes, dtype=np.int8)
+
+
+def check_labelled(codes: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Labels as they are, where every case has one.
+
+    Raises:
+      ValueError: some have none, so that nothing can be counted over all.
+
+    Example:
+      >>> check_labelled(label_codes([Case("a", "who?", "ok"), Case("b", "why?")]))
+      Traceback (most recent call last):
+      ValueError: every case must have a label where decisions are counted, got 1 of 2 without; label them, or keep \
+those that are labelled with `trace.subset`.
+    """
+    n = int((codes == UNLABELLED).sum())
+    if n:
+        msg = (
+            f"every case must have a label where decisions are counted, got {n} of {len(codes)} without;"
+            " label them, or keep those that are labelled with `trace.subset`."
+        )
+        raise ValueError(msg)
+    return codes
 
 
 class Hits(NamedTuple):

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from raglab.decision.intent import FLAGS, RULES, intent
 from raglab.decision.measurement import bit_masks, positions
-from raglab.patterns import Patterns, entities_in, matches, pattern_hits, patterns_hash
+from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern_hits, patterns_hash
 from raglab.signals import degenerate_scores, retrieval_confidence
 from raglab.store.loaders import Policy, load_cases
 from raglab.text import BITS, content_words, split_words
@@ -433,3 +433,21 @@ def test_agrees_with_the_labels(flag: str, labels: set[str], precision: float, r
 def test_an_ellipsis_is_three_full_stops() -> None:
     """Folding writes both alike, so that both end a sentence."""
     assert intent("Well… which excess applies?") == intent("Well... which excess applies?")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_halving_finds_what_each_alias_finds(seed: int) -> None:
+    """Of any number of entities, with lists, empty and overlapping aliases, those whose alias matches, in order."""
+    rng = np.random.default_rng(seed)
+    words = ("hull", "cargo", "flood", "pie", "é", "fleet ?guard")
+    for n in (0, 1, 3, 4, 9, 40):
+        entities = {
+            f"e{place}": [rng.choice(words, rng.integers(1, 3)).tolist() for _ in range(rng.integers(0, 3))]
+            for place in range(n)
+        }
+        texts = [" ".join(rng.choice(["HULL", "cargo", "floods", "É", "fleetguard", "x"], 3)) for _ in range(20)]
+        each = tuple(
+            tuple(name for name, aliases in entities.items() if any(matches(alias, text) for alias in aliases))
+            for text in texts
+        )
+        assert entities_of(texts, entities) == each

@@ -36,7 +36,7 @@ def scripts() -> Iterator[Any]:
         for name in THREADS:
             patch.setenv(name, "1")
         patch.setattr(sys, "path", [*sys.path, str(FOLDER)])  # at the end: tests have an arms.py too
-        modules = {name: importlib.import_module(name) for name in ("holdout", "sets", "tuners")}
+        modules = {name: importlib.import_module(name) for name in ("holdout", "platforms", "sets", "tuners")}
     yield SimpleNamespace(**modules)
     for name in modules:
         del sys.modules[name]
@@ -262,6 +262,12 @@ def test_what_a_platform_said_becomes_a_trace(scripts: Any, tmp_path: Path) -> N
     assert scripts.tuners.seen_cases(made, policy()).signals[0, :3].tolist() == pytest.approx([90.0, 40.0, 50.0])
     with pytest.raises(ValueError, match="platform must be one of bert"):
         scripts.sets.hint3_trace(tmp_path, "watson")
+    # The same rows without a distance: one right and two wrong of three found; a half dismisses one of the wrong.
+    bare = scripts.platforms.platform_trace(tmp_path, "luis")
+    assert bare.meta["gates_off"] == ["l2", "density", "gap", "similarity", "confidence"]
+    assert [case.split for case in bare.cases] == ["tune", "tune", "certify", "certify"]
+    assert scripts.platforms.rates_row(bare) == "2/3 | 0/2 | 3/4 | 2/4 | 1/2 | 0/2 | 2/4 | 3/4"
+    assert scripts.platforms.reliability_row(bare).startswith("3 | 1.000 [")
 
 
 def test_numbers_of_a_line_are_plain_json(scripts: Any) -> None:

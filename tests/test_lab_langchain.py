@@ -16,7 +16,7 @@ from langchain_core.embeddings import Embeddings
 from langchain_core.retrievers import BaseRetriever
 from langchain_core.vectorstores import InMemoryVectorStore, VectorStore
 
-from raglab.lab.langchain import hits_frame, trace_from_langchain
+from raglab.lab.langchain import STORE_SCORE, hits_frame, trace_from_langchain
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.values import Case
@@ -37,6 +37,7 @@ CASES = (
     Case("c", "tea", "refuse"),
 )
 HALF = float(np.sqrt(0.5))
+RELEVANCE: dict[str, Any] = {"relevance": {"column": "score", "higher": "surer", "unit": "probability"}}
 
 
 class Words(Embeddings):
@@ -329,3 +330,58 @@ class TestDoor:
         """Two traces of one store have one fingerprint."""
         one, two = (trace_from_langchain(store, CASES, distance="cosine") for _ in range(2))
         assert one.fingerprint == two.fingerprint
+
+
+@pytest.mark.filterwarnings("ignore:.*so the gates.*are off:UserWarning")
+class TestScoresAlone:
+    """Sources without a distance, whose scores become signals."""
+
+    def test_of_the_metadata(self) -> None:
+        """A retriever's documents carry 0.75, 0.5 and nothing; the case has that of the first, and a gate reads it."""
+        with pytest.warns(UserWarning, match=r"langchain: .* the gates l2, .* are off; gate a signal instead") as seen:
+            trace = trace_from_langchain(Listed(documents=list(DOCUMENTS)), CASES, signals=RELEVANCE)
+        assert seen[0].filename == __file__
+        assert trace.signal("relevance").tolist() == [0.75] * 3
+        assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity", "confidence"]
+        for least, status in ((0.75, "ok"), (0.8, "refuse")):
+            said = decide(trace, PolicyData.from_mapping({"signals": {"relevance": {"min": least}}})).frame()
+            assert set(said["status"]) == {status}
+        other = trace_from_langchain(Listed(documents=[DOCUMENTS[2]]), CASES[:1], signals=RELEVANCE)
+        assert np.isnan(other.signal("relevance")).all()
+
+    def test_of_the_store(self) -> None:
+        """What a store says beside a document is taken as it is, in the order of the store."""
+        signals = {"store": {"column": STORE_SCORE, "higher": "surer", "unit": "points"}}
+        trace = trace_from_langchain(Scored([9.0, 5.0, 7.0]), CASES[:1], signals=signals)
+        assert trace.signal("store").tolist() == [9.0]
+        assert trace.hits.rank[0, 0, 0].tolist() == [0, 1, 2]
+        assert [trace.chunks[n].chunk_id for n in trace.hits.chunk[0, 0, 0]] == ["home#1", "home#2", "motor#1"]
+
+    def test_beside_a_distance(self, store: InMemoryVectorStore) -> None:
+        """A score of the metadata stands beside the cosines, and no gate is off."""
+        trace = trace_from_langchain(store, CASES[:1], distance="cosine", signals=RELEVANCE)
+        assert trace.signal("relevance").tolist() == [0.75]
+        assert "gates_off" not in trace.meta
+
+    def test_without_labels(self, store: InMemoryVectorStore) -> None:
+        """Questions that nobody labelled are decided."""
+        trace = trace_from_langchain(store, [Case("a", "excess"), Case("b", "tea")], distance="cosine")
+        assert [case.expect_status for case in trace.cases] == [None, None]
+        policy = PolicyData.from_mapping({"confidence": {"enabled": False}, "gap": {"enabled": False}})
+        assert decide(trace, policy).frame()["status"].tolist() == ["ok", "refuse"]
+
+    def test_what_is_no_score(self, store: InMemoryVectorStore) -> None:
+        """A text, an infinity, a name of the frame's own, and the score of what has none stop, and are named."""
+        listed = Listed(documents=[Document(id="x", page_content="x", metadata={"score": "high"})])
+        with pytest.raises(ValueError, match="a store's score must be a number, got 'high'"):
+            trace_from_langchain(listed, CASES[:1], signals=RELEVANCE)
+        endless = Listed(documents=[Document(id="x", page_content="x", metadata={"score": float("inf")})])
+        with pytest.raises(ValueError, match="row 0, column relevance: relevance must be a probability, from 0 to 1"):
+            trace_from_langchain(endless, CASES[:1], signals=RELEVANCE)
+        with pytest.raises(ValueError, match="a score must have a name that is none of the frame's own"):
+            hits_frame(listed, CASES, scores={"page": "score"})
+        for source, how, came in ((listed, {}, "a retriever"), (store, {"distance": "cosine"}, "distance='cosine'")):
+            with pytest.raises(ValueError, match=f"store_score must be .* is not stated, got {came}"):
+                hits_frame(source, CASES, scores={"mine": STORE_SCORE}, **how)  # type: ignore[arg-type]
+        with pytest.raises(ValueError, match="must state higher and unit"):
+            trace_from_langchain(listed, CASES, signals={"relevance": "score"})  # type: ignore[dict-item]

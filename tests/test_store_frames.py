@@ -103,10 +103,20 @@ class TestByHead:
         assert decide(trace, PolicyData.from_mapping()).frame()["confidence"].tolist() == [70.0]
 
     def test_probabilities_alone(self) -> None:
-        """Without distances their measurements are missing and their gate refuses."""
-        trace = trace_from_frame(frame_of((EXCESS, "a", 0.9, "ok")), score="probability")
+        """Without distances their gates are off, which a warning says, and the confidence decides."""
+        rows = ((EXCESS, "a", 0.25, "ok"), (EXCESS, "b", 0.75, "ok"), (CUP, "a", 0.125, "refuse"))
+        with pytest.warns(UserWarning, match=r"no distances, so the gates l2, density, gap, similarity are off; name"):
+            trace = trace_from_frame(frame_of(*rows), score="probability")
         assert np.isnan([row_of(trace, "l2"), row_of(trace, "cosine")]).all()
-        assert decide(trace, PolicyData.from_mapping()).frame()["stage"].tolist() == ["l2"]
+        assert trace.meta["gates_off"] == ["l2", "density", "gap", "similarity"]
+        said = decide(trace, PolicyData.from_mapping()).frame()
+        assert said["stage"].tolist() == ["gap", "confidence"]
+        assert said["sources"].tolist() == [["b#n/a", "a#n/a"], []]
+        assert said["reason"].tolist() == [
+            "every gate that the trace can judge passes",
+            "confidence 12.5 is below tau_default 40",
+        ]
+        assert said["warnings"][0][-1].endswith("measured nothing for them: l2, density, gap, similarity")
 
     def test_a_case_without_hits(self) -> None:
         """A row without hit_id is a case that found nothing, and is refused as such."""
@@ -345,9 +355,10 @@ class TestRefused:
         told(message, f"frame: the column {column} is required", "got only", "label", f"rename to {column}")
 
     def test_labels(self) -> None:
-        """A frame has label or expect_status, not none and not both."""
-        told(refusal(three().drop(columns="label")), "the column label or expect_status", "only query, hit_id, score")
+        """A frame has label or expect_status or neither, not both, and no cell of it is missing."""
+        assert trace_from_frame(three().drop(columns="label")).cases == (Case("q1", EXCESS), Case("q2", CUP))
         told(refusal(three(expect_status=["ok", "ok", "refuse"])), "label or expect_status, got both")
+        told(refusal(three().assign(label=["ok", "ok", None])), "row 2, column label", "must not be missing")
 
     def test_an_unknown_column(self) -> None:
         """A column that nobody reads is refused with the nearest name; two of one name are too."""
@@ -363,7 +374,7 @@ class TestRefused:
 
     def test_an_unknown_score(self) -> None:
         """The argument score is one of three."""
-        told(refusal(three(), "similarity"), "score must be one of cosine, l2, probability, got 'similarity'")
+        told(refusal(three(), "similarity"), "score must be one of cosine, l2, probability, or None, got 'similarity'")
 
     @pytest.mark.parametrize(("score", "column"), [("cosine", "cosine"), ("l2", "l2"), ("probability", "s_rerank")])
     def test_a_measurement_twice(self, score: Score, column: str) -> None:

@@ -64,7 +64,7 @@ def test_a_service_decides_in_a_bare_environment(tmp_path: Path) -> None:
             if ".." not in file.parts and top.suffix != ".dist-info" and not (tmp_path / top).exists():
                 (tmp_path / top).symlink_to(Path(str(file.locate())).parents[len(file.parts) - 1] / top)
     (tmp_path / "raglab").symlink_to(ROOT / "raglab")
-    command = [sys.executable, "-S", str(ROOT / "experiments" / "service.py")]
+    command = [sys.executable, "-S", str(ROOT / "experiments" / "service" / "decide.py")]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
     done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120, check=False)
     assert done.returncode == 0, done.stderr

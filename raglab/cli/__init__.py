@@ -179,7 +179,8 @@ def decide(
         }
         say_json(parts, indent=2)
         return
-    say(f"{row['query']}\nlabel {row['expect_status']}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
+    label = row["expect_status"] or "none"
+    say(f"{row['query']}\nlabel {label}, decided {row['status']} by {row['gate']}: {row['reason']}\n")
     say(table_text(checks[["gate", "rule", "margin", "passes", "text"]]))
     say("\nthe smallest change of one threshold that would flip it:\n" + table_text(near))
 

@@ -350,7 +350,7 @@ def refine_loop(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) -> 
 
 def needs_refinement(found: Evidence, limits: Thresholds) -> NDArray[np.bool_]:
     """Whether a live question is tried once more after the last depth that was measured, [P, Q]."""
-    shape = (np.size(limits.refine.max_depth), len(found.label))
+    shape, limits = (np.size(limits.refine.max_depth), len(found.words)), limits.without(found.off)
     if limits.costs is not None:  # its model belongs to the hits of the first try
         return np.zeros(shape, dtype=bool)
     _, going = refine_loop(found, limits, shape)
@@ -401,6 +401,7 @@ def decide_cases(found: Evidence, limits: Thresholds, shape: tuple[int, ...]) ->
 
     Source: rules S2.9, S2.12, S2.17.
     """
+    limits = limits.without(found.off)
     by_cost = limits.costs is not None
     decided = _least_cost(found, limits, shape) if by_cost else refine_loop(found, limits, shape)[0]
     stage, slot, depth = decided

@@ -19,7 +19,7 @@ from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, OwnLimits, acts_by
 from raglab.text import decimals
 from raglab.thresholds import Thresholds
-from raglab.values import Floats, Status, TraceData
+from raglab.values import UNLABELLED, Floats, Status, TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -68,8 +68,12 @@ def checks(said: Decisions, row: int) -> list[Check]:
     return found
 
 
-def decision_reason(said: Decisions, row: int) -> str:
-    """One line: which gate or rule decided, with its numbers."""
+def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = None) -> str:
+    """One line: which gate or rule decided, with its numbers.
+
+    Args:
+      rows: its `checks`, where they are at hand.
+    """
     stage, depth = said.stage(row), int(said.outcome.depth[row])
     groups = int(said.tables.evidence.n_groups[depth, row])
     plain = {
@@ -84,7 +88,9 @@ def decision_reason(said: Decisions, row: int) -> str:
     }
     if stage in plain:
         return plain[stage]
-    rows = checks(said, row)
+    if stage in said.tables.evidence.off:
+        return "every gate that the trace can judge passes"
+    rows = checks(said, row) if rows is None else rows
     if GATE_OF[stage] == EXPECTED_COST:
         return next(check.text for check in rows if check.gate == EXPECTED_COST)
     if stage == "options":
@@ -517,10 +523,17 @@ class Decisions:
 
     @cached_property
     def right(self) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        """Whether each case passes its contract, [Q] (rule S6.3)."""
+        """Whether each case passes its contract, [Q] (rule S6.3).
+
+        Raises:
+          ValueError: some case has no label.
+        """
+        return self._passes(self.tables.evidence.label)
+
+    def _passes(self, label: np.ndarray[Any, np.dtype[np.int8]]) -> np.ndarray[Any, np.dtype[np.bool_]]:
         found = self.tables.evidence
         seen = found.right[self.outcome.depth, self.outcome.slot.astype(int), np.arange(len(self))]
-        return (self.status == found.label) & (seen | (found.label == Status.refuse))
+        return (self.status == label) & (seen | (label == Status.refuse))
 
     def row_of(self, case_id: str) -> int:
         """Position of a case.
@@ -535,13 +548,15 @@ class Decisions:
         raise KeyError(msg)
 
     def confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
-        """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
+        """Retrieval confidence at the depth that decided, [Q], 0 to 100; NaN where no score was measured."""
         return self._confidence
 
     @cached_property
     def _confidence(self) -> np.ndarray[Any, np.dtype[np.float64]]:
         """Retrieval confidence at the depth that decided, [Q], 0 to 100."""
         depths = self.tables.evidence.l2.shape[0]
+        if "confidence" in self.tables.evidence.off:
+            return np.full(len(self), np.nan)
         every = np.concatenate([chain.depth_confidence(self.tables.evidence, self.limits, d) for d in range(depths)])
         return every[self.outcome.depth, np.arange(len(self))]
 
@@ -701,10 +716,18 @@ class Decisions:
                     )
             warned = (check for check in _user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
+            out += self._off_warnings
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             out.append("reranker gave no usable scores: confidence is the hybrid score")
         return out
+
+    @cached_property
+    def _off_warnings(self) -> list[str]:
+        """That gates of the policy are off in this trace; nothing where none is."""
+        off = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
+        named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
+        return [f"gates off, since the trace measured nothing for them: {named}"] if named else []
 
     def explain(self, case_id: str) -> list[Check]:
         """Every gate and rule of one case in the order of the chain, with the numbers that decided."""
@@ -715,10 +738,16 @@ class Decisions:
         return decision_reason(self, row)
 
     def frame(self) -> pd.DataFrame:
-        """One row a case: what it asked, its label, status, gate, reason with numbers, confidence, sources, options."""
+        """One row a case: what it asked, its label, status, gate, reason with numbers, confidence, sources, options.
+
+        `expect_status` and `passes` are None in a case without a label.
+        """
         import pandas as pd
 
         confidence = self.confidence()
+        codes = self.tables.evidence.label_code
+        passes = self._passes(codes)
+        policy_id = self.policy.policy_id
         rows = []
         for row, case in enumerate(self.trace.cases):
             stage = self.stage(row)
@@ -738,9 +767,9 @@ class Decisions:
                     "options": [[f"{name}#{page}" for name, page in option.sources] for option in self._options(row)],
                     "warnings": self.warnings(row),
                     "depth": int(self.outcome.depth[row]),
-                    "passes": bool(self.right[row]),
+                    "passes": None if codes[row] == UNLABELLED else bool(passes[row]),
                     "split": case.split,
-                    "policy_id": self.policy.policy_id,
+                    "policy_id": policy_id,
                 }
             )
         return pd.DataFrame(rows)

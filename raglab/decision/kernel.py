@@ -480,7 +480,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
     Args:
       found: measurements of one depth. limits: thresholds, [P, 1].
     """
-    codes = len(STAGES) * CELLS
+    codes, limits = len(STAGES) * CELLS, limits.without(found.off)
     if limits.costs is not None:
         cases, right = _cost_inputs(found)
         counted: NDArray[np.int64] = _cost_counts(_cost_policies(limits, n_policies), cases, right, NUMBERS, codes)
@@ -497,6 +497,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
 
 def stages(found: Evidence, limits: Thresholds, n_policies: int) -> tuple[NDArray[np.int8], NDArray[np.int16]]:
     """Stage and slot of each policy and case, [P, Q]; the slot is 0 where nothing was chosen."""
+    limits = limits.without(found.off)
     if limits.costs is not None:
         cases, _ = _cost_inputs(found)
         stage = _cost_stages(_cost_policies(limits, n_policies), cases, NUMBERS)

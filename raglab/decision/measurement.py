@@ -46,7 +46,7 @@ from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData, Structure, check_pack
 from raglab.signals import SignalSet, degenerate_scores
 from raglab.text import BITS, content_words, word_set
-from raglab.values import Case, Hits, PatternHits, Status, TraceData, map_fields
+from raglab.values import Case, Hits, PatternHits, TraceData, check_labelled, label_codes, map_fields
 
 AT_ONCE = 1 << 16  # hits of sets looked up at once
 
@@ -191,7 +191,8 @@ class Evidence(NamedTuple):
     Question, [Q]:
       words: white-space separated words. denied, allowed: deny and allow patterns that match. needs_allowed: one bool,
       whether the policy has allow patterns. overview: a generic pattern matches and no facet pattern. names_entity:
-      the resolver sees an entity in it. explicit: the user named documents. label: the expected `Status`.
+      the resolver sees an entity in it. explicit: the user named documents. label_code: the expected `Status`,
+      `UNLABELLED` where a case has none.
 
     Hits in the order of `l2`:
       l2 [D, K, Q]: squared L2 distances, ascending. n_hits [D, Q]: hits at all. best_l2 [D, Q]: squared L2 of the
@@ -219,6 +220,7 @@ class Evidence(NamedTuple):
       in [0, 1]. unfit: hygiene leaves nothing of it.
 
     Structure:
+      off: gates that are off whatever a policy says, since nobody measured what they compare (`gates_off`).
       rank_order: whether the chosen hits go by the arm's final order, else by l2. final_k: hits of an answer.
     """
 
@@ -229,7 +231,7 @@ class Evidence(NamedTuple):
     overview: NDArray[np.bool_]
     names_entity: NDArray[np.bool_]
     explicit: NDArray[np.bool_]
-    label: NDArray[np.int8]
+    label_code: NDArray[np.int8]
 
     l2: NDArray[np.float64]
     n_hits: NDArray[np.int64]
@@ -265,8 +267,18 @@ class Evidence(NamedTuple):
     support: NDArray[np.float64]
     unfit: NDArray[np.bool_]
 
+    off: frozenset[str]
     rank_order: bool
     final_k: int
+
+    @property
+    def label(self) -> NDArray[np.int8]:
+        """The expected `Status` of every case, [Q]: whoever counts by it is told where a case has none.
+
+        Raises:
+          ValueError: some case has no label.
+        """
+        return check_labelled(self.label_code)
 
     @property
     def n_slots_relevant(self) -> int:
@@ -353,6 +365,9 @@ def measure_tables(
     slots = slot_labels(chosen, batch, entities, trace)
     first = _first_hits(batch, structure)
     by_hits = _hit_signals(batch, first, contests, chosen, slots)
+    off = gates_off(trace)
+    if "confidence" in off:  # of no score at all the formula makes 0, which would look measured
+        by_hits["confidence"] = np.full_like(by_hits["confidence"], np.nan)
     evidence = Evidence(
         **_question_fields(trace, hits_of, entities, needs_allowed=needs_allowed),
         **_distance_fields(batch, trace, structure),
@@ -363,6 +378,7 @@ def measure_tables(
         right=by_slot(slots.right, batch.shape),
         share=by_slot(slots.share, batch.shape),
         **_without_answers(batch.shape),
+        off=off,
         rank_order=structure.order == "rank",
         final_k=structure.final_k,
     )
@@ -459,15 +475,38 @@ def _question_fields(
         "overview": (generic > 0) & (facet == 0),
         "names_entity": (entities.seen > 0)[: len(trace.cases)],  # a question names the same at every depth
         "explicit": np.array([bool(case.selected_sources) for case in trace.cases]),
-        "label": np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int8),
+        "label_code": label_codes(trace.cases),
     }
 
 
+# Gates that a trace may declare off, since what they compare is a measurement that not every system takes.
+CAN_BE_OFF = ("l2", "density", "gap", "similarity", "confidence")
+
+
+def gates_off(trace: TraceData) -> frozenset[str]:
+    """Gates that a trace declares off: nobody measured what they compare, for any of its cases.
+
+    What is missing in some cases only fires the gate there, as everywhere (rule S2.15).
+
+    Raises:
+      ValueError: it names a gate that every trace can judge.
+    """
+    named = frozenset(map(str, trace.meta.get("gates_off", ())))
+    if wrong := sorted(named.difference(CAN_BE_OFF)):
+        msg = f"a trace may declare off only {', '.join(CAN_BE_OFF)}, got {wrong[0]!r}; build the trace again."
+        raise ValueError(msg)
+    return named
+
+
 def _distance_fields(batch: CaseBatch, trace: TraceData, structure: Structure) -> dict[str, Any]:
-    """Fields of `Evidence` on the hits in the order of l2; padding becomes NaN, so that it passes no gate."""
+    """Fields of `Evidence` on the hits in the order of l2; padding becomes NaN, so that it passes no gate.
+
+    A hit without a distance lies beyond every bound: it is relevant only where none is set.
+    """
     hits, there = batch.hits, batch.keys.hit >= 0
+    l2 = np.where(np.isnan(hits.l2), np.inf, hits.l2)
     return {
-        "l2": by_slot(np.where(there, hits.l2, np.nan), batch.shape),
+        "l2": by_slot(np.where(there, l2, np.nan), batch.shape),
         "n_hits": batch.by_case(there.sum(axis=1)),
         "best_l2": batch.by_case(np.where(there[:, 0], hits.l2[:, 0], np.nan)),
         "top1": batch.by_case(np.where(there[:, 0], hits.cosine[:, 0], np.nan)),

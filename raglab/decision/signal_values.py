@@ -96,11 +96,12 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
 
     Source: rules S2.4, S2.8, S2.15.
     """
+    n = (~np.isnan(first.cosine)).sum(axis=0)
     margin = first.rerank[0] - first.rerank[1] if len(first.rerank) >= 2 else np.full(len(hits.l2), np.nan)
     return {
         "confidence": retrieval_confidence(first.rerank, first.hybrid, first.degenerate, 1.0),
         "top1_cosine": hits.cosine[:, 0],
-        "mean_cosine": np.nansum(first.cosine, axis=0) / np.maximum((~np.isnan(first.cosine)).sum(axis=0), 1),
+        "mean_cosine": np.where(n > 0, np.nansum(first.cosine, axis=0) / np.maximum(n, 1), np.nan),
         "gap": confidence_gap(hits),
         "hybrid": np.fmax.reduce(first.hybrid, axis=0),
         "rerank_margin": margin,

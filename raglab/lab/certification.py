@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -15,7 +15,7 @@ from raglab import certify, metrics
 from raglab import certify as tests
 from raglab.canonical import digest
 from raglab.certify import Certificate, DataNeed, Promise, cases_needed
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import gates_off, measured_tables
 from raglab.gates import GATES
 from raglab.lab.certified_losses import (
     COST,
@@ -68,7 +68,7 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
 
     Source: rules S6.4, S6.9.
     """
-    used = list(dict.fromkeys(declared_family(policy) if paths is None else paths))
+    used = list(dict.fromkeys(declared_family(policy, gates_off(trace)) if paths is None else paths))
     _check_paths(used, policy)
     evidence, limits = measured_tables(trace, policy, arm).evidence, policy_thresholds([policy])
     # Levels so many that the grid of all thresholds together stays below `MOST` candidates.
@@ -92,8 +92,11 @@ def grid(trace: TraceData, policy: Policy, arm: str | None = None, paths: Sequen
     return out
 
 
-def declared_family(policy: Policy) -> tuple[str, ...]:
+def declared_family(policy: Policy, off: Collection[str] = ()) -> tuple[str, ...]:
     """Thresholds that the candidates of a certificate vary unless others are named.
+
+    Args:
+      off: gates that the trace cannot judge (`gates_off`); where that leaves none of the chain's, bounds decide.
 
     Where the least expected cost decides that is the ratio of costs alone, since the chain's thresholds do not act
     there. Where only bounds on signals decide it is those that are stated. Else it is `PATHS`, without the fused gate
@@ -110,9 +113,10 @@ def declared_family(policy: Policy) -> tuple[str, ...]:
         if gate.enabled and gate.on_fire != "warn" and getattr(gate, end) is not None
     )
     others = (gate.name for gate in GATES if gate.switch and gate.thresholds and gate.firing != "warn")
-    if bounds and not any(policy.value(f"{name}.enabled") for name in others):
+    if bounds and not any(policy.value(f"{name}.enabled") for name in others if name not in off):
         return bounds
-    return tuple(path for path in PATHS if policy.fused_model is not None or path != "fused.min_fused")
+    left = tuple(path for path in PATHS if path.partition(".")[0] not in off)
+    return tuple(path for path in left if policy.fused_model is not None or path != "fused.min_fused") or bounds
 
 
 def _check_paths(paths: Sequence[str], policy: Policy) -> None:

@@ -19,7 +19,7 @@ from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.replay import tally
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, check_labelled, label_codes
 
 COST, RISK = "expected_cost", "hallucination_rate"
 LIKELY = 0.8  # probability of a certificate from which on its target is hinted at
@@ -214,7 +214,7 @@ def free_policies(
     arm: str | None,
 ) -> tuple[str, ...]:
     """Policies without a threshold that keep every target on the certified cases too, by the same certify."""
-    labels = np.bincount([Status[case.expect_status] for case in held_out.cases], minlength=len(Status))
+    labels = np.bincount(check_labelled(label_codes(held_out.cases)), minlength=len(Status))
     cells = np.zeros((3, len(Status), len(Status), 2), dtype=np.int64)
     cells[0] = tally(held_out, [always_answer(start)], arm).cells.reshape(cells.shape[1:])
     cells[1, Status.refuse, :, 0] = labels

@@ -22,7 +22,7 @@ from raglab.signals import NAMES, SIGNALS
 from raglab.store.loaders import Policy, hash_cases
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
-from raglab.values import Case, Status, TraceData
+from raglab.values import Case, Status, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -164,7 +164,7 @@ def compare_gates(
     gates = dict(zip(seen.names, seen.score, strict=True))
     gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model)
     matrix = metrics.cost_matrix(costs)
-    label = np.array([Status[case.expect_status] for case in trace.cases], dtype=np.int64)
+    label = check_labelled(label_codes(trace.cases)).astype(np.int64)
     chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]
     risk, coverage = float(chain["hallucination_rate"]), float(chain["coverage"])
     rows: list[dict[str, Any]] = []
@@ -303,6 +303,7 @@ def answer_outcomes(
     if trace.answers is None:
         msg = "a calibration needs a trace with answers, got one without; record them with raglab.record_answers."
         raise ValueError(msg)
+    check_labelled(label_codes(trace.cases))
     free = always_answer(policy).replace("refine.max_depth", 0, "generation.calibration", policy.generation.calibration)
     said = decide(trace, free, arm)
     rows = []

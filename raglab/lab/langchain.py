@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from raglab.canonical import digest
 from raglab.store.files import Where, input_error, shown_value
-from raglab.store.frames import OF_CASE, is_unicode, trace_from_frame, whole_number
+from raglab.store.frames import OF_CASE, Score, frame_trace, is_unicode, signal_columns, warn_of_gates_off, whole_number
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import LONGEST_QUESTION, TAG_KEYS, Case, Chunk
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from langchain_core.vectorstores import VectorStore
 
 Distance = Literal["cosine", "cosine_distance", "l2", "euclidean"]
+FIRST = ("case_id", "query", "expect_status", *OF_CASE, "hit_id", "score", "rank", "l2", "s_rerank", "text")
+STORE_SCORE = "store_score"  # in place of a key of the metadata: what a store gives beside a document
 FROM_METADATA = ("source", "page", "page_label", *TAG_KEYS, "entities")
 ROUNDING = 1e-5  # by which a similarity in single precision may leave its range, or the order of the hits
 
@@ -44,6 +46,7 @@ def hits_frame(
     distance: Distance | None = None,
     embeddings: Embeddings | None = None,
     probability: str | None = None,
+    scores: Mapping[str, str] | None = None,
     columns: Mapping[str, str] | None = None,
     first_page: Literal[0, 1] = 1,
     search: Callable[[Case], Mapping[str, Any]] | None = None,
@@ -56,17 +59,20 @@ def hits_frame(
     Cosines beyond [-1, 1] by rounding are cut off; nothing else is mended. Cases lose their `extra`.
 
     A vector store's scores have no confidence in them: `s_rerank` is only there by `probability`. Without it the
-    confidence of every case is 0; switch that gate off.
+    confidence of every case is 0; switch that gate off. A source that gives neither distances nor vectors is taken by
+    `scores` alone; the columns `score` and `l2` are then left out.
 
     Args:
       source: asked for each case's query alone: by `similarity_search_with_score`, a retriever by `invoke`.
-      cases: labelled questions.
+      cases: questions; where none of them has a label, the frame has no column of labels.
       k: hits a case at most; a retriever's own number counts as well.
       distance: what a store's scores are, which it does not say itself: `cosine` (InMemoryVectorStore),
         `cosine_distance`, 1 − cosine (Chroma with the space cosine), `l2`, the squared distance of unit vectors
         (FAISS), `euclidean`, its root (PGVector).
       embeddings: measure the cosines with these instead: for a retriever, or a store that gives no such score.
       probability: key of the metadata under which a reranker left its probability, such as `relevance_score`.
+      scores: further columns of numbers by name, with the key of the metadata that each comes from; `store_score` is
+        what a vector store itself gives beside a document, whatever it means. They are signals of `trace_from_frame`.
       columns: keys of the metadata of `source`, `page`, `page_label`, `domain`, `doc_type`, `product`, `vendor`,
         `version` or `entities`, where they are called otherwise: `{"source": "file_path"}`.
       first_page: number of a document's first page in `page`; LangChain's loaders of PDFs count from 0.
@@ -90,16 +96,21 @@ def hits_frame(
     """
     import pandas as pd
 
-    _check_distance(distance, embeddings, is_store=_is_store(source))
+    _check_scores(scores or {}, is_store := _is_store(source), distance)
+    _check_distance(distance, embeddings, is_store=is_store, scored=bool(scores))
     for case in cases:
         if len(case.query) > LONGEST_QUESTION:
             rule = f"query must have at most {LONGEST_QUESTION} characters"
             raise input_error(Where("langchain", id=case.id), rule, "shorten it", f"{len(case.query)}")
     keys = _keys(columns)
-    found = [_case_hits(source, case, k, distance, search(case) if search else {}) for case in cases]
-    cosines = (
-        _store_cosines(found, cases, distance) if embeddings is None else _embedding_cosines(found, cases, embeddings)
-    )
+    with_score = distance is not None or STORE_SCORE in (scores or {}).values()
+    found = [_case_hits(source, case, k, search(case) if search else {}, with_score=with_score) for case in cases]
+    if embeddings is not None:
+        cosines = _embedding_cosines(found, cases, embeddings)
+    elif distance is not None:
+        cosines = _store_cosines(found, cases, distance)
+    else:
+        cosines = [np.full(len(hits), np.nan) for hits in found]
     rows: list[dict[str, Any]] = []
     for case, hits, cosine in zip(cases, found, cosines, strict=True):
         asked: dict[str, Any] = {"case_id": case.id, "query": case.query, "expect_status": case.expect_status}
@@ -109,17 +120,21 @@ def hits_frame(
         for rank, (hit, passage) in enumerate(zip(hits, passages, strict=True)):
             measured = {"score": float(cosine[rank]), "rank": rank, "l2": _l2(hit.score, distance)}
             reranked = {"s_rerank": hit.document.metadata.get(probability) if probability else None}
-            rows.append(asked | measured | reranked | passage)
+            own = {name: _own_score(hit, key) for name, key in (scores or {}).items()}
+            rows.append(asked | measured | reranked | passage | own)
         if not hits:
             rows.append(asked)
-    named = ("case_id", "query", "expect_status", *OF_CASE, "hit_id", "score", "rank", "l2", "s_rerank", "text")
-    return pd.DataFrame(rows, columns=[*named, *FROM_METADATA])
+    named = [*FIRST, *FROM_METADATA, *(scores or {})]
+    left_out = {"expect_status"} if all(case.expect_status is None for case in cases) else set()
+    left_out |= {"score", "l2"} if distance is None and embeddings is None else set()
+    return pd.DataFrame(rows, columns=[name for name in named if name not in left_out])
 
 
 def trace_from_langchain(
     source: VectorStore | BaseRetriever,
     cases: Sequence[Case],
     *,
+    signals: Mapping[str, Mapping[str, str]] | None = None,
     policy: Policy | None = None,
     name: str = "langchain",
     **how: Any,  # noqa: ANN401 - arguments of hits_frame
@@ -128,15 +143,25 @@ def trace_from_langchain(
 
     Args:
       source, cases, how: as `hits_frame` takes them.
+      signals: as `trace_from_frame` takes them, "column" being the key of the documents' metadata, or `store_score`.
       policy, name: as `trace_from_frame` takes them.
 
     Raises:
       ImportError: the extra is not installed.
       InputError: as `hits_frame` and `trace_from_frame`.
 
+    Warns:
+      UserWarning: gates are off, since the source gives no distances and no embeddings were passed.
+
     Example: `decide(trace_from_langchain(store, cases, distance="cosine"), policy).frame()`
     """
-    return trace_from_frame(hits_frame(source, cases, **how), score="cosine", policy=policy, name=name)
+    keys = {one.signal.name: one.column for one in signal_columns(signals or {}, name)}
+    frame = hits_frame(source, cases, scores=keys, **how)
+    own = {one: {**stated, "column": one} for one, stated in (signals or {}).items()}
+    score: Score | None = "cosine" if "score" in frame else None
+    trace = frame_trace(frame, score=score, signals=own, policy=policy, name=name)
+    warn_of_gates_off(name, trace.meta.get("gates_off", ()), own)
+    return trace
 
 
 def _is_store(source: object) -> bool:
@@ -152,19 +177,31 @@ def _is_store(source: object) -> bool:
     return isinstance(source, VectorStore)
 
 
-def _check_distance(distance: str | None, embeddings: object, *, is_store: bool) -> None:
+def _check_scores(scores: Mapping[str, str], is_store: bool, distance: str | None) -> None:  # noqa: FBT001 - a fact
+    where = Where("langchain")
+    for name, key in scores.items():
+        if name in (*FIRST, *FROM_METADATA):
+            rule = f"a score must have a name that is none of the frame's own, {', '.join((*FIRST, *FROM_METADATA))}"
+            raise input_error(where, rule, "call it otherwise", shown_value(name))
+        if key == STORE_SCORE and (not is_store or distance is not None):
+            rule = f"{STORE_SCORE} must be the score of a vector store whose distance is not stated"
+            came = "a retriever" if not is_store else f"distance={distance!r}"
+            raise input_error(where, rule, "name a key of the metadata, or leave out distance", came)
+
+
+def _check_distance(distance: str | None, embeddings: object, *, is_store: bool, scored: bool) -> None:
     where, one_of = Where("langchain"), ", ".join(get_args(Distance))
     if distance is not None and embeddings is not None:
         raise input_error(where, "cosines are either given or measured", "leave out distance or embeddings", "both")
     if distance is not None and not is_store:
         rule = "a retriever gives documents without scores, so that no distance can be stated"
         raise input_error(where, rule, "pass embeddings, or the vector store behind it", shown_value(distance))
-    if distance is None and embeddings is None:
+    if distance is None and embeddings is None and not scored:
         rule = "hits must have a distance to the query, and a retriever gives none"
-        remedy = "pass embeddings to measure it, or the vector store behind it"
+        remedy = "pass embeddings to measure it, the vector store behind it, or scores to do without"
         if is_store:
             rule = "what a vector store's scores are must be stated, for it does not say"
-            remedy = f"pass distance, one of {one_of}, or embeddings to measure the cosines"
+            remedy = f"pass distance, one of {one_of}, or embeddings to measure the cosines, or scores to do without"
         raise input_error(where, rule, remedy)
     if distance is not None and distance not in get_args(Distance):
         raise input_error(where, f"distance must be one of {one_of}", "see the store's manual", shown_value(distance))
@@ -185,16 +222,17 @@ def _case_hits(
     source: Any,  # noqa: ANN401 - of either kind
     case: Case,
     k: int,
-    distance: str | None,
     more: Mapping[str, Any],
+    *,
+    with_score: bool,
 ) -> list[_FoundDocument]:
     """Hits of a case in their order, each passage once."""
-    if distance is not None:
+    if with_score:
         try:
             pairs = source.similarity_search_with_score(case.query, k=k, **more)
         except NotImplementedError:
-            rule = "a store must have similarity_search_with_score where a distance is stated"
-            remedy = "pass embeddings instead of distance"
+            rule = "a store must have similarity_search_with_score where its scores are asked for"
+            remedy = f"pass embeddings instead of distance or {STORE_SCORE}"
             raise input_error(Where("langchain"), rule, remedy, type(source).__name__) from None
     elif hasattr(source, "similarity_search"):
         pairs = [(document, np.nan) for document in source.similarity_search(case.query, k=k, **more)]
@@ -217,6 +255,12 @@ def _number(score: Any, hit_id: str) -> float:  # noqa: ANN401 - whatever a stor
         rule = "a store's score must be a number"
         raise input_error(Where("langchain", id=hit_id), rule, "correct the store", shown_value(score))
     return found
+
+
+def _own_score(hit: _FoundDocument, key: str) -> float | None:
+    """Score of a hit by a key of its metadata, or the store's; None where there is none."""
+    value = hit.score if key == STORE_SCORE else hit.document.metadata.get(key)
+    return None if value is None else _number(value, hit.hit_id)
 
 
 def _document_id(document: Document) -> str:

@@ -146,7 +146,7 @@ def _case_columns(said: Decisions, by: Mapping[str, Sequence[Any] | NDArray[Any]
         "doctype": [_text_value(case.doctype) for case in cases],
         "intent": [_text_value(case.intent) for case in cases],
         "named_documents": ["yes" if case.selected_sources else "no" for case in cases],
-        "label": [case.expect_status for case in cases],
+        "label": [_text_value(case.expect_status) for case in cases],
     }
     for name, values in by.items():
         if len(values) != len(cases):

@@ -60,7 +60,7 @@ from raglab.replay import Tally, decide, sweep, tally
 from raglab.store.files import make_folder, write_text
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
-from raglab.values import Status, TraceData
+from raglab.values import Status, TraceData, check_labelled, label_codes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -615,7 +615,7 @@ LEAST_LABELLED = 30  # cases of a label below which a split says little of it
 
 def _label_notes(trace: Trace) -> list[str]:
     """Labels of which the cases that were tuned on hold few (rule S6.8)."""
-    n = np.bincount([Status[case.expect_status] for case in trace.cases], minlength=len(Status))
+    n = np.bincount(check_labelled(label_codes(trace.cases)), minlength=len(Status))
     counts = {status.name: int(n[status]) for status in Status}
     few = [f"{count} labelled {name}" for name, count in counts.items() if 0 < count < LEAST_LABELLED]
     none = [name for name, count in counts.items() if not count]

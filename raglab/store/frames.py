@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
@@ -11,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import values
+from raglab.decision.measurement import CAN_BE_OFF
 from raglab.patterns import pattern_hits
 from raglab.policy import PolicyData
+from raglab.signals import DECLARED, Signal, declaration, own_signal
 from raglab.store.files import MAX_INTEGER, InputError, Where, flat_name, input_error, shown_value
 from raglab.store.loaders import STATUS_NAMES, hash_cases, hash_corpus, parse_case
 from raglab.store.traces import Trace, content_hash
@@ -69,11 +73,16 @@ class Cells(NamedTuple):
                 raise self.error(row, column, f"{of_what} must have one {column}", remedy, came)
 
 
+MAX_ROWS = 2_000_000  # of a frame: twenty seconds and a gigabyte as a trace
+MAX_CELLS = 20_000_000  # cases by arms by depths by hits of the longest case: what an array of a trace holds
+MAX_PAIRS = 2_000_000_000  # the same by pairs of hits: what grouping the hits takes, in bytes
+
+
 def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
     """Cells of a frame.
 
     Raises:
-      InputError: no DataFrame, no row, or two columns of one name.
+      InputError: no DataFrame, no row, more than `MAX_ROWS`, or two columns of one name.
     """
     import pandas as pd
 
@@ -82,6 +91,9 @@ def frame_cells(frame: pd.DataFrame, name: str) -> Cells:
         raise input_error(where, "the hits must be a pandas DataFrame", "wrap them in one", type(frame).__name__)
     if not len(frame):
         raise input_error(where, "a frame must have at least one row", "add one row a hit", "none")
+    if len(frame) > MAX_ROWS:
+        rule = f"a frame must have at most {MAX_ROWS:,} rows"
+        raise input_error(where, rule, "keep the first hits of each case, or make a trace a part", f"{len(frame):,}")
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]
         raise input_error(
@@ -222,11 +234,13 @@ def number_keys(keys: Sequence[str | None], cells: Cells, column: str) -> tuple[
 
 
 def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
-    """Cases in the order of their first rows, and the number of each row's."""
+    """Cases in the order of their first rows, and the number of each row's; without a column of labels none has one."""
     label = "label" if cells.has("label") else "expect_status"
     one_of = f"one of {', '.join(STATUS_NAMES)}"
     query = required_values(cells, "query", cells.typed("query", cell_text, "a string", _AS_TEXT))
-    status = required_values(cells, label, cells.typed(label, _status, one_of, "correct it"))
+    status = cells.typed(label, _status, one_of, "correct it")
+    if cells.has(label):
+        status = required_values(cells, label, status)
     key = "case_id" if cells.has("case_id") else "query"
     keys, rows = number_keys(names(cells, key) if key == "case_id" else query, cells, key)
     stated: dict[str, Sequence[Any]] = {"query": query, label: status}
@@ -248,11 +262,11 @@ def frame_cases(cells: Cells) -> tuple[tuple[Case, ...], list[int]]:
         record = {column: found[row] for column, found in stated.items() if found[row] is not None}
         record |= {column: list(record[column]) for column in LISTS if column in record}
         record["id"] = keys[number] if key == "case_id" else f"q{number + 1}"
-        cases.append(parse_case(record, f"{cells.name}, row {row}"))
+        cases.append(parse_case(record, f"{cells.name}, row {row}", labelled=False))
     return tuple(cases), rows
 
 
-def frame_chunks(cells: Cells, of_hit: Sequence[str]) -> tuple[tuple[Chunk, ...], list[int]]:
+def frame_chunks(cells: Cells, of_hit: Iterable[str]) -> tuple[tuple[Chunk, ...], list[int]]:
     """Passages in the order of their first rows, and the number of each row's, -1 where it has none.
 
     Args:
@@ -336,25 +350,33 @@ _AGREE = 1e-3  # l2 against 2 - 2 cosine: embeddings in half precision differ by
 
 
 def trace_from_frame(
-    frame: pd.DataFrame, *, score: Score = "cosine", policy: PolicyData | None = None, name: str = "frame"
+    frame: pd.DataFrame,
+    *,
+    score: Score | None = "cosine",
+    signals: Mapping[str, Mapping[str, str]] | None = None,
+    policy: PolicyData | None = None,
+    name: str = "frame",
 ) -> Trace:
     """Trace of hits that another system found, one row a hit.
 
-    A cell is missing where it is None, NaN or NA. Columns, the first four required:
+    A cell is missing where it is None, NaN or NA. Columns, the first three required:
 
-    - `query`: the question. `label` (or `expect_status`): ok, refuse or ambiguous.
-    - `hit_id`: name of the passage, strings or integers; missing in the one row of a case that found nothing.
+    - `query`: the question. `hit_id`: name of the passage, strings or integers; missing in the one row of a case that
+      found nothing.
     - `score`: by the argument `score`: `cosine` of query and passage; `l2`, squared distance of their unit vectors;
       `probability`, a reranker's, in [0, 1], which becomes `s_rerank`. `l2` and `cosine` follow from one another where
-      one is not given (rule S1.1). Without both, no gate on distance or similarity passes.
+      one is not given (rule S1.1). Without both the gates l2, density, gap and similarity are off for this trace, and
+      without s_rerank and s_hybrid beside, confidence too; a warning says so, and the gates on `signals` decide.
+    - `label` (or `expect_status`): ok, refuse or ambiguous. Without the column the cases are decided and count in no
+      rate.
     - `case_id`: of the question; without it each distinct query is a case: q1, q2, …
     - `text`, `source` (path of the document; without it each passage is a document of its own), `page` (from 1),
       `page_label`, `domain`, `doc_type`, `product`, `vendor`, `version` (tags), `entities` (a list): of the passage,
       the same in each of its rows. Without `text` the keyword share is 0, a warning.
     - `rank`: place in the final order, 0, 1, 2, … within a case; without it by descending `s_rerank`, hits without
       one after those with one, then from the best to the worst `score`, ties in the order of the rows.
-    - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. Without s_rerank and
-      s_hybrid the confidence is 0: switch that gate off.
+    - `s_rerank`, `s_raw` (its logit), `s_hybrid` (in [0, 1]): for the gate of confidence. With distances and without
+      s_rerank and s_hybrid the confidence is 0: switch that gate off.
     - `l2`, `cosine`: beside a score that is something else. `anchor_similarity`, `signature_similarity`: cosine of
       the query with the passage's first 800 characters and with its rendered signature; missing never decides.
     - `arm`, `depth` (from 0): of several strategies and refinements; each case has rows in each of them.
@@ -363,7 +385,11 @@ def trace_from_frame(
 
     Args:
       frame: one row a hit.
-      score: what the column `score` holds.
+      score: what the column `score` holds; None where there is no such column.
+      signals: further scores by name, which a policy gates as `signals.<name>`: {"column": its column, the name where
+        not given; "higher": "surer" or "ask"; "unit": "probability" or other words; and, as `Trace.with_signal` takes
+        them, "stage", "missing", "source", "version"}. A case has the value of its first hit; of the stage "query"
+        the same value in each of its rows.
       policy: whose patterns are measured at once (others later, on replay).
       name: of the collection, of the arm where there is no such column, and of the frame in errors.
 
@@ -373,7 +399,10 @@ def trace_from_frame(
     Raises:
       InputError: a column or cell breaks a rule; names row (from 0), column, rule and remedy.
 
-    Source: rules S0.4, S1.1 to S1.4, S6.1.
+    Warns:
+      UserWarning: gates are off, since nothing was measured for them.
+
+    Source: rules S0.4, S1.1 to S1.4, S2.15, S6.1.
 
     Example:
       >>> import pandas as pd
@@ -385,22 +414,56 @@ def trace_from_frame(
       >>> decide(trace, policy).frame()[["status", "stage", "sources"]].values.tolist()
       [['ok', 'gap', ['a#n/a', 'b#n/a']], ['refuse', 'l2', []]]
     """
+    trace = frame_trace(frame, score=score, signals=signals, policy=policy, name=name)
+    warn_of_gates_off(name, trace.meta.get("gates_off", ()), signals or ())
+    return trace
+
+
+def warn_of_gates_off(name: str, off: Sequence[str], signals: Collection[str]) -> None:
+    """Warn whoever called the caller that gates are off, if any is, and say what to gate instead.
+
+    Args:
+      name: of the frame. signals: names of those that it brings.
+    """
+    if not off:
+        return
+    first = next(iter(signals), None)
+    how = f'gate a signal instead: policy.replace("signals.{first}.min", …)' if first else "name a score by signals={…}"
+    what = "distances" if "confidence" not in off else "distances and no scores of a reranker"
+    warnings.warn(f"{name}: the hits have no {what}, so the gates {', '.join(off)} are off; {how}.", stacklevel=3)
+
+
+def frame_trace(
+    frame: pd.DataFrame,
+    *,
+    score: Score | None,
+    signals: Mapping[str, Mapping[str, str]] | None,
+    policy: PolicyData | None,
+    name: str,
+) -> Trace:
+    """Trace as `trace_from_frame` makes it; it warns of nothing."""
     cells = frame_cells(frame, name)
-    _check_columns(cells, score)
+    columns = signal_columns(signals or {}, name)
+    _check_columns(cells, score, columns)
     # Cases, passages, arms and depths are numbered apart; a row of the frame is then one cell of the trace.
     cases, case_of_row = frame_cases(cells)
-    chunks, chunk_of_row = frame_chunks(cells, _OF_HIT)
+    of_hit = [one.column for one in columns if one.signal.stage != "query"]
+    chunks, chunk_of_row = frame_chunks(cells, dict.fromkeys((*_OF_HIT, *of_hit)))
     arms, arm_of_row = number_keys(names(cells, "arm") if cells.has("arm") else [name] * cells.size, cells, "arm")
     depth_of_row = _row_depths(cells)
     shape = (len(cases), len(arms), max(depth_of_row) + 1)
     at = _Rows(np.ravel_multi_index((case_of_row, arm_of_row, depth_of_row), shape), np.array(chunk_of_row), shape)
     _check_rows(cells, at, cases, arms)
-    hits = _hits_by_distance(cells, at, _measurements(cells, score), score)
+    found = _measurements(cells, score)
+    rank = _ranks(cells, at, found, score)
+    hits = _hits_by_distance(cells, at, found, rank)
+    off = _gates_off(found, score)
     meta: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "corpus_hash": hash_corpus(Corpus(name, chunks)),
         "cases_hash": hash_cases(cases),
         "parameters": {"score": score, "arms": list(arms)},
+        **({"gates_off": off} if off else {}),
     }
     # No build made it, so its fingerprint is of what it holds.
     meta |= {
@@ -413,7 +476,68 @@ def trace_from_frame(
         "command": f"trace_from_frame(frame, score={score!r}, name={name!r})",
     }
     hits_of = pattern_hits(cases, chunks, (policy or PolicyData.from_mapping()).pattern_lists)
-    return Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
+    trace = Trace(cases=cases, chunks=chunks, arms=arms, hits=hits, pattern_hits=hits_of, meta=meta)
+    for one in columns:
+        stated = declaration(one.signal)
+        trace = trace.with_signal(one.signal.name, _signal_values(cells, at, rank, case_of_row, one), **stated)
+    return trace
+
+
+class SignalColumn(NamedTuple):
+    """A signal of a frame: what it is, and its column."""
+
+    signal: Signal
+    column: str
+
+
+def signal_columns(signals: Mapping[str, Mapping[str, str]], name: str) -> tuple[SignalColumn, ...]:
+    """Signals of a frame as they are stated."""
+    return tuple(_signal_column(signal, stated, name) for signal, stated in signals.items())
+
+
+def _signal_column(signal: str, stated: Mapping[str, str], name: str) -> SignalColumn:
+    where = Where(name, id=f"signal {signal}")
+    if not isinstance(stated, Mapping) or not {"higher", "unit"} <= stated.keys() <= {"column", *DECLARED}:
+        rule = f"a signal must state higher and unit, and may state column, {', '.join(sorted(DECLARED))}"
+        remedy = 'write {"column": "my_score", "higher": "surer", "unit": "probability"}'
+        came = ", ".join(map(str, stated)) if isinstance(stated, Mapping) else shown_value(stated)
+        raise input_error(where, rule, remedy, came or "nothing")
+    column = stated.get("column", signal)
+    if not isinstance(column, str):
+        raise input_error(where, "column must name a column", "correct it", shown_value(column))
+    declared: dict[str, Any] = {key: stated[key] for key in DECLARED & stated.keys()}
+    return SignalColumn(own_signal(signal, **declared), column)
+
+
+def _signal_values(
+    cells: Cells, at: _Rows, rank: NDArray[np.int64], case_of_row: Sequence[int], signal: SignalColumn
+) -> NDArray[np.float64]:
+    """Values of a signal: of the first hit of each case, arm and depth, [Q, A, D]; of the stage query [Q]."""
+    unit = signal.signal.unit
+    remedy = "leave the cell empty where it is not known"
+    given = numbers(cells, signal.column, AllowedRange(unit.low, unit.high, unit.described, remedy))
+    if signal.signal.stage == "query":
+        first = np.array(_first_positions(case_of_row))
+        plain = [None if np.isnan(value) else value for value in given.tolist()]
+        of_row = first[np.array(case_of_row)].tolist()
+        cells.same(signal.column, plain, of_row, "a case", 'write "stage": "hits" where it is of the hits')
+        return given[first]
+    values_of = np.full(int(np.prod(at.shape)), np.nan)
+    leads = rank <= 0  # the first hit, or the one row that says there are none
+    values_of[at.cell[leads]] = given[leads]
+    return values_of.reshape(at.shape)
+
+
+def _gates_off(found: Mapping[str, NDArray[np.float64]], score: Score | None) -> list[str]:
+    """Gates that compare what no row of the frame measures."""
+
+    def measured(*columns: str) -> bool:
+        return any(not np.isnan(found[column]).all() for column in columns)
+
+    if score in {"cosine", "l2"} or measured("l2", "cosine"):
+        return []
+    scores = score == "probability" or measured("s_rerank", "s_hybrid")
+    return [gate for gate in CAN_BE_OFF if gate != "confidence" or not scores]
 
 
 class _Rows(NamedTuple):
@@ -437,21 +561,26 @@ def _cut(column: str) -> str:
     return column if len(column) <= _NAME else f"{column[:_NAME]}..."
 
 
-def _check_columns(cells: Cells, score: str) -> None:
-    where = Where(cells.name)
-    if score not in get_args(Score):
-        raise input_error(
-            where, f"score must be one of {', '.join(get_args(Score))}", "say what the column holds", shown_value(score)
-        )
+def _check_columns(cells: Cells, score: Score | None, signals: Sequence[SignalColumn]) -> None:
+    where, of_signals = Where(cells.name), [signal.column for signal in signals]
+    if score not in (*get_args(Score), None):
+        rule = f"score must be one of {', '.join(get_args(Score))}, or None"
+        raise input_error(where, rule, "say what the column holds", shown_value(score))
     there = ", ".join(map(_cut, list(cells.columns)[:_NAMES]))
-    for column in ("query", "hit_id", "score"):
+    for column in ("query", "hit_id", *(["score"] if score else []), *of_signals):
         if not cells.has(column):
-            raise input_error(where, f"the column {column} is required", f"add or rename to {column}", f"only {there}")
-    if cells.has("label") == cells.has("expect_status"):
-        came = "both" if cells.has("label") else f"only {there}"
-        raise input_error(where, "a frame must have the column label or expect_status", "give one of them", came)
+            remedy = f"add or rename to {column}"
+            if column == "score":
+                remedy += ", or pass score=None and name your scores by signals={…}"
+            raise input_error(where, f"the column {_cut(column)} is required", remedy, f"only {there}")
+    if score is None and cells.has("score") and "score" not in of_signals:
+        remedy = "say what it holds by score or signals, or drop it"
+        raise input_error(where, "score=None says that there is no column score", remedy, "one")
+    if cells.has("label") and cells.has("expect_status"):
+        rule = "a frame must have one column of labels, label or expect_status"
+        raise input_error(where, rule, "drop one of them", "both")
     for column in cells.columns:
-        if column not in _KNOWN:
+        if column not in _KNOWN and column not in of_signals:
             near = get_close_matches(column, _KNOWN, n=1)
             remedy = (
                 f'rename it to {near[0]}, or write frame.drop(columns=["{_cut(column)}"])'
@@ -459,7 +588,7 @@ def _check_columns(cells: Cells, score: str) -> None:
                 else f'write frame.drop(columns=["{_cut(column)}"])'
             )
             raise input_error(where, f"columns must be among {', '.join(_KNOWN)}", remedy, shown_value(column))
-    twice = _MEASURES[score]
+    twice = _MEASURES[score] if score else ""
     if cells.has(twice):
         rule = f"score={score!r} is the {twice}, which must be given once"
         raise input_error(where, rule, f"drop the column {twice}, or say what the score is", f"a column {twice} too")
@@ -482,17 +611,28 @@ def _row_depths(cells: Cells) -> list[int]:
 
 
 def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[str]) -> None:
-    """Each case has rows in each arm and depth: different hits, or one row that says there are none."""
+    """Each case has rows in each arm and depth, not too many: different hits, or one row that says there are none."""
 
     def place(cell: int) -> str:
         case, arm, depth = np.unravel_index(cell, at.shape)
         return f"case {shown_value(cases[int(case)].id)}, arm {shown_value(arms[int(arm)])}, depth {depth}"
 
-    n_rows = np.bincount(at.cell, minlength=int(np.prod(at.shape)))
-    if not n_rows.all():
+    # Whatever is as long as there are cells comes after this: names of arms alone could make them thousands of times
+    # as many as rows.
+    there = np.unique(at.cell)
+    if len(there) < math.prod(at.shape):
         rule = "a case must have rows in every arm and depth"
         remedy = "add its hits there, or one row without hit_id if there were none"
-        raise input_error(Where(cells.name), rule, remedy, f"none for {place(int(np.argmin(n_rows)))}")
+        gap = np.flatnonzero(there != np.arange(len(there)))
+        raise input_error(Where(cells.name), rule, remedy, f"none for {place(int(gap[0]) if len(gap) else len(there))}")
+    n_rows = np.bincount(at.cell)
+    longest = int(n_rows.max())
+    size, what = math.prod(at.shape) * longest, "cases by arms, depths and"
+    for pairs, number, most in (("hits", size, MAX_CELLS), ("pairs of hits", size * longest, MAX_PAIRS)):
+        if number > most:
+            remedy = f"keep the first hits of each case: {place(int(np.argmax(n_rows)))} has {longest:,}"
+            rule = f"{what} {pairs} of the longest case must be at most {most:,}"
+            raise input_error(Where(cells.name), rule, remedy, f"{number:,}")
     order = np.lexsort((at.chunk, at.cell))
     again = order[1:][(np.diff(at.cell[order]) == 0) & (np.diff(at.chunk[order]) == 0)]
     mixed = np.flatnonzero((at.chunk < 0) & (n_rows[at.cell] > 1))
@@ -505,18 +645,18 @@ def _check_rows(cells: Cells, at: _Rows, cases: Sequence[Case], arms: Sequence[s
             raise cells.error(row, "hit_id", rule, "drop the row, or tell the cases apart by case_id", came)
 
 
-def _measurements(cells: Cells, score: Score) -> dict[str, NDArray[np.float64]]:
+def _measurements(cells: Cells, score: Score | None) -> dict[str, NDArray[np.float64]]:
     """Measurements of every row, NaN where not given; the score under its own name."""
-    found = {
-        column: numbers(cells, column, allowed) for column, allowed in _RANGES.items() if column != _MEASURES[score]
-    }
-    given = numbers(cells, "score", _RANGES[_MEASURES[score]])
-    for row, (hit, value) in enumerate(zip(cells.of("hit_id"), given.tolist(), strict=True)):
-        if hit is not None and np.isnan(value):
-            raise cells.error(
-                row, "score", "a hit must have a score", "drop the row, or empty its hit_id", "a missing one"
-            )
-    found[_MEASURES[score]] = given
+    measured = _MEASURES[score] if score else ""
+    found = {column: numbers(cells, column, allowed) for column, allowed in _RANGES.items() if column != measured}
+    if score:
+        given = numbers(cells, "score", _RANGES[measured])
+        for row, (hit, value) in enumerate(zip(cells.of("hit_id"), given.tolist(), strict=True)):
+            if hit is not None and np.isnan(value):
+                raise cells.error(
+                    row, "score", "a hit must have a score", "drop the row, or empty its hit_id", "a missing one"
+                )
+        found[measured] = given
     l2, cosine = found["l2"], found["cosine"]
     apart = np.flatnonzero(np.abs(l2 - (2.0 - 2.0 * cosine)) > _AGREE)
     if len(apart):
@@ -531,7 +671,7 @@ def _measurements(cells: Cells, score: Score) -> dict[str, NDArray[np.float64]]:
     }
 
 
-def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> NDArray[np.int64]:
+def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score | None) -> NDArray[np.int64]:
     """Place of every row in the final order of its cell, [rows]; as given, else by s_rerank, score, row."""
     hits = np.flatnonzero(at.chunk >= 0)
     if cells.has("rank"):
@@ -550,7 +690,7 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
             rule = "rank must count 0, 1, 2, … within a case, arm and depth"
             raise cells.error(row, "rank", rule, "number the hits from 0, or drop the column", shown_value(given[row]))
         return rank
-    worse = found["l2"] if score == "l2" else -found[_MEASURES[score]]
+    worse = found["l2"] if score == "l2" else -found[_MEASURES[score]] if score else np.zeros(cells.size)
     later = np.where(np.isnan(found["s_rerank"]), np.inf, -found["s_rerank"])
     order = hits[np.lexsort((worse[hits], later[hits], at.cell[hits]))]
     rank = np.full(cells.size, -1)
@@ -558,9 +698,10 @@ def _ranks(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], sc
     return rank
 
 
-def _hits_by_distance(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], score: Score) -> Hits:
-    """Hits by (l2, chunk), [Q, A, D, K]."""
-    rank = _ranks(cells, at, found, score)
+def _hits_by_distance(
+    cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.float64]], rank: NDArray[np.int64]
+) -> Hits:
+    """Hits by (l2, chunk), [Q, A, D, K]; those without a distance last, by rank: the order that their system gave."""
     reranked = ~np.isnan(found["s_rerank"])
     n_reranked = np.bincount(at.cell[reranked], minlength=int(np.prod(at.shape)))
     late = np.flatnonzero(reranked & (rank >= n_reranked[at.cell]))
@@ -568,7 +709,8 @@ def _hits_by_distance(cells: Cells, at: _Rows, found: Mapping[str, NDArray[np.fl
         rule = "hits with s_rerank must come before those without"
         raise cells.error(int(late[0]), "rank", rule, "correct rank or drop the column", f"rank {rank[late[0]]}")
     hits = np.flatnonzero(at.chunk >= 0)
-    order = hits[np.lexsort((at.chunk[hits], found["l2"][hits], at.cell[hits]))]
+    ties = np.where(np.isnan(found["l2"]), rank, at.chunk)
+    order = hits[np.lexsort((ties[hits], found["l2"][hits], at.cell[hits]))]
     place = at.within(order)
     width = int(place.max(initial=0)) + 1
 

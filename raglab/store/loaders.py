@@ -504,13 +504,16 @@ def case_record(case: Case) -> dict[str, Any]:
     return _json_record(case, Where("case", id=case.id))
 
 
-def parse_case(record: Record, file: str = "record") -> Case:
+def parse_case(record: Record, file: str = "record", *, labelled: bool = True) -> Case:
     """Case of a record as `load_cases` reads it.
+
+    Args:
+      labelled: whether it must have a label; a trace may hold cases without, a set of cases may not.
 
     Raises:
       InputError: a field breaks a rule.
     """
-    return _case(JsonLine(Where(file), record))[1]
+    return _case(JsonLine(Where(file), record), labelled=labelled)[1]
 
 
 def _read_cases(path: Path, limits: Limits) -> PlacedCases:
@@ -532,11 +535,11 @@ def _cases_from_json(path: Path, limits: Limits) -> PlacedCases:
     return form.cases(document, path, limits)
 
 
-def _case(line: JsonLine) -> tuple[Where, Case]:
+def _case(line: JsonLine, *, labelled: bool = True) -> tuple[Where, Case]:
     case_id = required_text(line.record, "id", line.where)
     where, record = line.where._replace(id=case_id), line.record
-    status = required_text(record, "expect_status", where)
-    if status not in STATUS_NAMES:
+    status = (required_text if labelled else optional_text)(record, "expect_status", where)
+    if status not in STATUS_NAMES and (labelled or status is not None):
         rule = f"expect_status must be one of {', '.join(STATUS_NAMES)}"
         raise input_error(where, rule, "correct the label", shown_value(status))
     if "query" in record and "question" in record:

@@ -345,7 +345,7 @@ def parse_trace(file: pq.ParquetFile, head: Mapping[str, Any], path: Path) -> Tr
     """
     table = read_parquet(file, path)
     size, shape = table.num_rows, tuple(head["shape"])
-    cases = tuple(parse_case(json.loads(text)) for text in table["case"].to_pylist())
+    cases = tuple(parse_case(json.loads(text), labelled=False) for text in table["case"].to_pylist())
     rows = sorted((row for rows in table["chunks"].to_pylist() for row in rows), key=lambda row: row["position"])
     chunks = tuple(
         Chunk(**{name: row[name] for name in Chunk._fields} | decode_chunk(row["tags"], row["entities"]))
@@ -667,7 +667,7 @@ def save(trace: values.TraceData, path: Path) -> None:
     if not len(trace):
         raise input_error(where, "a trace must have at least one case", "keep some cases", "none")
     for case in trace.cases:
-        parse_case(case_record(case), str(path))
+        parse_case(case_record(case), str(path), labelled=False)
     try:
         table = trace_table(trace, trace_head(trace, content_hash(trace)))
     except UnicodeEncodeError as error:

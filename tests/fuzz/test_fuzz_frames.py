@@ -39,6 +39,14 @@ KINDS = (
 )
 
 
+OWN: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+SIGNALS: tuple[Any, ...] = (
+    {"mine": {**OWN, "column": "score"}}, {"mine": {**OWN, "column": "score", "stage": "query"}},
+    {"mine": {**OWN, "column": "s_hybrid", "missing": "passes"}}, {"mine": {"unit": "points"}}, {"": OWN},
+    {"mine": {**OWN, "column": ""}}, {"mine": {**OWN, "higher": None}}, {3: OWN}, {"mine": None},
+)  # fmt: skip
+
+
 def sample() -> pd.DataFrame:
     """Three cases with most columns that a frame may have; the last found nothing."""
     of_case = {"expect_sources": ["a.md"], "min_sources": 1, "split": "tune"}
@@ -129,10 +137,13 @@ def test_a_mutated_frame_is_a_trace_or_is_told(tmp_path: Path) -> None:
 
     def draw(rng: np.random.Generator) -> Trial:
         changed, what = mutated_frame(rng, whole)
-        score = pick(rng, ("cosine", "cosine", "cosine", "l2", "probability"))
+        score = pick(rng, ("cosine", "cosine", "cosine", "l2", "probability", None))
+        signals = SIGNALS[0] if score is None else None
+        if rng.random() < 0.1:
+            signals = pick(rng, SIGNALS)
         return Trial(
-            f"{score}: {what}",
-            lambda: trace_from_frame(changed, score=score),
+            f"{score}, signals {signals}: {what}",
+            lambda: trace_from_frame(changed, score=score, signals=signals),
             lambda made: trace_problem(made, tmp_path),
         )
 

@@ -304,7 +304,7 @@ def _flip(before: Decisions, after: Decisions, row: int) -> list[ReportCell]:
     return [
         ReportCell(cut_text(case.id)),
         ReportCell(cut_text(case.query)),
-        ReportCell(case.expect_status),
+        ReportCell(str(case.expect_status)),
         then,
         now,
         ReportCell(verdict),

@@ -96,6 +96,7 @@ def head(judged: ReportData, notes: Sequence[str]) -> list[Block]:
         "encoder": str(parameters.get("encoder", wording.DASH)),
         "reranker": str(parameters.get("reranker", wording.DASH)),
         "arm": f"{judged.arm} (of {', '.join(trace.arms)})",
+        **({"gates off": f"{', '.join(meta['gates_off'])}: not measured"} if meta.get("gates_off") else {}),
         **{f"policy {name}": policy.policy_id for name, policy in judged.policies.items()},
     }
     rows = [[ReportCell(wording.cut_text(name)), ReportCell(wording.cut_text(value))] for name, value in facts.items()]

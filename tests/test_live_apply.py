@@ -1,0 +1,180 @@
+"""A policy applied to frames: by hand, as `decide` does, in a fresh process, and behind HTTP."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+import raglab
+from raglab.live.apply import COLUMNS, apply
+from raglab.replay import decide
+from raglab.store.files import InputError
+from raglab.store.frames import trace_from_frame
+from raglab.store.loaders import Policy
+
+ROOT = Path(raglab.__file__).parents[1]
+NODE: dict[str, Any] = {"node_score": {"higher": "surer", "unit": "probability"}}
+HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
+OFF = HALF.replace(*(item for name in ("l2", "density", "gap", "similarity", "confidence")
+                     for item in (f"{name}.enabled", False)))  # fmt: skip
+
+
+def scores(*rows: tuple[Any, ...]) -> pd.DataFrame:
+    """Frame of rows without labels."""
+    return pd.DataFrame(rows, columns=["query", "hit_id", "node_score"])
+
+
+def batch(n: int, hits: int) -> pd.DataFrame:
+    """Frame of n questions with so many hits each, every text its own."""
+    return pd.DataFrame(
+        {
+            "query": [f"what is the excess of item {row // hits}?" for row in range(n * hits)],
+            "hit_id": [str(row) for row in range(n * hits)],
+            "text": [f"The excess of item {row} is stated in the schedule." for row in range(n * hits)],
+            "score": [0.6 + row * 37 % 400 / 1_000 for row in range(n * hits)],
+        }
+    )
+
+
+class TestByHand:
+    """Frames that can be followed by head."""
+
+    def test_decisions(self) -> None:
+        """0.75 answers from both hits, 0.25 is refused by its margin of −0.25, nothing found has no score."""
+        frame = scores(("a?", "x", 0.75), ("a?", "y", 0.125), ("b?", "x", 0.25), ("c?", None, None))
+        said = apply(OFF, frame, score=None, signals=NODE)
+        assert tuple(said.columns) == COLUMNS
+        assert said["case_id"].tolist() == ["q1", "q2", "q3"]
+        assert said["status"].tolist() == ["ok", "refuse", "refuse"]
+        assert said["decided_by"].tolist() == ["gap", "signals.node_score", "l2"]
+        assert said["reason"].tolist()[1:] == ["signal node_score 0.25 is below min 0.5", "no hits were retrieved"]
+        assert said["hits"].tolist() == [["x", "y"], [], []]
+        assert [row.get("signals.node_score") for row in said["margins"]] == [0.25, -0.25, None]
+        assert said["margins"][2] == {"domain": 0.0, "l2": -1.0}
+        assert set(said["policy_id"]) == {OFF.policy_id}
+
+    def test_a_missing_measurement_has_no_margin(self) -> None:
+        """It is None, as JSON writes it; gates that are off are left out."""
+        said = apply(OFF, scores(("a?", "x", float("nan"))), score=None, signals=NODE)
+        assert said["margins"][0]["signals.node_score"] is None
+        assert json.loads(json.dumps(said.to_dict("records"), allow_nan=False))[0]["status"] == "refuse"
+        assert not {"l2", "density", "gap", "similarity", "confidence"} & set(said["margins"][0]) - {"l2"}
+
+    def test_options(self) -> None:
+        """An ambiguous question comes with the hits of each option."""
+        rows = [("a?", "x", 0.9, "motor"), ("a?", "y", 0.9, "home")]
+        frame = pd.DataFrame(rows, columns=["query", "hit_id", "score", "domain"])
+        said = apply(Policy.from_mapping({"confidence": {"enabled": False}}), frame)
+        assert said["status"].tolist() == ["ambiguous"]
+        assert said["decided_by"].tolist() == ["resolver"]
+        assert said["options"].tolist() == [[["x"], ["y"]]]
+
+    def test_gates_that_a_policy_has_on_are_told(self) -> None:
+        """A warning names those gates of the policy alone that the frame cannot judge; none, none."""
+        frame = scores(("a?", "x", 0.75))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            apply(OFF, frame, score=None, signals=NODE)
+        with pytest.warns(UserWarning, match="the gates l2, confidence are off; gate a signal") as seen:
+            said = apply(OFF.replace("l2.enabled", True, "confidence.enabled", True), frame, score=None, signals=NODE)
+        assert seen[0].filename == __file__
+        assert said["warnings"][0][-1].endswith("measured nothing for them: l2, confidence")
+
+    def test_a_signal_that_the_frame_lacks(self) -> None:
+        """A policy that gates another score is refused, never applied without it."""
+        with pytest.raises(ValueError, match="signal node_score needs a trace that holds it, got one without"):
+            apply(OFF, scores(("a?", "x", 0.75)).drop(columns="node_score"), score=None)
+        with pytest.raises(InputError, match="the column score is required"):
+            apply(OFF, scores(("a?", "x", 0.75)), signals=NODE)
+
+
+@pytest.mark.parametrize("labels", [True, False])
+def test_it_decides_as_a_trace_does(labels: bool) -> None:  # noqa: FBT001 - a case
+    """Status, gate, reason and warnings are those of `decide`, with labels and without."""
+    frame = batch(40, 3).assign(s_rerank=lambda rows: rows["score"] - 0.3)
+    frame = frame.assign(label="ok") if labels else frame
+    policy = Policy.load(ROOT / "datasets" / "broker" / "policy.yaml")
+    said, trace = apply(policy, frame), trace_from_frame(frame)
+    table = decide(trace, policy).frame()
+    assert {"ok", "refuse"} <= set(said["status"])
+    for mine, theirs in (("status", "status"), ("decided_by", "gate"), ("reason", "reason"), ("warnings", "warnings")):
+        assert said[mine].tolist() == table[theirs].tolist(), mine
+
+
+@pytest.mark.slow
+def test_a_fresh_process_is_light() -> None:
+    """It imports in under a second, loads no torch, MLflow or matplotlib, and decides in under a millisecond each."""
+    code = (
+        "import sys, time; start = time.process_time(); import raglab; raglab.apply; import pandas as pd\n"
+        "print(time.process_time() - start)\n"
+        "policy = raglab.Policy.from_mapping({'confidence': {'enabled': False}})\n"
+        "rows = [(f'what is item {n // 2}?', n % 97, 0.5 + n % 400 / 1000) for n in range(2000)]\n"
+        "frame = pd.DataFrame(rows, columns=['query', 'hit_id', 'score'])\n"
+        "def once():\n"
+        "    start = time.process_time(); said = raglab.apply(policy, frame)\n"
+        "    assert len(said) == 1000; return time.process_time() - start\n"
+        "print(min(once() for _ in range(3)) / 1000)\n"
+        "print(*sorted({'torch', 'mlflow', 'matplotlib', 'sklearn', 'scipy', 'faiss'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    imported, each, heavy = done.stdout.split("\n")[:3]
+    assert heavy == ""
+    assert float(imported) < 1.0
+    assert float(each) < 0.001
+
+
+@pytest.fixture(scope="module")
+def service() -> Any:
+    """Return the example of a service as a module."""
+    pytest.importorskip("fastapi")
+    spec = importlib.util.spec_from_file_location("service_app", ROOT / "experiments" / "service" / "app.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class TestService:
+    """The example of a service, without its server."""
+
+    def test_it_answers(self, service: Any) -> None:
+        """A request of three questions with two hits each: its policy answers all, in plain JSON."""
+        policy = Policy.load(ROOT / "experiments" / "service" / "policy.yaml")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            said = service._decisions(policy, service.questions(3))
+        assert [row["status"] for row in said] == ["ok"] * 3
+        assert json.loads(json.dumps(said, allow_nan=False)) == said
+
+    @pytest.mark.parametrize(
+        ("body", "told"),
+        [
+            (b"{", "Expecting"),
+            (b"[]", "list indices"),
+            (b'{"hits": 3}', "hits must be a list of objects"),
+            (b'{"hits": [{"label": "ok"}]}', "hits must be a list of objects"),
+            (b'{"hits": []}', "a frame must have at least one row"),
+            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": 2}]}', "must be a probability, from 0 to 1"),
+            (b'{"hits": [{"query": "a?", "hit_id": "x"}]}', "the column node_score is required"),
+            (b'{"hits": [{"query": "a?", "hit_id": "x", "node_score": NaN}]}', ""),
+        ],
+    )
+    def test_it_refuses(self, service: Any, body: bytes, told: str) -> None:
+        """What breaks a rule is a 422 with the rule; a NaN is a missing score, which its gate refuses."""
+        policy = Policy.load(ROOT / "experiments" / "service" / "policy.yaml")
+        if not told:
+            assert service._decisions(policy, body)[0]["status"] == "refuse"
+            return
+        with pytest.raises(service.HTTPException) as caught:
+            service._decisions(policy, body)
+        assert caught.value.status_code == 422
+        assert told in caught.value.detail

@@ -1,0 +1,383 @@
+"""Frames of scores that are no distances, and frames without labels: by hand first, then laws, then hostile ones."""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import raglab
+from raglab import metrics
+from raglab.decision.measurement import measured_tables
+from raglab.lab.certification import certify_policy, declared_family
+from raglab.lab.gate_fitting import answer_outcomes
+from raglab.lab.signal_audit import audit_signals
+from raglab.lab.slices import slices
+from raglab.lab.study import tune
+from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.store.files import InputError
+from raglab.store.frames import MAX_ROWS, trace_from_frame
+from raglab.store.loaders import Policy, save_cases
+from raglab.store.traces import Trace, answers_from_rows
+from raglab.values import LONGEST_QUESTION, Case
+
+SCORE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+NODE = {"node_score": SCORE}
+ALL_OFF = ["l2", "density", "gap", "similarity", "confidence"]
+HALF = Policy.from_mapping({"signals": {"node_score": {"min": 0.5}}})
+HINT3 = Path(raglab.__file__).parents[2] / "shared" / "data" / "hint3-sofmattress"
+PLATFORMS = ("bert", "dialogflow", "haptik", "luis", "rasa")
+NOTHING = "NO_NODES_DETECTED"
+NO_ANSWERS = answers_from_rows([[]] * 40, "generator", "scorer")
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*so the gates.*are off:UserWarning")
+
+
+def hits(*rows: Sequence[Any], columns: str = "query hit_id node_score label") -> pd.DataFrame:
+    """Frame of rows."""
+    return pd.DataFrame(rows, columns=columns.split())
+
+
+def scored(frame: pd.DataFrame, signals: Mapping[str, Any] = NODE, **how: Any) -> Trace:
+    """Trace of a frame without distances."""
+    return trace_from_frame(frame, score=None, signals=signals, **how)
+
+
+def refusal(frame: pd.DataFrame, signals: Any = NODE, **how: Any) -> str:
+    """Message with which a frame is refused."""
+    with pytest.raises(ValueError, match=r".") as caught:
+        trace_from_frame(frame, **{"score": None, "signals": signals, **how})
+    return str(caught.value)
+
+
+def drawn(seed: int, n_cases: int = 40, *, labels: bool = True) -> pd.DataFrame:
+    """Frame of one to six hits a case, scores on a coarse grid so that they tie and stand on thresholds."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for case in range(n_cases):
+        one: dict[str, Any] = {"query": f"question {case}"}
+        if labels:
+            wanted = f"h{rng.integers(8)}"
+            one |= {"label": str(rng.choice(["ok", "refuse", "ambiguous"])), "expect_sources_any": [wanted]}
+        found = rng.permutation(8)[: rng.integers(0, 7)]
+        score = [None if rng.random() < 0.1 else rng.integers(9) / 8 for _ in found]
+        rows += [one | {"hit_id": f"h{hit}", "node_score": s} for hit, s in zip(found, score, strict=True)] or [one]
+    return pd.DataFrame(rows)
+
+
+class TestByHand:
+    """Frames that can be followed by head."""
+
+    def test_a_probability_decides(self) -> None:
+        """0.75 and exactly 0.5 pass, 0.25 is refused; what found nothing is refused as such."""
+        rows = [("a?", "x", 0.75, "ok"), ("b?", "x", 0.5, "refuse"), ("c?", "y", 0.25, "ok"), ("d?", None, None, "ok")]
+        trace = scored(hits(*rows))
+        assert trace.signals == ("node_score",)
+        np.testing.assert_array_equal(trace.signal("node_score"), [0.75, 0.5, 0.25, np.nan])
+        said = decide(trace, HALF).frame()
+        assert said["status"].tolist() == ["ok", "ok", "refuse", "refuse"]
+        assert said["gate"].tolist() == ["gap", "gap", "signals.node_score", "l2"]
+        assert said["sources"].tolist() == [["x#n/a"], ["x#n/a"], [], []]
+        assert said["passes"].tolist() == [True, False, False, False]
+        assert said["confidence"].isna().all()
+        row = sweep(trace, [HALF]).iloc[0]
+        assert [(row[f"{name}_k"], row[f"{name}_n"]) for name in metrics.RATES] == [
+            (2, 3), (1, 2), (0, 0), (0, 4), (2, 4), (1, 4)]  # fmt: skip
+
+    def test_the_warning_names_gates_and_remedy(self) -> None:
+        """It says which gates are off and how to gate the score; with distances there is none."""
+        frame = hits(("a?", "x", 0.75, "ok"))
+        wanted = rf"mine: .* the gates {', '.join(ALL_OFF)} are off; gate a signal instead: .*signals.node_score.min"
+        with pytest.warns(UserWarning, match=wanted) as seen:
+            trace = scored(frame, name="mine")
+        assert seen[0].filename == __file__
+        assert trace.meta["gates_off"] == ALL_OFF
+        assert "gates_off" not in trace_from_frame(frame.assign(score=0.5), signals=NODE).meta
+
+    @pytest.mark.parametrize("order", ["rank", "l2"])
+    def test_the_first_hits_are_chosen(self, order: str) -> None:
+        """Without distances the answer rests on the first `final_k` hits in the order of the system."""
+        rows = [("a?", name, score, "ok") for name, score in zip("edcba", (0.9, 0.1, 0.2, 0.3, 0.4), strict=True)]
+        trace = scored(hits(*rows))
+        policy = HALF.replace("chosen.order", order, "chosen.final_k", 3)
+        assert decide(trace, policy).frame()["sources"].tolist() == [["e#n/a", "d#n/a", "c#n/a"]]
+        ranked = scored(hits(*rows).assign(rank=[4, 3, 2, 1, 0]))
+        assert ranked.signal("node_score").tolist() == [0.4]
+        low = policy.replace("signals.node_score.min", 0.25)
+        assert decide(ranked, low).frame()["sources"].tolist() == [["a#n/a", "b#n/a", "c#n/a"]]
+
+    def test_a_policy_that_switches_its_gates_off_itself(self) -> None:
+        """A hit without a distance is relevant where none is asked for: never `ok` on no source."""
+        rows = [("a?", "x", 0.75, "ok"), ("b?", "y", 0.25, "ok")]
+        frame = hits(*rows).rename(columns={"node_score": "score"}).assign(cosine=[None, 0.9])
+        trace = trace_from_frame(frame, score="probability")  # one has a distance, so that no gate is off by the trace
+        assert "gates_off" not in trace.meta
+        said = decide(trace, Policy.from_mapping({"confidence": {"enabled": False}})).frame()
+        assert said["stage"].tolist() == ["l2", "gap"]
+        off = {name: {"enabled": False} for name in ("l2", "gap", "similarity", "confidence")}
+        assert decide(trace, Policy.from_mapping(off)).frame()["sources"].tolist() == [["x#n/a"], ["y#n/a"]]
+
+    def test_a_signal_of_the_question(self) -> None:
+        """One of the stage query is the same in each row, and counts without hits too; else its row is told."""
+        frame = hits(("a?", "x", 0.75), ("a?", "y", 0.75), ("b?", None, 0.25), columns="query hit_id clarity")
+        query = {"clarity": {**SCORE, "stage": "query"}}
+        assert scored(frame, query).signal("clarity").tolist() == [0.75, 0.25]
+        told = refusal(frame.assign(clarity=[0.75, 0.5, 0.25]), query)
+        assert "row 1, column clarity: a case must have one clarity, got 0.5 after 0.75 in row 0; write" in told
+        assert "must have no clarity, got 0.25" in refusal(frame, {"clarity": SCORE})
+
+    def test_further_scores_beside_distances(self) -> None:
+        """A signal stands beside a cosine, under another name than its column."""
+        frame = hits(("a?", "x", 0.75, "ok"), ("b?", "x", 0.25, "ok")).assign(score=[0.9, 0.8])
+        trace = trace_from_frame(frame, signals={"judge": {**SCORE, "column": "node_score", "version": "2"}})
+        assert trace.signal("judge").tolist() == [0.75, 0.25]
+        assert trace.meta["signals"]["judge"]["version"] == "2"
+        policy = Policy.from_mapping({"confidence": {"enabled": False}, "signals": {"judge": {"min": 0.5}}})
+        assert decide(trace, policy).frame()["gate"].tolist() == ["gap", "signals.judge"]
+
+    def test_arms_and_depths(self) -> None:
+        """Each arm and depth has the score of its own first hit."""
+        rows = [("a?", "x", 0.75, "one", 0), ("a?", "y", 0.5, "one", 1), ("a?", "x", 0.25, "two", 0),
+                ("a?", None, None, "two", 1)]  # fmt: skip
+        trace = scored(hits(*rows, columns="query hit_id node_score arm depth"))
+        np.testing.assert_array_equal(trace.columns["node_score"], [[[0.75, 0.5], [0.25, np.nan]]])
+
+
+class TestWithoutLabels:
+    """Cases that nobody labelled."""
+
+    def test_they_decide(self, tmp_path: Path) -> None:
+        """Status, reasons, flips and the file work; what would count them says `None`."""
+        trace = scored(drawn(1, labels=False))
+        said = decide(trace, HALF).frame()
+        assert set(said["status"]) == {"ok", "refuse"}
+        assert said["passes"].isna().all()
+        assert said["expect_status"].isna().all()
+        trace.save(tmp_path / "t.parquet")
+        again = Trace.load(tmp_path / "t.parquet")
+        assert again.fingerprint == trace.fingerprint
+        assert decide(again, HALF).frame().equals(said)
+        row = int(np.flatnonzero(said["gate"] == "signals.node_score")[0])
+        near = flips(trace, HALF, said["case_id"][row]).set_index("path")
+        assert near.loc["signals.node_score.min", "becomes"] == "ok"
+
+    @pytest.mark.parametrize(
+        "count",
+        [
+            lambda trace: sweep(trace, [HALF]),
+            lambda trace: tally(trace, [HALF], engine="numpy"),
+            lambda trace: steps(trace, HALF, "signals.node_score.min"),
+            lambda trace: decide(trace, HALF).right,
+            lambda trace: certify_policy(trace, HALF),
+            tune,
+            audit_signals,
+            lambda trace: slices(decide(trace, HALF)),
+            lambda trace: answer_outcomes(Trace(**{**_fields(trace), "answers": NO_ANSWERS}), HALF),
+            raglab.fit_decision,
+            raglab.fuse,
+        ],
+    )
+    def test_nothing_counts_them(self, count: Callable[[Trace], Any]) -> None:
+        """Whatever counts by label stops, also where one label of many is missing."""
+        some = [case if row else case._replace(expect_status=None) for row, case in enumerate(scored(drawn(1)).cases)]
+        for trace in (scored(drawn(1, labels=False)), Trace(**{**_fields(scored(drawn(1))), "cases": tuple(some)})):
+            with pytest.raises(ValueError, match=r"must have a label where decisions are counted, got \d+ of 40"):
+                count(trace)
+
+    def test_a_set_of_cases_has_labels(self, tmp_path: Path) -> None:
+        """A file of cases is labelled: one without is not written."""
+        with pytest.raises(InputError, match="expect_status must be a string"):
+            save_cases([Case("a", "who?")], tmp_path / "cases.jsonl")
+
+
+def _fields(trace: Trace) -> dict[str, Any]:
+    return {name: getattr(trace, name) for name in ("cases", "chunks", "arms", "hits", "meta", "columns")}
+
+
+class TestLaws:
+    """What holds for any frame."""
+
+    @pytest.mark.parametrize("seed", range(3))
+    def test_case_sweep_and_kernel_agree(self, seed: int) -> None:
+        """One case of a trace, all of them, NumPy and the compiled kernel say the same."""
+        pytest.importorskip("numba")
+        trace = scored(drawn(seed, 12))
+        policies = [HALF.replace("signals.node_score.min", at, "chosen.order", order, "l2.max_l2", 0.1 + at)
+                    for at, order in ((0.0, "l2"), (0.5, "rank"), (0.625, "l2"), (1.0, "rank"))]  # fmt: skip
+        plain, compiled = (tally(trace, policies, engine=engine) for engine in ("numpy", "numba"))
+        np.testing.assert_array_equal(plain.cells, compiled.cells)
+        np.testing.assert_array_equal(plain.stages, compiled.stages)
+        for place, policy in enumerate(policies):
+            said = decide(trace, policy)
+            of_one = [decide(trace.subset([row]), policy).frame().iloc[0] for row in range(len(trace))]
+            assert pd.DataFrame(of_one).reset_index(drop=True).equals(said.frame())
+            assert said.right.sum() == metrics.rate_counts(plain.cells)[place, list(metrics.RATES).index("pass_rate")]
+            answered = [row for row in said.frame().itertuples() if row.status == "ok"]
+            assert all(row.sources for row in answered)
+
+    def test_distances_make_the_trace_as_before(self) -> None:
+        """Signals and the order of ties leave the hits of a frame with distances as they are."""
+        rows = [("a?", "x", 0.5, "ok"), ("a?", "y", 0.5, "ok"), ("b?", "y", 0.5, "ok"), ("b?", "x", 0.5, "ok")]
+        trace = trace_from_frame(hits(*rows, columns="query hit_id score label"))
+        assert trace.hits.chunk[:, 0, 0].tolist() == [[0, 1], [0, 1]]
+        assert trace.hits.rank[:, 0, 0].tolist() == [[0, 1], [1, 0]]
+        assert not measured_tables(trace, HALF.replace("signals.node_score.min", None)).evidence.off
+
+    def test_a_trace_declares_off_only_what_can_be(self) -> None:
+        """A trace of somebody else cannot open the gate on patterns or on signals."""
+        trace = scored(drawn(1))
+        for name in ("domain", "signals", "coverage", "no such"):
+            other = Trace(**{**_fields(trace), "meta": {**trace.meta, "gates_off": ["l2", name]}})
+            with pytest.raises(ValueError, match=f"may declare off only l2, .* got '{name}'"):
+                decide(other, HALF)
+
+    def test_a_certificate_varies_the_bound_that_decides(self) -> None:
+        """Where the trace leaves no gate of the chain, the bounds that a policy states are the candidates' family."""
+        assert declared_family(HALF, ALL_OFF) == ("signals.node_score.min",)
+        assert declared_family(HALF) == declared_family(HALF, ["l2", "density", "gap"])
+        assert declared_family(HALF, ALL_OFF[:4]) == ("confidence.tau_default",)
+
+
+def tallied(rows: Sequence[Mapping[str, str]], least: float) -> dict[str, tuple[int, int]]:
+    """Rates of a threshold on a platform's score, counted from its rows without the library."""
+    seen: Counter[str] = Counter()
+    for row in rows:
+        found, wanted = row["predicted_node"], row["label"]
+        answers = found != NOTHING and float(row["predicted_node_score"]) >= least
+        seen["ok"] += wanted != NOTHING
+        seen["answered"] += answers
+        seen["wrong"] += answers and found != wanted
+        seen["refused_ok"] += wanted != NOTHING and not answers
+        seen["passed"] += (answers and found == wanted) or (not answers and wanted == NOTHING)
+    return {
+        "false_refusal_rate": (seen["refused_ok"], seen["ok"]),
+        "hallucination_rate": (seen["wrong"], seen["answered"]),
+        "coverage": (seen["answered"], len(rows)),
+        "pass_rate": (seen["passed"], len(rows)),
+    }
+
+
+def platform_frame(rows: Sequence[Mapping[str, str]]) -> pd.DataFrame:
+    """Frame of a platform's rows: its one intent is the hit, and the document that the case expects."""
+    records = []
+    for number, row in enumerate(rows):
+        one: dict[str, Any] = {"case_id": str(number), "query": row["sentence"], "label": "refuse"}
+        if row["label"] != NOTHING:
+            one |= {"label": "ok", "expect_sources": [row["label"]]}
+        if row["predicted_node"] != NOTHING:
+            score = float(row["predicted_node_score"])
+            one |= {"hit_id": row["predicted_node"], "source": row["predicted_node"], "node_score": score}
+        records.append(one)
+    return pd.DataFrame(records)
+
+
+def rates_agree(rows: Sequence[Mapping[str, str]]) -> None:
+    """Check that rates of several thresholds are those counted by hand."""
+    levels = (0.0, 0.25, 0.5, 0.75, 0.9)
+    policies = [HALF.replace("signals.node_score.min", least) for least in levels]
+    table = sweep(scored(platform_frame(rows)), policies).to_dict("records")
+    for least, row in zip(levels, table, strict=True):
+        wanted = tallied(rows, least)
+        assert {name: (row[f"{name}_k"], row[f"{name}_n"]) for name in wanted} == wanted
+
+
+def test_rates_of_a_made_platform() -> None:
+    """Three intents, scores on a grid, a quarter out of scope, a tenth not found."""
+    rng = np.random.default_rng(3)
+    labels = rng.choice(["A", "B", "C", NOTHING], 200)
+    found = np.where(rng.random(200) < 0.6, labels, rng.choice(["A", "B", "C", NOTHING], 200))
+    rows = [
+        {"sentence": f"s{n}", "label": label, "predicted_node": node, "predicted_node_score": str(score)}
+        for n, (label, node, score) in enumerate(zip(labels, found, rng.integers(0, 21, 200) / 20, strict=True))
+    ]
+    rates_agree(rows)
+
+
+@pytest.mark.skipif(not HINT3.is_dir(), reason="the shared data sets are not here")
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_rates_of_the_platforms(platform: str) -> None:
+    """What five platforms said to 397 messages, with their probability and no distance."""
+    with (HINT3 / "preds" / f"{platform}_sofmattress.csv").open(encoding="utf-8", newline="") as file:
+        rates_agree(list(csv.DictReader(file)))
+
+
+class TestHostile:
+    """Frames that are too large, contradict themselves or hold no numbers."""
+
+    def test_too_many_rows(self) -> None:
+        """Ten million rows are refused before any column is read."""
+        frame = pd.DataFrame({"query": pd.Categorical.from_codes(np.zeros(10_000_000, np.int8), ["a?"])})
+        assert f"at most {MAX_ROWS:,} rows, got 10,000,000" in refusal(frame)
+
+    def test_arrays_far_larger_than_the_frame(self) -> None:
+        """Arms and depths, or one long case, that would lay out far more than there are rows are refused."""
+        n = 3_000
+        names = [f"n{row}" for row in range(n)]
+        wide = pd.DataFrame({"query": names, "hit_id": "x", "node_score": 0.5, "arm": names, "depth": range(n)})
+        assert "rows in every arm and depth" in refusal(wide)
+        long = pd.DataFrame({"query": ["a?"] * 8_000 + names, "hit_id": range(8_000 + n), "node_score": 0.5})
+        told = refusal(long)
+        assert "hits of the longest case must be at most 20,000,000, got 24,008,000" in told
+        assert "case 'q1', arm 'frame', depth 0 has 8,000" in told
+        assert "pairs of hits of the longest case must be at most 2,000,000,000" in refusal(long.iloc[:8_100])
+
+    @pytest.mark.parametrize(
+        ("column", "value", "parts"),
+        [
+            ("node_score", float("inf"), "row 1, column node_score: node_score must be a probability, from 0 to 1"),
+            ("node_score", -float("inf"), "row 1, column node_score"),
+            ("node_score", 1.5, "got 1.5"),
+            ("node_score", "high", "got 'high'; write a number without quotes"),
+            ("node_score", True, "got True"),
+            ("query", "x" * (LONGEST_QUESTION + 1), f"at most {LONGEST_QUESTION} characters"),
+            ("case_id", "1", "a case must have one query, got 'b?' after 'a?'"),
+        ],
+    )
+    def test_cells(self, column: str, value: Any, parts: str) -> None:
+        """A score out of range or without a number, a question too long, a case_id of two questions: row and rule."""
+        frame = hits(("1", "a?", "x", 0.5), ("2", "b?", "x", 0.5), columns="case_id query hit_id node_score")
+        changed = frame.astype(object)
+        changed.loc[1, column] = value
+        assert parts in refusal(changed)
+
+    def test_a_missing_score_fires(self) -> None:
+        """NaN is a missing value: its gate refuses and says so, unless the signal states that it passes."""
+        frame = hits(("a?", "x", float("nan"), "ok"))
+        assert decide(scored(frame), HALF).frame()["reason"].tolist() == ["signal node_score is missing, min 0.5"]
+        passes = scored(frame, {"node_score": {**SCORE, "missing": "passes"}})
+        assert decide(passes, HALF).frame()["status"].tolist() == ["ok"]
+
+    @pytest.mark.parametrize(
+        ("signals", "parts"),
+        [
+            ({"node_score": {}}, "must state higher and unit"),
+            ({"node_score": "probability"}, "must state higher and unit"),
+            ({"node_score": {**SCORE, "low": "0"}}, "must state higher and unit"),
+            ({"node_score": {**SCORE, "column": 3}}, "column must name a column, got 3"),
+            ({"node_score": {**SCORE, "higher": "better"}}, "higher of signal node_score must be one of surer, ask"),
+            ({"node.score": {**SCORE, "column": "node_score"}}, "a signal's name must be a small letter"),
+            ({"x" * 10_000: {**SCORE, "column": "node_score"}}, "(10,002 characters)"),
+            ({"gap": {**SCORE, "column": "node_score"}}, "must not have the name of a built-in one"),
+            ({"judge": SCORE, **NODE}, "the column judge is required"),
+            ({}, "columns must be among"),
+        ],
+    )
+    def test_declarations(self, signals: Any, parts: str) -> None:
+        """A signal states what it is, under a name that a policy can gate."""
+        message = refusal(hits(("a?", "x", 0.5, "ok")), signals)
+        assert parts in message
+        assert len(message) < 1_500
+
+    def test_score_says_what_there_is(self) -> None:
+        """A column `score` that nobody explains, and one that is not there, are both told."""
+        frame = hits(("a?", "x", 0.5, "ok")).assign(score=0.5)
+        assert "score=None says that there is no column score" in refusal(frame)
+        told = refusal(frame.drop(columns="score"), score="cosine")
+        assert "or pass score=None and name your scores by signals" in told
+        assert scored(frame, {**NODE, "mine": {**SCORE, "column": "score"}}).signals == ("mine", "node_score")
