@@ -22,16 +22,16 @@ from raglab.values import Answers, Case, Chunk, Hits, TraceData
 
 CONTRADICTED = 0.99  # level of the interval that must lie below one half
 PASSAGES = (
-    "The storm excess is £400 for each claim.",
-    "Escape of water is covered up to the sum insured; the excess is £250.",
-    "La franchise est de 300 € par sinistre.",
-    "Claims are reported by telephone on 01632 960 999 within 30 days. " * 40,
+    "The library opens at 9:30 on weekdays.",
+    "Books are lent for 28 days; each day more costs 20 cents.",
+    "La bibliothèque ferme à 18 h 30 le samedi.",
+    "Lost cards are replaced at desk 3 within 30 minutes. " * 40,
     "",
 )
 QUESTIONS = (
-    "What is the storm excess?",
-    "Quelle est la franchise ?",
-    "excess",
+    "When does the library open?",
+    "Quand ferme la bibliothèque ?",
+    "books",
     "Who won the cup in 1966?",
     "",
     "? " * 400,
@@ -167,8 +167,8 @@ def _direction(
 
 def sample_trace() -> Trace:
     """Six questions, each over up to five passages, with an answer to those that have hits; the made one of a check."""
-    chunks = tuple(Chunk(f"p{n}", text, "home.md" if n < 2 else "other.md", n + 1) for n, text in enumerate(PASSAGES))
-    named = [("home.md",) if text == "excess" else () for text in QUESTIONS]
+    chunks = tuple(Chunk(f"p{n}", text, "hours.md" if n < 2 else "other.md", n + 1) for n, text in enumerate(PASSAGES))
+    named = [("hours.md",) if text == "books" else () for text in QUESTIONS]
     pairs = enumerate(zip(QUESTIONS, named, strict=True))
     cases = tuple(Case(f"sample-{n}", text, "ok", selected_sources=sources) for n, (text, sources) in pairs)
     n_hits = np.array([5, 3, 2, 1, 0, 4])
@@ -205,7 +205,7 @@ def _sample_answers(hits: Hits, n_hits: NDArray[np.int64]) -> Answers:
         chunks[place, : min(width, n_hits[row])] = hits.chunk[row, 0, 0][: min(width, n_hits[row])]
     none, size = np.zeros(len(rows), dtype=np.int32), len(rows)
     confidence = np.where(np.arange(size) == 2, np.nan, 0.25 + 0.125 * np.arange(size))
-    texts = tuple(f"The excess is £{250 + row}." for row in rows.tolist())
+    texts = tuple(f"It is {250 + row}." for row in rows.tolist())
     return Answers(
         generator="sample",
         scorer="sample",

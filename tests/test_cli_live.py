@@ -10,8 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from raglab.cli import app
+from raglab.live import signal_functions
 from raglab.live.response import KEYS
+from raglab.live.signal_functions import SignalFunction, register_signal
 from raglab.store.loaders import Policy, save_corpus
+from raglab.store.traces import Trace
+from raglab.testing import sample_trace
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow
@@ -134,3 +138,17 @@ class TestSupport:
     def test_a_file_there_is_none_of(self) -> None:
         """A message, not a stack."""
         assert "raglab:" in run("support", "@/no/such/file", "-e", "x", code=1)
+
+
+def test_signals_become_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A trace is written beside the one it comes from; a name there is none of is one line."""
+    monkeypatch.setenv("RAGLAB_CACHE", str(tmp_path))
+    monkeypatch.setattr(signal_functions, "_REGISTERED", {})
+    sample_trace().save(tmp_path / "t.parquet")
+    register_signal(SignalFunction("judge", lambda rows: [0.5] * len(rows)))
+    more = ("--out", str(tmp_path / "new.parquet"), "--quiet")
+    said = json.loads(run("signals", str(tmp_path / "t.parquet"), "--signal", "judge", *more, "--json"))
+    assert said["signals"] == ["judge"]
+    assert Trace.load(tmp_path / "new.parquet").signal("judge").count() == 5
+    failed = run("signals", str(tmp_path / "t.parquet"), "--signal", "juge", *more, code=1)
+    assert "a signal must be registered, got 'juge' of judge" in failed

@@ -25,11 +25,11 @@ def _alone(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         sys.modules.pop(name, None)
 
 
-def install(folder: Path, points: dict[str, str], **modules: str) -> None:
-    """A distribution `made` in a folder, with entry points and modules."""
-    about = folder / "made-1.0.dist-info"
+def install(folder: Path, points: dict[str, str], owner: str = "made", **modules: str) -> None:
+    """A distribution in a folder, with entry points and modules."""
+    about = folder / f"{owner}-1.0.dist-info"
     about.mkdir(parents=True)
-    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: made\nVersion: 1.0\n")
+    (about / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {owner}\nVersion: 1.0\n")
     lines = "\n".join(f"{name} = {value}" for name, value in points.items())
     (about / "entry_points.txt").write_text(f"[raglab.signals]\n{lines}\n")
     for name, text in modules.items():
@@ -110,6 +110,11 @@ class TestRegistry:
         assert len(set(identities)) == 3
         assert identities[0] == identities[3]
         assert SignalFunction("judge", eval(texts[0]), version="2").identity not in identities  # noqa: S307
+
+        def made(share: float) -> SignalFunction:
+            return SignalFunction("judge", lambda rows: [share] * len(rows))
+
+        assert made(0.5).identity == made(0.5).identity != made(0.25).identity
         code = (
             "from raglab.live.signal_functions import SignalFunction\n"
             "def judge(rows):\n    return [0.5 if text in {'a', 'b', 'c'} else 0.25 for text in rows['query']]\n"
@@ -160,6 +165,17 @@ class TestEntryPoints:
         monkeypatch.syspath_prepend(tmp_path)
         with pytest.raises(ValueError, match="of the distribution made must be "):
             signal_function("judge")
+
+    def test_two_of_a_name(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Which of them is meant, nobody can tell; the same one twice is one."""
+        for owner, value in (("one", "made_signals:length"), ("two", "made_signals:other")):
+            install(tmp_path / owner, {"length": value}, owner, made_signals=ONE)
+            monkeypatch.syspath_prepend(tmp_path / owner)
+        with pytest.raises(
+            ValueError,
+            match="must be of one distribution, got 'length' of the distribution two, the distribution one; ",
+        ):
+            signal_function("length")
 
     def test_nothing_of_them_is_imported_with_raglab(self, tmp_path: Path) -> None:
         """A distribution that breaks on import costs nobody anything who does not name it."""

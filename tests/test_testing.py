@@ -40,7 +40,7 @@ def labelled(n: int = 60) -> Trace:
     sample = sample_trace()
     hits = Hits._make(np.repeat(field[:1], n, axis=0) for field in sample.hits)
     cases = tuple(
-        Case(f"c{row:02d}", f"question {row}", "ok" if row % 2 == 0 else "refuse", ("home.md",) * (row % 2 == 0))
+        Case(f"c{row:02d}", f"question {row}", "ok" if row % 2 == 0 else "refuse", ("hours.md",) * (row % 2 == 0))
         for row in range(n)
     )
     return replace(sample, cases=cases, hits=hits, answers=None)

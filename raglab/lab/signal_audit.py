@@ -24,6 +24,7 @@ from raglab.lab.decision_fitting import (
     fit_model,
     stratified_folds,
 )
+from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.signals import Signal, SignalSet
@@ -144,7 +145,8 @@ def audit_signals(
       difference with a paired interval over cases (above 0: it saves that much). `worth_doubles`: the same where all
       go that repeat it, at a rank correlation of 0.9 or beyond. `cost_alone` and `worth_alone`: this one alone, against
       the better of always answering and always refusing.
-    - `ms`: milliseconds a case, median, of the retrieval stages that it needs; NaN where nothing tells them apart.
+    - `ms`: milliseconds a case, median, of the retrieval stages that it needs or of the function that measures it; NaN
+      where nothing tells them apart.
 
     The interval is that of these folds: it counts the draw of the cases that are judged, not of those fitted on. A
     signal whose double is there is worth nothing beside it, however good: see `worth_doubles` and `worth_alone`.
@@ -402,8 +404,8 @@ def _doubles(names: Sequence[str], correlations: NDArray[np.float64], known: Sig
 
 def _milliseconds(latency: Latency | None, arm: int, name: str) -> float:
     """Milliseconds a case of the stages that a signal needs, median over cases at depth 0; NaN where unknown."""
-    stages = NEEDS.get(name, ())
-    if latency is None or not stages or not set(stages) <= set(latency.stages):
+    stages = NEEDS.get(name, (f"{SIGNAL_STAGE}{name}",))
+    if latency is None or not set(stages) <= set(latency.stages):
         return float("nan")
     spent = latency.ms[:, arm, 0][:, [latency.stages.index(stage) for stage in stages]].sum(axis=1)
     return float(np.median(spent[~np.isnan(spent)])) if (~np.isnan(spent)).any() else float("nan")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextvars
 import struct
 import threading
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isnan
 from numbers import Real
 from pathlib import Path
@@ -20,13 +21,12 @@ from time import perf_counter
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
 from raglab.blobs import Blobs, cache_folder, own_secret
 from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
+from raglab.characters import composed, visible
 from raglab.decision.recorded_answers import AnswerKey, answer_positions
 from raglab.decision.signal_values import Columns, arm_order, used_signals
 from raglab.live.signal_functions import ANSWER_COLUMNS, HIT_COLUMNS, SignalFunction, signal_function
@@ -37,6 +37,7 @@ from raglab.values import Answers, Latency, TraceData
 
 SIGNAL_STAGE = "signal_"  # before the name of a signal, as a stage of a trace's latency
 FILE = "signals.sqlite"  # in the user's cache folder
+MOST_OVERDUE = 8  # calls that were left behind and still run; further ones wait for none of them, and fail at once
 FAILURES = "signal_failures"  # in the meta of a trace of one question: what could not be measured, in words
 Place = tuple[int, int, int]  # case, arm, depth
 
@@ -73,7 +74,7 @@ def signal_rows(
     needs_hits = any(name in HIT_COLUMNS for name in function.needs)
     needs_answer = any(name in ANSWER_COLUMNS for name in function.needs)
     known = {} if answers is None or not needs_answer else answer_positions(answers)
-    rows = SignalRows({}, {})
+    rows, identity = SignalRows({}, {}), function.identity
     for arm in arms:
         first = _arm_order(trace, arm)[:, :, : function.n_hits]
         whole = answer_places(trace, arm, structure) if needs_answer else None
@@ -89,7 +90,7 @@ def signal_rows(
                     continue
                 at = (case, arm, depth)
                 cells = tuple(_cell(trace, name, at, places, answers, number) for name in function.needs)
-                key = digest(canonical_json([function.identity, function.needs, cells]))
+                key = digest(canonical_json([identity, function.needs, cells]))
                 rows.cells.setdefault(key, cells)
                 rows.places.setdefault(key, []).append(at)
     return rows
@@ -102,7 +103,7 @@ def _is_answer(answers: Answers | None, number: int) -> bool:
 
 def _arm_order(trace: TraceData, arm: int) -> NDArray[np.int64]:
     """Places of the hits of an arm in its final order, [Q, D, K]."""
-    hit, rank = (field[:, arm] for field in (trace.hits.chunk.astype(np.int64), trace.hits.rank))
+    hit, rank = trace.hits.chunk[:, arm].astype(np.int64), trace.hits.rank[:, arm]
     return arm_order(rank.reshape(-1, rank.shape[-1]), hit.reshape(-1, hit.shape[-1])).reshape(hit.shape)
 
 
@@ -119,7 +120,7 @@ def _cell(
     """Value of one column of a row: plain Python, so that it is the same from memory, from disk and live."""
     kind, _, of = name.partition(".")
     if kind == "query":
-        return trace.cases[at[0]].query
+        return " ".join(composed(trace.cases[at[0]].query).split())  # as `ask` normalises it
     if kind == "documents":
         return tuple(trace.cases[at[0]].selected_sources)
     if answers is not None and kind == "answer":
@@ -139,6 +140,8 @@ def measure(function: SignalFunction, cells: Sequence[tuple[Any, ...]], whose: S
       ValueError: the function raised, which is the cause; or it returned another number of values than rows, or one
         that is no number, infinite or outside its unit.
     """
+    import pandas as pd
+
     frame = pd.DataFrame(dict(zip(function.needs, map(list, zip(*cells, strict=True)), strict=True)))
     try:
         returned = function(frame)
@@ -168,6 +171,8 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
         ...
       ValueError: the signal judge must be in [0, 1] as a probability, got 7.0 for case 'a'; scale it, or name another.
     """
+    import pandas as pd
+
     rule = f"the signal {function.name} must"
     if isinstance(returned, pd.Series) and not returned.index.equals(pd.RangeIndex(len(whose))):
         msg = f"{rule} return a Series in the order and with the index of its rows, got another; return its values."
@@ -198,6 +203,8 @@ def check_values(function: SignalFunction, returned: object, whose: Sequence[str
 
 def _number(value: object) -> float | None:
     """The value as a float, NaN where it is missing; None where it is no number."""
+    import pandas as pd
+
     if value is None or value is pd.NA:
         return np.nan
     if not isinstance(value, Real):
@@ -209,7 +216,7 @@ def _number(value: object) -> float | None:
 
 
 def add_signals(
-    trace: TraceData,
+    trace: Trace,
     signals: str | SignalFunction | Sequence[str | SignalFunction],
     *,
     arms: Sequence[str] | None = None,
@@ -225,7 +232,7 @@ def add_signals(
     `version`. Milliseconds a row stand in the trace's latency, as the stage `signal_` and the name; they enter no hash.
 
     Args:
-      trace: with recorded answers where a function needs them (`raglab.record_answers`).
+      trace: with recorded answers where a function needs them (`raglab.record_answers`, without `decided_only`).
       signals: names of registered functions or entry points, or signal functions.
       arms: those that are measured; all. The others are NaN.
       policy: whose `chosen` section says which answer is the one to all hits of a case; the published defaults.
@@ -240,13 +247,15 @@ def add_signals(
     """
     given = [signals] if isinstance(signals, str | SignalFunction) else signals
     functions = [signal_function(one) for one in given]
-    numbers = [trace.arm(name) for name in (trace.arms if arms is None else arms)]
+    named = (arms,) if isinstance(arms, str) else trace.arms if arms is None else arms
+    numbers = [trace.arm(name) for name in named]
     _check_functions(functions, trace)
     structure = (policy or PolicyData.from_mapping()).structure
     out = trace
     with closing(Blobs(Path(cache) if cache else cache_folder() / FILE, secret=own_secret())) as store:
         for function in functions:
             rows = signal_rows(trace, function, numbers, structure, trace.answers)
+            _check_rows(function, rows)
             whose = [f"case {trace.cases[places[0][0]].id!r}" for places in rows.places.values()]
             known = _fill(function, rows, whose, store, progress=progress)
             out = _with_column(out, function, rows, known)
@@ -266,6 +275,16 @@ def _check_functions(functions: Sequence[SignalFunction], trace: TraceData) -> N
                 " record them first: raglab.record_answers(trace, policy, generator, scorer)."
             )
             raise ValueError(msg)
+
+
+def _check_rows(function: SignalFunction, rows: SignalRows) -> None:
+    """Stop where the trace has answers, and none of them is to all hits of a case under the policy."""
+    if not rows.cells and any(name in ANSWER_COLUMNS for name in function.needs):
+        msg = (
+            f"the signal {function.name} needs answers to all hits of a case, got a trace that has none of them under"
+            " this policy; state policy= as in raglab.record_answers, there without decided_only."
+        )
+        raise ValueError(msg)
 
 
 def _fill(
@@ -300,11 +319,11 @@ def _column(shape: tuple[int, ...], places: Mapping[str, list[Place]], of: Mappi
     return column
 
 
-def _with_column(trace: TraceData, function: SignalFunction, rows: SignalRows, known: Mapping[str, Measured]) -> Trace:
+def _with_column(trace: Trace, function: SignalFunction, rows: SignalRows, known: Mapping[str, Measured]) -> Trace:
     """Trace with the column of a function, and its milliseconds as a stage of the latency."""
     shape = trace.hits.chunk.shape[:3]
     column = _column(shape, rows.places, {key: one.value for key, one in known.items()})
-    out: Trace = trace.with_signal(
+    out = trace.with_signal(
         function.name,
         column,
         higher=function.higher,
@@ -331,12 +350,13 @@ class LiveSignals:
     """Signal functions of a system that answers.
 
     given: those that come before what is registered under the same name. limit_s: seconds that one call may take; None
-    waits for ever. functions: of the signals that the policy uses.
+    waits for ever. functions: of the signals that the policy uses. overdue: calls that took longer and still run.
     """
 
     given: tuple[SignalFunction, ...] = ()
     limit_s: float | None = 30.0
     functions: tuple[SignalFunction, ...] = ()
+    overdue: list[threading.Thread] = field(default_factory=list, repr=False, compare=False)
 
     def under(self, policy: PolicyData) -> Self:
         """With the functions of the signals that a policy uses and raglab does not measure itself.
@@ -395,6 +415,7 @@ class LiveSignals:
                 except ValueError as error:
                     found = np.full(len(keys), np.nan)
                     failures.append(_failure(function, error))
+                    warnings.warn(str(error), stacklevel=2)
                 known |= dict(zip(keys, found.tolist(), strict=True))
             columns[function.name] = _column(trace.hits.chunk.shape[:3], rows.places, known)
         return columns, tuple(dict.fromkeys(failures))
@@ -416,11 +437,16 @@ class LiveSignals:
             except ValueError as error:
                 outcome.append(error)
 
+        self.overdue[:] = [one for one in self.overdue if one.is_alive()]
+        if len(self.overdue) >= MOST_OVERDUE:
+            msg = f"the signal {function.name} must return its values, got {MOST_OVERDUE} calls that still run."
+            raise ValueError(msg) from TimeoutError()
         context = contextvars.copy_context()
         thread = threading.Thread(target=lambda: context.run(work), name=f"signal {function.name}", daemon=True)
         thread.start()
         thread.join(self.limit_s)
         if not outcome:
+            self.overdue.append(thread)
             msg = f"the signal {function.name} must return its values within {self.limit_s:g} s, got none."
             raise ValueError(msg) from TimeoutError()
         if isinstance(outcome[0], Exception):

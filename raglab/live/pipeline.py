@@ -169,13 +169,14 @@ def _retrieve_depths(request: Request, key: Key, system: Lab) -> Retrieval:
     case = Case("question", request.text, "ok", selected_sources=request.documents)
     limits = policy_thresholds([system.policy])
     depths: list[DepthHits] = []
-    decisions: Decisions | None = None
+    earlier: Decisions | None = None
     for depth in _depths(request.text, key.arm, stored, scope, system):
         depths.append(depth)
         # A trace replays all depths at once; live, a further depth is a whole retrieval, so each is decided first.
-        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system, decisions)
+        decisions, goes_on = _decide_depths(case, key.arm, depths, limits, system, earlier)
         if not goes_on:
             break
+        earlier = decisions
     cached = 0 < len(depths) <= len(stored)
     if caches is not None and not cached:
         caches.strategies.set(digest, {"arm": key.arm, "depths": pack_depths(depths)})

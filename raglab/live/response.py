@@ -274,7 +274,8 @@ def record_answers(
 
 def _every(trace: values.TraceData, policy: PolicyData, arm: str) -> list[AnswerKey]:
     """Sets of hits of every slot: the first relevant ones, the resolver's winners, an only option."""
-    chosen = measured_tables(trace, policy, arm).chosen
+    # Which sets there are hangs on no signal, and one of the answer can only be measured once there are answers.
+    chosen = measured_tables(trace, policy.replace("signals", {}), arm).chosen
     at, places = trace.arm(arm), chosen.places
     n_cases = len(trace)
     keep = np.ones(places.shape[:2], dtype=bool)

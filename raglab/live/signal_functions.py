@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from raglab.canonical import canonical_json, digest
+from raglab.characters import visible
 from raglab.signals import LONGEST_TEXT, Signal, Stage, check_name, own_signal
 
 if TYPE_CHECKING:
@@ -34,12 +36,12 @@ class SignalFunction:
 
     name: of the signal, as policies and traces have it. fn: takes a frame of the columns in `needs`, one row a case,
     arm and depth, and returns as many numbers in the order of the rows; NaN where there is nothing to measure. needs:
-    of `COLUMNS`: `query` (text), `documents` (names that the user selected), `hits.text`, `hits.source`, `hits.cosine`,
-    `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final order), `answer.text`,
-    `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask` where more of it speaks for asking
-    back. unit: `probability`, `cosine`, `count`, or any words. stage: what must be there before it is measured.
-    missing: what a NaN means to its gate. version: to be raised with every change of what it returns. batch: rows of
-    one call at most.
+    of `COLUMNS`: `query` (text, as `ask` normalises it), `documents` (names that the user selected), `hits.text`,
+    `hits.source`, `hits.cosine`, `hits.l2`, `hits.s_rerank` (tuples over the first `n_hits` hits in the arm's final
+    order), `answer.text`, `answer.confidence`. higher: `surer` where more of it speaks for an answer, `ask` where more
+    of it speaks for asking back. unit: one of `raglab.signals.UNITS`, such as `probability`, or any words. stage: what
+    must be there before it is measured. missing: what a NaN means to its gate. version: to be raised with every change
+    of what it returns. batch: rows of one call at most.
     """
 
     name: str
@@ -99,9 +101,7 @@ class SignalFunction:
     @property
     def identity(self) -> str:
         """Name, version and a digest of the function's own code, which changes while it is being written."""
-        fn = inspect.unwrap(self.fn)
-        stated = [one for one in getattr(fn, "__defaults__", None) or () if isinstance(one, _PLAIN)]
-        made_of = [self.unit, self.n_hits, repr(stated), _code_parts(getattr(fn, "__code__", None))]
+        made_of = [self.unit, self.n_hits, _code_of(inspect.unwrap(self.fn))]
         return f"{self.name} {self.version} {digest(canonical_json(made_of), 16)}"
 
 
@@ -113,6 +113,17 @@ _REGISTERED: dict[str, SignalFunction] = {}
 def _least_stage(needs: Sequence[str]) -> str:
     """First stage at which all columns are there."""
     return "answer" if {*needs} & {*ANSWER_COLUMNS} else "hits" if {*needs} & {*HIT_COLUMNS} else "query"
+
+
+def _code_of(fn: Any) -> list[Any]:  # noqa: ANN401 - a function, or what can be called like one
+    """Code of a function, and the plain values among its defaults and what it closes over."""
+    function = fn if hasattr(fn, "__code__") else getattr(type(fn), "__call__")  # noqa: B004, B009 - of its class
+    held = list(getattr(function, "__defaults__", None) or ())
+    for cell in getattr(function, "__closure__", None) or ():
+        with suppress(ValueError):  # one that is empty yet
+            held.append(cell.cell_contents)
+    plain = [repr(one) for one in held if isinstance(one, _PLAIN)]
+    return [plain, _code_parts(getattr(function, "__code__", None))]
 
 
 def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
@@ -145,7 +156,7 @@ def register_signal(name: str | SignalFunction, **fields: Any) -> Any:  # noqa: 
         return name
 
     def decorate(fn: Rows) -> SignalFunction:
-        return register_signal(SignalFunction(name=name, fn=fn, **fields))  # type: ignore[no-any-return]
+        return register_signal(SignalFunction(name=name, fn=fn, **fields))
 
     return decorate
 
@@ -169,7 +180,15 @@ def signal_function(signal: str | SignalFunction) -> SignalFunction:
             f" @raglab.register_signal has it, or install the package whose entry point of the group {GROUP} names it."
         )
         raise ValueError(msg)
+    if len({entry.value for entry in found}) > 1:
+        owners = ", ".join(_owner(entry) for entry in found)
+        msg = f"a signal must be of one distribution, got {signal!r} of {owners}; remove all but one of them."
+        raise ValueError(msg)
     return _imported(found[0])
+
+
+def _owner(entry: EntryPoint) -> str:
+    return "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
 
 
 def _imported(entry: EntryPoint) -> SignalFunction:
@@ -178,12 +197,12 @@ def _imported(entry: EntryPoint) -> SignalFunction:
     Raises:
       ValueError: it cannot be imported, or is none of this name; names the distribution.
     """
-    owner = "an unknown distribution" if entry.dist is None else f"the distribution {entry.dist.name}"
-    where = f"the entry point {entry.name} = {entry.value} of {owner}"
+    where = f"the entry point {entry.name} = {entry.value} of {_owner(entry)}"
     try:
         loaded = entry.load()
     except (Exception, SystemExit) as error:
-        msg = f"{where} must be importable, got {type(error).__name__}: {error}; mend or remove that distribution."
+        came = f"{type(error).__name__}: {visible(str(error))[:LONGEST_TEXT]}"
+        msg = f"{where} must be importable, got {came}; mend or remove that distribution."
         raise ValueError(msg) from error
     if not isinstance(loaded, SignalFunction) or loaded.name != entry.name:
         came = f"the signal {loaded.name}" if isinstance(loaded, SignalFunction) else type(loaded).__name__
