@@ -247,7 +247,7 @@ class ServerScorer:
             raise ServerError(msg)
         if none_yet:
             msg = (
-                f"a server must score cases, got none for the first {IN_A_ROW}: {why}; stop it if that is no accident."
+                f"a server must score cases, got none for the first {IN_A_ROW}: {why}; check model, server and timeout."
             )
             warnings.warn(msg, stacklevel=4)
         return score
