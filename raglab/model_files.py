@@ -163,6 +163,18 @@ def check_bundled(identifier: str, folder: Path) -> None:
         raise ValueError(msg)
 
 
+def reads_pictures(folder: Path) -> bool:
+    """Whether a model has a tower for texts and one for pictures, as its configuration states: the CLIP family."""
+    for path in (folder / "config.json", *sorted(folder.glob("*/config.json"))):
+        try:
+            stated = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        except (OSError, ValueError, RecursionError):
+            continue  # whoever loads the model says what is wrong with it
+        if isinstance(stated, dict) and {"text_config", "vision_config"} <= stated.keys():
+            return True
+    return False
+
+
 def check_weights(folder: Path) -> None:
     """Refuse weights in pickles, which run whatever they hold when they are read.
 

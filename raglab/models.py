@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab.characters import visible
-from raglab.model_files import NO_PROMPTS, Prompts, bundled_model, check_weights, find_model
+from raglab.model_files import NO_PROMPTS, Prompts, bundled_model, check_weights, find_model, reads_pictures
 
 if TYPE_CHECKING:
     import sentence_transformers as st
@@ -65,6 +65,32 @@ class Encoder:
         """Tokens of a text that it reads, its prompt and the tokens that frame it included; None where all are read."""
         most = self.model.max_seq_length
         return int(most) if most is not None and isfinite(most) else None
+
+    @property
+    def reads_pictures(self) -> bool:
+        """Whether it embeds pictures into the space of its texts, as models of the CLIP family do."""
+        return "image" in self.model.modalities
+
+    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+        """Embeddings of pictures in the space of the sentences, L2-normalised, float32 [N, dim].
+
+        Distances of a text to texts and to pictures do not compare: the two kinds lie apart in the space (Liang et al.
+        2022, NeurIPS).
+
+        Args:
+          pictures: images of Pillow, RGB; the model's own configuration says how they are scaled and cut.
+        """
+
+        def one_pass(at: list[int]) -> NDArray[np.float32]:
+            batch: Any = [pictures[i] for i in at]
+            return _sentence_vectors(
+                self.model.encode(batch, prompt="", batch_size=BATCH, output_value=None, show_progress_bar=False)
+            )
+
+        found = np.empty((len(pictures), self.dim), np.float32)
+        for at, vectors in _forward_passes(self.model, [(*one.size, i) for i, one in enumerate(pictures)], one_pass):
+            found[at] = vectors
+        return found
 
     def sentences(self, texts: Sequence[str], *, query: bool = False) -> NDArray[np.float32]:
         """Sentence embeddings, L2-normalised, float32 [N, dim].
@@ -113,9 +139,11 @@ class Encoder:
         encode: Any = self.model.encode_query if query else self.model.encode_document
         # Stated even where empty: the library would pass over a prompt named `passage`.
         prompt = self.prompts.query if query else self.prompts.passage
+        stated = self.reads_pictures
 
         def one_pass(at: list[int]) -> _Result:
-            batch = [texts[i] for i in at]
+            # Stated as text: the library would fetch what looks like the address or the path of a picture.
+            batch: Any = [{"text": texts[i]} if stated else texts[i] for i in at]
             return read(encode(batch, prompt=prompt, batch_size=BATCH, output_value=None, show_progress_bar=False))
 
         return _forward_passes(self.model, [(len(text), text) for text in texts], one_pass)
@@ -123,8 +151,11 @@ class Encoder:
     def _special_ids(self) -> list[int]:
         """Ids of the tokens that frame and pad a text; an unknown word is a word."""
         tokenizer = self.model.tokenizer
-        if not hasattr(tokenizer, "all_special_ids"):
-            msg = f"token embeddings need a transformer, got {self.name}; set rerank_k=0, or choose another encoder."
+        if not hasattr(tokenizer, "all_special_ids") or self.reads_pictures:
+            msg = (
+                f"token embeddings need a transformer that reads texts alone, got {self.name}; set rerank_k=0, or "
+                "choose another encoder."
+            )
             raise ValueError(msg)
         return sorted(set(tokenizer.all_special_ids) - {tokenizer.unk_token_id})
 
@@ -253,7 +284,9 @@ class Reader:
                 best, place = float(sums[first, last]), (int(row), int(first), int(last))
         offsets = windows["offset_mapping"][place[0]]
         start, end = int(offsets[place[1]][0]), int(offsets[place[2]][1])
-        return Span(passage[start:end], start, best, float(np.exp(-np.logaddexp(0.0, best - nothing))))
+        text = passage[start:end].strip()  # some tokenizers count the blank before a word as part of it
+        start += passage[start:end].find(text)
+        return Span(text, start, best, float(np.exp(-np.logaddexp(0.0, best - nothing))))
 
     def _windows(self, question: str, passage: str) -> Any:  # noqa: ANN401 - a batch of a tokenizer
         """Tokens of question and passage, in as many windows as the passage needs."""
@@ -311,10 +344,13 @@ def load_encoder(name: str | None = None, *, download: bool = False) -> Encoder:
 
     with _quiet(), _explain_load_failure(files.identifier, "an encoder"):
         check_weights(files.folder)
-        if not (files.folder / "modules.json").is_file():
+        pictures = reads_pictures(files.folder)
+        if not pictures and not (files.folder / "modules.json").is_file():
             msg = "it has no modules.json, which says how tokens are pooled"
             raise ValueError(msg)
-        model = SentenceTransformer(str(files.folder), **SAFE)
+        # Another library that may be installed or not would scale pictures otherwise, and give other embeddings.
+        more: dict[str, Any] = {"processor_kwargs": {"backend": "pil"}} if pictures else {}
+        model = SentenceTransformer(str(files.folder), **SAFE, **more)
         dim = model.get_embedding_dimension()
         model.encode(FIRST)
     if dim is None:
@@ -408,14 +444,21 @@ def load_reader(name: str, *, download: bool = False) -> Reader:
         if not tokenizer.is_fast or tokenizer.cls_token_id is None:
             msg = "its tokenizer must say where tokens stand in the text, and have a classification token"
             raise ValueError(msg)
-        stated = (tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None))
-        most = min((int(one) for one in stated if one is not None and one < MOST_TOKENS), default=MOST_TOKENS)
-        reader = Reader(files.identifier, most, tokenizer, model.to(_device()).eval())
+        reader = Reader(files.identifier, _max_tokens(tokenizer, model), tokenizer, model.to(_device()).eval())
         reader.read([(FIRST, FIRST)])
     return reader
 
 
 MOST_TOKENS = 1_000_000  # from here on a tokenizer's maximum length says that it has none
+
+
+def _max_tokens(tokenizer: Any, model: Any) -> int:  # noqa: ANN401 - a tokenizer and a network of transformers
+    """Tokens that a network reads at once: the least of what its tokenizer, configuration and positions state."""
+    stated = [tokenizer.model_max_length, getattr(model.config, "max_position_embeddings", None)]
+    for name, part in model.named_modules():
+        if name.endswith("position_embeddings") and getattr(part, "padding_idx", None) is not None:
+            stated.append(part.num_embeddings - part.padding_idx - 1)  # RoBERTa counts from behind the padding
+    return min((int(one) for one in stated if one is not None and 0 < one < MOST_TOKENS), default=MOST_TOKENS)
 
 
 def _device() -> str:
@@ -572,8 +615,9 @@ def _tokens(items: Sequence[Mapping[str, Any]], special: Sequence[int]) -> list[
 
 
 def _numpy_array(tensor: Any) -> NDArray[Any]:  # noqa: ANN401  (a torch tensor on any device)
-    """Copy a tensor to numpy."""
-    array: NDArray[Any] = tensor.detach().cpu().numpy()
+    """Copy a tensor to numpy, which does not know every short float of torch."""
+    plain = tensor.detach().cpu()
+    array: NDArray[Any] = (plain.float() if plain.is_floating_point() else plain).numpy()
     return array
 
 

@@ -68,10 +68,14 @@ class Chunk(NamedTuple):
 
 
 class Corpus(NamedTuple):
-    """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4)."""
+    """The chunks of a collection in their order; a chunk's position breaks ties (rule S0.4).
+
+    pictures: where the file of each chunk that is a picture lies on this machine, by chunk id; no part of the content.
+    """
 
     name: str
     chunks: tuple[Chunk, ...]
+    pictures: Mapping[str, str] = {}
 
 
 class Curve(NamedTuple):

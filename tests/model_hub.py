@@ -32,7 +32,7 @@ class Hub:
 
     cut: files of which only half is sent, at a length that says so. broken: those whose connection ends in the middle,
     and that cannot be had again. altered: content that is sent in the place
-    of a file's own. elsewhere: address to which requests for large files are sent on.
+    of a file's own. elsewhere: address to which requests for large files are sent on. away: one to which all are.
     """
 
     address: str = ""
@@ -42,6 +42,7 @@ class Hub:
     broken: set[str] = field(default_factory=set)
     altered: dict[str, bytes] = field(default_factory=dict)
     elsewhere: str | None = None
+    away: str | None = None
     requests: list[Request] = field(default_factory=list)
 
     def put(self, name: str, files: Path | Mapping[str, bytes], branch: str = "main") -> str:
@@ -88,6 +89,9 @@ class _Handler(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         path = unquote(urlsplit(self.path).path)
         self.hub.requests.append(Request(self.command, path, self.headers.get("Authorization")))
+        if self.hub.away is not None:
+            self._send(307, b"", {"Location": self.hub.away + self.path})
+            return
         known = [name for name in self.hub.commits if path.startswith((f"/api/models/{name}", f"/{name}/resolve/"))]
         if not known:
             self._send(404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})

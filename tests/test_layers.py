@@ -54,6 +54,7 @@ SHORE_PEERS = {("retrieval", "models"), ("answering", "models"), ("store", "mode
 HEAVY = (
     "faiss",
     "torch",
+    "PIL",
     "sentence_transformers",
     "bm25s",
     "mlflow",

@@ -273,6 +273,16 @@ class TestBadHub:
             assert {request.token for request in other.requests} == {None}
             assert {request.token for request in hub.requests} == {"Bearer hf_secret"}
 
+    def test_a_hub_that_sends_everyone_away(self, hub: Hub, encoder_folder: Path) -> None:
+        """Another host than the one that was named says nothing that is believed, and gets no token."""
+        with running(Hub()) as other:
+            other.put(NAME, encoder_folder)
+            hub.away = other.address
+            with pytest.raises(ValueError, match=r"got 'ann/tiny', of which the hub's client says: "):
+                load_encoder(NAME, download=True)
+            assert not any("/resolve/" in request.path for request in other.requests)
+            assert {request.token for request in other.requests} <= {None}
+
     def test_a_cache_that_was_altered(self, hub: Hub, encoder_folder: Path) -> None:
         """A file that is not what the hub listed is named, whenever the model is looked for."""
         hub.put(NAME, encoder_folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import socket
 from concurrent.futures import ThreadPoolExecutor
@@ -123,7 +124,6 @@ class TestEncoder:
 
     def test_no_weights_in_pickles_and_no_code_of_the_folder(self, encoder_folder: Path, tmp_path: Path) -> None:
         """Both are refused before anything of them runs; a pickle beside safetensors is left unread."""
-        import json
         import shutil
 
         bomb = pickle.dumps(Marked(tmp_path / "marker"))
@@ -467,6 +467,21 @@ class TestReader:
             assert np.isnan(span.score)
         for question in ("", "what does the policy cover " * 40):
             assert reader.read([(question, TEXTS[4])])[0].text in TEXTS[4]
+
+    def test_positions_that_begin_behind_the_padding(self, tmp_path: Path) -> None:
+        """A model whose tokenizer states no length, and two of whose 34 positions are never used, reads 32 tokens."""
+        import transformers as untyped
+
+        transformers: Any = untyped
+        folder = save_bert(tmp_path / "roberta", "BertForQuestionAnswering")
+        sizes = {"hidden_size": DIM, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        sizes |= {"vocab_size": len(WORDS), "max_position_embeddings": 34, "pad_token_id": 1}
+        transformers.RobertaForQuestionAnswering(transformers.RobertaConfig(**sizes)).save_pretrained(folder)
+        stated = json.loads((folder / "tokenizer_config.json").read_text())
+        (folder / "tokenizer_config.json").write_text(json.dumps({**stated, "model_max_length": 10**30}))
+        reader = load_reader(str(folder))
+        assert reader.max_tokens == 32
+        assert reader.read([("fire", "the policy " * 100)])[0].text in "the policy " * 100
 
     def test_a_model_that_was_not_trained_to_read(self, encoder_folder: Path) -> None:
         """Weights that would be drawn at random are named."""

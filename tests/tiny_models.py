@@ -45,3 +45,56 @@ def save_encoder(folder: Path, prompts: Mapping[str, str] | None = None, default
     more: Any = {} if prompts is None else {"prompts": dict(prompts), "default_prompt_name": default}
     SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu", **more).save(str(folder))
     return folder
+
+
+CLIP_DIM, CLIP_TOKENS = 8, 24
+COLOURS = {"red": (220, 20, 20), "green": (20, 200, 30), "blue": (20, 30, 220)}
+
+
+def save_clip(folder: Path) -> Path:
+    """Write a CLIP model of one layer a tower, that reads 24 letters and 32 x 32 pixels; no modules.json, as published.
+
+    Its projections are solved for, so that the word and the square of a colour have the same embedding.
+    """
+    import string
+
+    import torch
+    import transformers as untyped
+    from PIL import Image
+
+    transformers: Any = untyped
+    letters = [
+        "<|startoftext|>",
+        "<|endoftext|>",
+        *string.ascii_lowercase,
+        *(f"{c}</w>" for c in string.ascii_lowercase),
+    ]
+    tokenizer = transformers.CLIPTokenizer(vocab={letter: i for i, letter in enumerate(letters)}, merges=[])
+    tokenizer.model_max_length = CLIP_TOKENS
+    tower = {"hidden_size": DIM, "intermediate_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
+    words = {"vocab_size": len(letters), "max_position_embeddings": CLIP_TOKENS}
+    words |= {"bos_token_id": 0, "eos_token_id": 1, "pad_token_id": 1}
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        config = transformers.CLIPConfig(
+            text_config=tower | words,
+            vision_config=tower | {"image_size": 32, "patch_size": 16},
+            projection_dim=CLIP_DIM,
+        )
+        model = transformers.CLIPModel(config).eval()
+    scaled = {"size": {"shortest_edge": 32}, "crop_size": {"height": 32, "width": 32}}
+    processor = transformers.CLIPProcessor(
+        image_processor=transformers.CLIPImageProcessorPil(**scaled), tokenizer=tokenizer
+    )
+    squares = [Image.new("RGB", (32, 32), colour) for colour in COLOURS.values()]
+    with torch.inference_mode():
+        read = [tokenizer(word, return_tensors="pt") for word in COLOURS]
+        texts = torch.cat([model.text_model(**one).pooler_output for one in read])
+        pixels = processor.image_processor(squares, return_tensors="pt")["pixel_values"]
+        pictures = model.vision_model(pixel_values=pixels).pooler_output
+        target = torch.eye(len(COLOURS), CLIP_DIM)
+        model.text_projection.weight.copy_((torch.linalg.pinv(texts) @ target).T)
+        model.visual_projection.weight.copy_((torch.linalg.pinv(pictures) @ target).T)
+    model.save_pretrained(folder)
+    processor.save_pretrained(folder)
+    return folder

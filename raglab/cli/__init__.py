@@ -85,7 +85,8 @@ def main() -> None:
 def trace(
     ctx: typer.Context,
     corpus: Annotated[
-        Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR or MT-RAG folder.")
+        Path,
+        typer.Argument(help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; SQuAD 2.0; BEIR or MT-RAG folder."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Trace to write; resumed where it was interrupted.")],
     cases: Annotated[

@@ -36,7 +36,8 @@ from raglab.text import decimals
 _MOST_CHARACTERS = 2**22  # of an answer or a passage to check
 OPENAI = "https://api.openai.com/v1"
 Nli = Annotated[
-    str | None, typer.Option("--nli", help="NLI cross-encoder by name or path; the embedded scorer where not given.")
+    str | None,
+    typer.Option("--nli", help="NLI cross-encoder: folder or NAME[@REVISION]; the embedded scorer where not given."),
 ]
 Model = Annotated[str | None, typer.Option(help="Model of an OpenAI-compatible server; extractive where not given.")]
 ParseModel = Annotated[
@@ -52,7 +53,7 @@ Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and
 
 def index(
     corpus: Annotated[
-        Path, typer.Argument(help="Folder of Markdown, text, CSV or PDF; JSONL; SQuAD 2.0; BEIR folder.")
+        Path, typer.Argument(help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; SQuAD 2.0; BEIR folder.")
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[

@@ -28,7 +28,7 @@ from raglab.live.measured_signals import LiveSignals
 from raglab.live.question_signals import DocumentReader
 from raglab.live.response import Generator, SupportScorer, TableFirst
 from raglab.live.signal_functions import SignalFunction
-from raglab.live.trace_building import Retriever, check_settings, retriever, warn_of_cut_chunks
+from raglab.live.trace_building import Retriever, check_settings, retriever, warn_of_cut_chunks, warn_of_pictures
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
@@ -479,8 +479,10 @@ def build_index(
     behind = default_cache() if cache == "default" else cache
 
     def embed_corpus(stored: Corpus) -> None:
-        ready = retriever(stored, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+        whole = stored._replace(pictures=corpus.pictures)
+        ready = retriever(whole, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
         warn_of_cut_chunks(ready)
+        warn_of_pictures(ready, wanted)
 
     pack = None if policy is None else load_pack(policy.pack).stored
     return write_index(corpus, place, wanted, pack, embed_corpus)

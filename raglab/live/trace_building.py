@@ -23,18 +23,19 @@ from raglab import resolver
 from raglab.arms import ARMS
 from raglab.canonical import canonical_json, digest
 from raglab.live.question_signals import DocumentReader, with_parsed_signals
-from raglab.model_files import pinned_name
+from raglab.model_files import find_model, pinned_name, reads_pictures
 from raglab.models import Encoder, identifier_of, load_cross_encoder, load_encoder
 from raglab.packs import GENERIC, Pack
 from raglab.patterns import Patterns, pattern_hits
 from raglab.retrieval.arms import STAGES, DepthHits, Rewriter, Sizes, Strategy, depths, rm3
-from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
+from raglab.retrieval.dense import EmbeddingCache, default_cache, embed, embed_pictures
 from raglab.retrieval.entity_graph import entity_graph
-from raglab.retrieval.indexes import Indexes, Queries, Signatures, build_indexes, embed_queries
+from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signatures, build_indexes, embed_queries
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.tables import table_index
-from raglab.store.files import make_folder, replacing
+from raglab.store.files import Where, input_error, make_folder, replacing
 from raglab.store.loaders import hash_cases, hash_corpus, load_pack
+from raglab.store.pictures import picture_digest, stored_pixels
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 
@@ -78,12 +79,17 @@ class RetrievalSettings(NamedTuple):
     def pinned(self, *, download: bool) -> Self:
         """The same with models of the hub by their commit, so that what is loaded is what the fingerprint names.
 
+        An encoder of the CLIP family has no embeddings of tokens, so that nothing is reranked where no cross-encoder is
+        named: the fused order stands, and the confidence is that of rule S2.8 without a reranker.
+
         Args:
           download: whether what is not on this machine may be fetched.
         """
         names = (self.encoder, self.reranker)
         encoder, reranker = (None if name is None else pinned_name(name, download=download) for name in names)
-        return self._replace(encoder=encoder, reranker=reranker)
+        same = self._replace(encoder=encoder, reranker=reranker)
+        bare = same.needs_tokens and encoder is not None and reads_pictures(find_model(encoder).folder)
+        return same._replace(rerank_k=0) if bare else same
 
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
@@ -177,6 +183,7 @@ def retriever(
         progress=progress,
         graph=entity_graph(corpus.chunks) if wanted.needs("graph") else None,
         tables=tables,
+        pictures=_picture_vectors(corpus, encoder, cache, progress=progress),
     )
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
     if wanted.rewrites and rewriter is None:
@@ -197,6 +204,43 @@ def retriever(
     )
 
 
+def _picture_vectors(
+    corpus: Corpus, encoder: Encoder, cache: EmbeddingCache | None, *, progress: bool
+) -> PictureVectors | None:
+    """Embeddings of the chunks that are pictures; None where there are none, or the encoder reads none."""
+    digests = {i: digest for i, chunk in enumerate(corpus.chunks) if (digest := picture_digest(chunk)) is not None}
+    if not digests or not encoder.reads_pictures:
+        return None
+    chunks = {digest: corpus.chunks[i] for i, digest in digests.items()}
+
+    def read(digest: str) -> Any:  # noqa: ANN401 - an image of Pillow
+        chunk = chunks[digest]
+        if chunk.chunk_id not in corpus.pictures:
+            rule, remedy = "a picture must be at hand to be embedded", "load the corpus from the folder of its pictures"
+            raise input_error(Where(chunk.source), rule, remedy, "its words alone")
+        return stored_pixels(Path(corpus.pictures[chunk.chunk_id]), digest)
+
+    vectors = embed_pictures(encoder, list(digests.values()), read, cache, progress=progress)
+    return PictureVectors(np.array(list(digests), dtype=np.int64), vectors)
+
+
+def warn_of_pictures(ready: Retriever, wanted: RetrievalSettings) -> None:
+    """Say how many pictures are found, or reranked, by their words alone."""
+    count = sum(picture_digest(chunk) is not None for chunk in ready.chunks[: ready.indexes.n_chunks])
+    if count and not ready.encoder.reads_pictures:
+        warnings.warn(
+            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {ready.encoder.name} does not read: they "
+            "are found by their file names and captions alone; name an encoder of the CLIP family.",
+            stacklevel=3,
+        )
+    if count and ready.encoder.reads_pictures and wanted.reranker is not None and wanted.rerank_k:
+        warnings.warn(
+            f"{count} of {ready.indexes.n_chunks} chunks are pictures, which {wanted.reranker} reranks by their file "
+            "names and captions alone; leave the reranker out, or set rerank_k=0.",
+            stacklevel=3,
+        )
+
+
 CUT = 0.01  # share of a corpus that may be in no embedding before a warning says so; of the bundled one it is 0.002
 
 
@@ -205,7 +249,8 @@ def warn_of_cut_chunks(ready: Retriever) -> None:
     most = ready.encoder.max_tokens
     if most is None:
         return
-    lengths = ready.encoder.lengths([chunk.text for chunk in ready.chunks])
+    pictures = set(ready.indexes.pictures.tolist())
+    lengths = ready.encoder.lengths([chunk.text for i, chunk in enumerate(ready.chunks) if i not in pictures])
     lost = np.maximum(lengths - most, 0)
     if lost.sum() > CUT * lengths.sum():
         warnings.warn(
@@ -328,6 +373,7 @@ def build_trace(
         """Return models and indexes; loaded by the first batch that is not there yet, or not at all."""
         ready = retriever(corpus, wanted, store, rewriter=rewriter, progress=progress, pack=pack)
         warn_of_cut_chunks(ready)
+        warn_of_pictures(ready, wanted)
         _write_vectors(parts, ready.indexes.vectors)
         return ready
 

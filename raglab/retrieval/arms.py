@@ -351,7 +351,7 @@ def _ranked_lists(
             lists.append(indexes.bm25.search([text], k, [scope])[1])
     if arm.dense:
         with _time_stage(ms, "dense"):
-            lists.append(indexes.dense.search(vector, k, [scope])[1])
+            lists.append(indexes.nearest(vector, k, scope))
     return lists
 
 

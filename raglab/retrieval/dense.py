@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,8 +183,9 @@ def _single_thread() -> Iterator[None]:
 
 
 CHUNK = 256
-SENTENCE, TOKENS = "sentence", "tokens"
-DTYPES = {SENTENCE: "<f4", TOKENS: "<f2"}  # of what is kept
+SENTENCE, TOKENS, PICTURE = "sentence", "tokens", "picture"
+DTYPES = {SENTENCE: "<f4", TOKENS: "<f2", PICTURE: "<f4"}  # of what is kept
+PICTURES = 8  # decoded at a time: the largest that the store reads has 200 MB
 UNIT = {"<f4": 1e-3, "<f2": 1e-2}  # by which the length of a kept row may differ from 1
 
 
@@ -204,6 +205,21 @@ class TextEncoder(Protocol):
 
     def both(self, texts: Sequence[str], *, query: bool = False) -> Encoding:
         """Sentence and token embeddings from one forward pass."""
+
+
+class PictureEncoder(Protocol):
+    """What embedding asks of an encoder of pictures."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier; part of every cache key."""
+
+    @property
+    def dim(self) -> int:
+        """Width of its embeddings."""
+
+    def pictures(self, pictures: Sequence[Any]) -> NDArray[np.float32]:
+        """Embeddings of images of Pillow, [N, dim]."""
 
 
 class TextEmbeddings(NamedTuple):
@@ -284,7 +300,10 @@ def default_cache() -> EmbeddingCache:
 
 
 def cache_key(encoder_name: str, kind: str, text: str) -> str:
-    """SHA-256 of what an embedding depends on: encoder, kind (`sentence` or `tokens`) and text."""
+    """SHA-256 of what an embedding depends on: encoder, kind (`sentence`, `tokens`, `picture`) and text.
+
+    The text of a picture is the SHA-256 of its file.
+    """
     return digest(f"{encoder_name}\0{kind}\0{text}")
 
 
@@ -328,6 +347,36 @@ def embed(
     return TextEmbeddings(stacked, [by_token[text] for text in texts] if tokens else None)
 
 
+def embed_pictures(
+    encoder: PictureEncoder,
+    digests: Sequence[str],
+    read: Callable[[str], Any],
+    cache: EmbeddingCache | None,
+    *,
+    progress: bool = False,
+) -> NDArray[np.float32]:
+    """Embeddings of pictures, [N, dim], L2-normalised, from the cache where they are there; see `embed`.
+
+    Args:
+      encoder: what encodes the rest.
+      digests: SHA-256 of the N files.
+      read: image of Pillow of a file, by its digest; asked for those alone that are encoded.
+      cache: None encodes everything and keeps nothing.
+      progress: whether a bar counts the pictures that are encoded.
+    """
+    distinct = list(dict.fromkeys(digests))
+    vectors = _read_cached(encoder, PICTURE, distinct, cache)
+    missing = [digest for digest in distinct if digest not in vectors]
+    with tqdm(total=len(missing), desc="embed", unit="picture", disable=not progress) as bar:
+        for some in _chunks(missing, PICTURES):
+            new = dict(zip(some, encoder.pictures([read(digest) for digest in some])[:, None, :], strict=True))
+            if cache is not None:
+                cache.put(_cache_keys(encoder.name, PICTURE, new))
+            vectors |= new
+            bar.update(len(some))
+    return np.concatenate([np.empty((0, encoder.dim), np.float32), *(vectors[digest] for digest in digests)])
+
+
 def _encode_texts(
     encoder: TextEncoder, texts: Sequence[str], *, tokens: bool
 ) -> tuple[dict[str, NDArray[np.float32]], dict[str, Tokens]]:
@@ -339,7 +388,7 @@ def _encode_texts(
 
 
 def _read_cached(
-    encoder: TextEncoder, kind: str, texts: Sequence[str], cache: EmbeddingCache | None
+    encoder: TextEncoder | PictureEncoder, kind: str, texts: Sequence[str], cache: EmbeddingCache | None
 ) -> dict[str, NDArray[Any]]:
     """Arrays by text, of those texts that are in the cache in the form that the encoder gives them."""
     if cache is None:

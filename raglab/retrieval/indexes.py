@@ -138,14 +138,22 @@ class Signatures(NamedTuple):
     vectors: Vectors
 
 
+class PictureVectors(NamedTuple):
+    """Embeddings of chunks that are pictures: their positions, [P], ascending, and their vectors, [P, dim]."""
+
+    at: Ids
+    vectors: Vectors
+
+
 @dataclass(frozen=True, slots=True)
 class Indexes:
     """All that retrieval needs of a corpus, built once.
 
     texts: N chunks in corpus order, then the rows of its tables where the table arm needs them. vectors: their
     embeddings, [N + rows, dim]. tokens: token embeddings by text, empty where nothing needs them. anchors: embeddings
-    of the first 800 characters. dense, bm25: over the N chunks. signatures, strict_signatures: loose and strict.
-    graph, tables: None where no arm needs them.
+    of the first 800 characters, of a picture its own. dense, bm25: over the N chunks. signatures, strict_signatures:
+    loose and strict. graph, tables: None where no arm needs them. pictures: positions of the chunks that are embedded
+    as pictures. kinds: positions and index of the texts, and those of the pictures, where there are both.
     """
 
     texts: tuple[str, ...] = field(repr=False)
@@ -158,6 +166,29 @@ class Indexes:
     strict_signatures: Signatures
     graph: EntityGraph | None = field(default=None, repr=False)
     tables: TableIndex | None = field(default=None, repr=False)
+    pictures: Ids = field(default_factory=lambda: np.empty(0, np.int64), repr=False)
+    kinds: tuple[tuple[Ids, DenseIndex], ...] = ()
+
+    def nearest(self, vector: Vectors, k: int, scope: NDArray[np.integer] | None) -> Ids:
+        """The k chunks nearest to a question, best first, [1, k]; -1 where there are fewer.
+
+        Texts and pictures are searched apart and taken in turn, the nearest text first: a model of the CLIP family puts
+        the two kinds in different regions, so that every text of a corpus may be nearer to a question than the picture
+        it asks for.
+
+        Args:
+          vector: unit vector, [1, dim]. scope: positions that it may find; None is all of them.
+        """
+        if not self.kinds:
+            return self.dense.search(vector, k, [scope])[1]
+        lists = []
+        for at, index in self.kinds:
+            within = None if scope is None else np.flatnonzero(np.isin(at, scope))
+            near = index.search(vector, k, [within])[1][0]
+            lists.append(np.where(near >= 0, at[near], -1))
+        in_turn = np.stack(lists, axis=1).ravel()
+        in_turn = in_turn[in_turn >= 0][:k]
+        return np.pad(in_turn, (0, k - len(in_turn)), constant_values=-1)[None, :]
 
     @property
     def n_chunks(self) -> int:
@@ -177,6 +208,7 @@ def build_indexes(
     progress: bool = False,
     graph: EntityGraph | None = None,
     tables: TableIndex | None = None,
+    pictures: PictureVectors | None = None,
 ) -> Indexes:
     """Embed and index the chunks of a corpus.
 
@@ -191,6 +223,7 @@ def build_indexes(
       progress: whether bars count the texts that are encoded.
       graph: of entities and chunks.
       tables: of the chunks.
+      pictures: embeddings of chunks that are found by their pixels and not by their text.
 
     Raises:
       ValueError: there must be chunks, and one signature place for each text.
@@ -202,15 +235,24 @@ def build_indexes(
     # Rows of tables stand behind the chunks: embedded with them, found by their own index alone.
     n_chunks = len(texts) - (0 if tables is None else len(tables.rows))
     bm25 = Bm25Index(texts[:n_chunks])
-    whole = embed(encoder, texts, cache, tokens=tokens, progress=progress)
+    shown = np.empty(0, np.int64) if pictures is None else pictures.at
+    worded = np.setdiff1d(np.arange(len(texts)), shown).tolist()
+    read = [texts[i] for i in worded]
+    whole = embed(encoder, read, cache, tokens=tokens, progress=progress)
+    vectors = np.empty((len(texts), encoder.dim), np.float32)
+    vectors[worded] = whole.vectors
+    if pictures is not None:
+        vectors[shown] = pictures.vectors
     # The anchor of a short text is the text itself, whose embedding is there.
-    long = [i for i, text in enumerate(texts) if len(text) > ANCHOR]
-    anchors = whole.vectors.copy()
+    long = [i for i in worded if len(texts[i]) > ANCHOR]
+    anchors = vectors.copy()
     anchors[long] = embed(encoder, [texts[i][:ANCHOR] for i in long], cache, progress=progress).vectors
-    by_text = dict(zip(texts, whole.tokens, strict=True)) if whole.tokens is not None else {}
-    dense = dense_index(whole.vectors[:n_chunks], kind)
+    by_text = dict(zip(read, whole.tokens, strict=True)) if whole.tokens is not None else {}
+    dense = dense_index(vectors[:n_chunks], kind)
+    parts = (np.setdiff1d(np.arange(n_chunks), shown), shown)
+    kinds = tuple((at, dense_index(vectors[at], kind)) for at in parts) if all(map(len, parts)) else ()
     named = (signatures, strict_signatures, graph, tables)
-    return Indexes(tuple(texts), whole.vectors, by_text, anchors, dense, bm25, *named)
+    return Indexes(tuple(texts), vectors, by_text, anchors, dense, bm25, *named, shown, kinds)
 
 
 def embed_queries(texts: Sequence[str], encoder: TextEncoder, *, tokens: bool = True) -> Queries:

@@ -84,6 +84,7 @@ from raglab.store.files import (
 )
 from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
+from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.store.strict_yaml import load_yaml
 from raglab.text import BITS
 from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
@@ -154,9 +155,13 @@ def load_corpus(
     """Chunks of a collection, by what the path is.
 
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
-    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text, PDF and CSV files, at any
-    depth, in the order of their relative paths, which are their sources; names with a leading dot are passed over. A
-    file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text, PDF, CSV, PNG and JPEG
+    files, at any depth, in the order of their relative paths, which are their sources; names with a leading dot are
+    passed over. A file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+
+    A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
+    `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
+    as pictures, one a page: a PDF is read for its text alone.
 
     Args:
       path: folder or file.
@@ -249,6 +254,8 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     endings = _document_endings()
     below = files_below(folder, follow_links=limits.follow_links)
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
+    captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
+    files = {source: path for source, path in files.items() if path not in captions}
     if not files:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
@@ -300,6 +307,11 @@ def _pdf(source: str, path: Path, limits: Limits) -> PlacedChunks:
 
 def _csv(source: str, path: Path, limits: Limits) -> PlacedChunks:
     return _passages_as_chunks(source, path, csv_passages(_document_text(path, limits), path, limits.max_words))
+
+
+def _picture(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    sizes = (limits.max_words, limits.max_file_bytes)
+    return [(Where(str(path)), picture_chunk(source, path, *sizes, follow_links=limits.follow_links))]
 
 
 def _passages_as_chunks(
@@ -413,6 +425,7 @@ def _at_most(where: Where, rule: str, came: int, most: int, unit: str) -> None:
 def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) -> Corpus:
     seen: dict[str, Where] = {}
     chunks = []
+    pictures = {}
     for where, chunk in placed:
         if chunk.chunk_id in seen:
             first = seen[chunk.chunk_id]
@@ -421,9 +434,11 @@ def _unique_chunks(name: str, placed: Iterable[tuple[Where, Chunk]], file: str) 
         _check_lengths(chunk, where)
         seen[chunk.chunk_id] = where
         chunks.append(chunk)
+        if where.file.lower().endswith(SUFFIXES):  # read from the picture itself, not from JSON lines
+            pictures[chunk.chunk_id] = where.file
     if not chunks:
         raise input_error(Where(file), "a corpus must have at least one chunk", "add documents", "none")
-    return Corpus(name, tuple(chunks))
+    return Corpus(name, tuple(chunks), pictures)
 
 
 _FIELDS = tuple(name for name in Case._fields if name != "extra")
@@ -675,6 +690,7 @@ FORMATS: dict[str, Format] = {
     "text": Format((".txt", ".text"), corpus=_text_chunks),
     "PDF": Format((".pdf",), corpus=_pdf),
     "CSV": Format((".csv",), corpus=_csv),
+    "pictures": Format(SUFFIXES, corpus=_picture),
 }
 
 

@@ -69,7 +69,7 @@ def pdf_pages(raw: bytes, file: str, limits: PdfLimits) -> tuple[Page, ...]:
     pages = tuple(_page(number, row, where) for number, row in enumerate(rows, 1))
     if not any(page.text.strip() for page in pages):
         came = f"no text on {len(pages)} pages"
-        raise input_error(where, "a PDF must have text", "it needs OCR: run one and give the result", came)
+        raise input_error(where, "a PDF must have text", "it needs OCR, or its pages as .png or .jpg files", came)
     return pages
 
 

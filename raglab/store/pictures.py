@@ -1,0 +1,154 @@
+"""Pictures (shore): PNG and JPEG files as chunks, their captions, and their pixels as a viewer shows them."""
+
+from __future__ import annotations
+
+import warnings
+from hashlib import sha256
+from io import BytesIO
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from raglab.store.documents import count_words
+from raglab.store.files import MAX_FILE_BYTES, InputError, Where, input_error, read_bytes, read_text, shown_value
+from raglab.values import Chunk
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+SUFFIXES = (".png", ".jpg", ".jpeg")
+MOST_PIXELS = 2**26  # an A4 page at 600 dots an inch has half of it
+MOST_SLENDER = 100  # times as long as wide; a model makes the short side fit, and the long one grows with it
+MOST_SCANS = 500  # of a JPEG, each of which passes over all its pixels; ten are usual
+KIND = "image"
+_MEDIA_TYPES = {
+    "PNG": "image/png",
+    "JPEG": "image/jpeg",
+    "MPO": "image/jpeg",  # a JPEG with further ones behind it, of which the first is read
+}
+_SCAN = b"\xff\xda"  # its mark, which cannot stand in coded pixels
+_HALVES = 257  # 16 bits a pixel become 8: 65535 / 255
+
+
+def caption_file(path: Path) -> Path | None:
+    """Text file beside a picture that says what it shows: `a.png.txt`, else `a.txt`; None where there is neither."""
+    beside = (path.with_name(f"{path.name}.txt"), path.with_suffix(".txt"))
+    return next((file for file in beside if file.is_file()), None)
+
+
+def picture_chunk(source: str, path: Path, max_words: int, max_file_bytes: int, *, follow_links: bool) -> Chunk:
+    """A picture as one chunk, without a page.
+
+    Its text is what is known of it in words: those of its file name, and below them its caption. What it was stands in
+    its tags: `kind` (image), `media_type` by its content, `pixels` (width x height, as a viewer shows it) and `sha256`
+    of the file.
+
+    Args:
+      source: its name in the corpus. max_words: of the caption.
+
+    Raises:
+      InputError: no PNG or JPEG, damaged or cut off, beyond a limit, or a caption that is too long.
+    """
+    raw = read_bytes(path, max_file_bytes, follow_links=follow_links)
+    media_type, (width, height) = _media_type(raw, path), read_pixels(raw, path).size
+    name = " ".join(path.stem.replace("_", " ").replace("-", " ").split())
+    lines = [name if count_words(name) else "picture"]
+    beside = caption_file(path)
+    if beside is not None:
+        caption = read_text(beside, max_file_bytes, follow_links=follow_links).strip("\n")
+        if count_words(caption) > max_words:
+            rule = f"a caption, the text file named after a picture, must have at most {max_words} words"
+            remedy = "shorten it, or rename it where it is a document of its own"
+            raise input_error(Where(str(beside)), rule, remedy, str(count_words(caption)))
+        lines.append(caption)
+    tags = {
+        "kind": KIND,
+        "media_type": media_type,
+        "pixels": f"{width}x{height}",
+        "sha256": sha256(raw).hexdigest(),
+    }
+    return Chunk(chunk_id=f"{source}#picture", text="\n".join(lines), source=source, tags=tags)
+
+
+def picture_digest(chunk: Chunk) -> str | None:
+    """SHA-256 of the file of a chunk that is a picture; None of any other."""
+    is_picture = chunk.tags.get("kind") == KIND and chunk.source.lower().endswith(SUFFIXES)
+    return chunk.tags.get("sha256") if is_picture else None
+
+
+def stored_pixels(path: Path, digest: str) -> Image.Image:
+    """Pixels of a picture that was loaded before, RGB.
+
+    Raises:
+      InputError: it is not there any more, or another one.
+    """
+    raw = read_bytes(path, MAX_FILE_BYTES)
+    if sha256(raw).hexdigest() != digest:
+        rule = "a picture must stay as it was when the corpus was loaded"
+        raise input_error(Where(str(path)), rule, "load the corpus again", "another content")
+    return read_pixels(raw, path)
+
+
+def read_pixels(raw: bytes, path: Path) -> Image.Image:
+    """Pixels of a PNG or JPEG file, RGB, turned as its EXIF says, on white where they are transparent.
+
+    Args:
+      raw: content of the file. path: for messages.
+
+    Raises:
+      InputError: no PNG or JPEG, damaged or cut off, or beyond a limit.
+    """
+    from PIL import Image, ImageOps
+
+    opened = _opened(raw, path)
+    try:
+        opened.load()
+        shown = ImageOps.exif_transpose(opened)
+        if shown.mode.startswith("I"):  # Pillow would cut 16 bits off at 255
+            shown = Image.fromarray((np.asarray(shown).astype(np.uint32) // _HALVES).clip(0, 255).astype(np.uint8))
+        if "transparency" in shown.info or shown.mode in ("LA", "La", "PA", "RGBA", "RGBa"):
+            clear = shown.convert("RGBA")
+            shown = Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear)
+        return shown.convert("RGB")
+    except Exception as error:  # a decoder fails in as many ways as files are damaged
+        raise _unreadable(path, shown_value(str(error))) from error
+
+
+def _opened(raw: bytes, path: Path) -> Image.Image:
+    """A picture whose head is read, and whose size is within the limits; its pixels are not decoded yet."""
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # our own limit is lower
+            opened = Image.open(BytesIO(raw), formats=("PNG", "JPEG"))
+    except Image.DecompressionBombError:
+        raise _over_limit(path, "more than twice as many as Pillow takes") from None
+    except Exception as error:  # a head fails in as many ways as files are damaged
+        raise _unreadable(path, "something else, or a damaged one") from error
+    scans = raw.count(_SCAN) if opened.format != "PNG" else 1
+    if scans > MOST_SCANS:
+        rule = f"a JPEG must have at most {MOST_SCANS} scans"
+        raise input_error(Where(str(path)), rule, "save it anew, or take it away", str(scans))
+    width, height = opened.size
+    if width * height > MOST_PIXELS:
+        raise _over_limit(path, f"{width}x{height}")
+    if max(width, height) > MOST_SLENDER * min(width, height):
+        rule = f"a picture must be at most {MOST_SLENDER} times as long as wide"
+        raise input_error(Where(str(path)), rule, "cut it into several, or take it away", f"{width}x{height}")
+    return opened
+
+
+def _media_type(raw: bytes, path: Path) -> str:
+    return _MEDIA_TYPES[str(_opened(raw, path).format)]
+
+
+def _over_limit(path: Path, came: str) -> InputError:
+    rule = f"a picture must have at most {MOST_PIXELS} pixels"
+    return input_error(Where(str(path)), rule, "scale it down, or take it away", came)
+
+
+def _unreadable(path: Path, came: str) -> InputError:
+    rule, remedy = "a picture must be a whole PNG or JPEG file", "open and save it anew, or take it away"
+    return input_error(Where(str(path)), rule, remedy, came)
