@@ -133,19 +133,19 @@ def _code_parts(code: Any) -> Any:  # noqa: ANN401 - a code object or a constant
     return sorted(map(repr, code)) if isinstance(code, frozenset) else repr(code)
 
 
-def register_signal(name: str | SignalFunction, **fields: Any) -> Any:  # noqa: ANN401 - fields of SignalFunction
+def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> Any:  # noqa: ANN401 - fields of SignalFunction
     """Make a signal known by its name: a decorator of its function, or a `SignalFunction` as it is.
 
     A name that is registered again stands for the later function, as a notebook's cell that runs twice has it.
 
     Args:
-      name: of the signal; or the signal function that a factory made. fields: the others of `SignalFunction`.
+      name: of the signal, the function's own where not given; or the signal function that a factory made. fields: the others of `SignalFunction`.
 
     Returns: the `SignalFunction`, which can be called as the function that it decorates.
 
     Example:
       >>> import pandas as pd
-      >>> @register_signal("question_mark", needs=("query",), unit="probability", stage="query")
+      >>> @register_signal(needs=("query",), unit="probability", stage="query")
       ... def question_mark(rows):
       ...     return [float(text.endswith("?")) for text in rows["query"]]
       >>> question_mark(pd.DataFrame({"query": ["Who pays?", "storm"]}))
@@ -156,7 +156,8 @@ def register_signal(name: str | SignalFunction, **fields: Any) -> Any:  # noqa: 
         return name
 
     def decorate(fn: Rows) -> SignalFunction:
-        return register_signal(SignalFunction(name=name, fn=fn, **fields))
+        own = str(getattr(fn, "__name__", "")) if name is None else name
+        return register_signal(SignalFunction(name=own, fn=fn, **fields))
 
     return decorate
 
