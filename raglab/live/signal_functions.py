@@ -139,7 +139,8 @@ def register_signal(name: str | SignalFunction | None = None, **fields: Any) -> 
     A name that is registered again stands for the later function, as a notebook's cell that runs twice has it.
 
     Args:
-      name: of the signal, the function's own where not given; or the signal function that a factory made. fields: the others of `SignalFunction`.
+      name: of the signal, the function's own where not given; or the signal function that a factory made.
+      fields: the others of `SignalFunction`.
 
     Returns: the `SignalFunction`, which can be called as the function that it decorates.
 
