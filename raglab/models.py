@@ -122,6 +122,27 @@ class Encoder:
                 tokens[i] = one
         return Encoding(sentences, tokens)
 
+    def spans(self, texts: Sequence[str], *, query: bool = False) -> list[NDArray[np.int64]]:
+        """First and one past the last character of each token that `tokens` embeds, one [n_tokens, 2] a text.
+
+        Raises:
+          ValueError: the tokenizer does not tell them.
+        """
+        special = self._special_ids()
+        tokenizer: Any = self.model.tokenizer
+        if not getattr(tokenizer, "is_fast", False):
+            msg = f"an encoder must say which characters a token stands for, got {self.name}, whose tokenizer does not."
+            raise ValueError(msg)
+        prompt = self.prompts.query if query else self.prompts.passage
+        before = sum(number not in special for number in tokenizer(prompt)["input_ids"])
+        options = {"return_offsets_mapping": True, "truncation": True, "max_length": self.max_tokens}
+        told = tokenizer([prompt + text for text in texts], **options)
+        found = []
+        for ids, offsets in zip(told["input_ids"], told["offset_mapping"], strict=True):
+            kept = [pair for number, pair in zip(ids, offsets, strict=True) if number not in special][before:]
+            found.append(np.clip(np.array(kept, dtype=np.int64).reshape(-1, 2) - len(prompt), 0, None))
+        return found
+
     def lengths(self, texts: Sequence[str]) -> NDArray[np.int64]:
         """Tokens of each passage as the model counts them, its prompt and the tokens that frame it included, [N]."""
         # A copy: a tokenizer that other threads use must not be told to stop cutting.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,17 +10,17 @@ WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "what", "does", "the", "p
 DIM = 16
 
 
-def save_bert(folder: Path, kind: str, **settings: Any) -> Path:
-    """Write a BERT of one layer and a vocabulary of thirteen words, which reads 32 tokens."""
+def save_bert(folder: Path, kind: str, words: Sequence[str] = WORDS, **settings: Any) -> Path:
+    """Write a BERT of one layer and a vocabulary of some words, which reads 32 tokens."""
     import torch
     import transformers as untyped
 
     transformers: Any = untyped
     folder.mkdir(parents=True)
-    (folder / "vocab.txt").write_text("\n".join(WORDS), encoding="utf-8")
+    (folder / "vocab.txt").write_text("\n".join(words), encoding="utf-8")
     tokenizer = transformers.BertTokenizerFast(vocab=str(folder / "vocab.txt"))
     config = transformers.BertConfig(
-        vocab_size=len(WORDS),
+        vocab_size=len(words),
         hidden_size=DIM,
         num_hidden_layers=1,
         num_attention_heads=2,
@@ -36,12 +36,14 @@ def save_bert(folder: Path, kind: str, **settings: Any) -> Path:
     return folder
 
 
-def save_encoder(folder: Path, prompts: Mapping[str, str] | None = None, default: str | None = None) -> Path:
+def save_encoder(
+    folder: Path, prompts: Mapping[str, str] | None = None, default: str | None = None, words: Sequence[str] = WORDS
+) -> Path:
     """Write an encoder: mean of the tokens, not normalised; with prompts where given."""
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling, Transformer
 
-    bert = save_bert(folder.parent / f"{folder.name}-bert", "BertModel")
+    bert = save_bert(folder.parent / f"{folder.name}-bert", "BertModel", words)
     more: Any = {} if prompts is None else {"prompts": dict(prompts), "default_prompt_name": default}
     SentenceTransformer(modules=[Transformer(str(bert)), Pooling(DIM)], device="cpu", **more).save(str(folder))
     return folder

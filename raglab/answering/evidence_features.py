@@ -1,0 +1,385 @@
+"""Evidence features (shore): how far the first passages hold what a question says, by words and by token embeddings.
+
+A question that its passages cannot answer mostly looks like one that they can: what differs is a word that is not
+there, another name or number in its place, or the opposite of what is said. So the features compare word with word.
+Each content word of the question has its best cosine among the words of a sentence, and is there or is not; the
+sentence that holds most of the question is looked at closely. Nothing here is learned, and no feature reads a label.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from math import log
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.answering.claim_words import BREAK, LITTLE, NEGATION, Word, claim_words
+from raglab.answering.extractive import expected_kind, line_stems, phrases
+from raglab.text import sentences
+
+WORD, NAME, NUMBER = 1, 2, 3  # kinds of content words; 0 is a function word
+EXACT = 0.5  # what a word that is there counts, beside its cosine, in the choice of the sentence
+FIRST = 20  # letters by which a sentence is found in its passage
+_WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\W\d_]+")
+_ENDS = re.compile(r"[.!?…]['\"”’»)\]]*\s+$")
+_LOOK_BACK = 6  # characters before a word in which the end of a sentence is looked for
+_SOFT = (0.1, 0.25, 0.5)  # quantiles
+
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "coverage": (
+        *("mean", "least", "q10", "q25", "q50", "share", "missing", "missing_weight", "missing_mean", "missing_least"),
+        *("missing_most", "held_mean", "held_least", "names_missing", "names_held", "names_least", "numbers_missing"),
+        *("numbers_held", "numbers_least", "hit", "margin", "margin_hits", "cosine", "words", "new_words", "new_names"),
+        *("new_numbers", "asked_words"),
+    ),
+    "focus": ("focus", "focus_held", "focus_place", "rest_least", "rest_missing", "last", "last_held"),
+    "substitution": (
+        *("swap_word", "swap_name", "swap_number", "swap_word_weight", "swap_name_weight", "swap_number_weight"),
+        *("swap_most", "swap_least", "swap_mean"),
+    ),
+    "order": ("shift_mean", "shift_most", "shift_held"),
+    "kind": ("kind_sentence", "kind_sentence_count", "kind_hit", "kind_hit_count"),
+    "opposition": (
+        *("negations", "negations_sentence", "negations_differ", "negations_hit", "turned_sentence", "turned_hit"),
+        *("turned_hits", "poles_turned", "poles_missing", "poles_both", "poles_missing_hits"),
+    ),
+    "retrieval": (
+        *("cosine_first", "cosine_most", "cosine_mean", "cosine_spread", "cosine_lead", "l2_lead"),
+        *("rerank_first", "rerank_lead", "rerank_mean", "hits"),
+    ),
+}
+FEATURES = tuple(name for names in GROUPS.values() for name in names)
+
+
+class WordVectors(NamedTuple):
+    """Words of a text with their embeddings.
+
+    text: as it stands. keys: what each word is known by, '' of function words. kinds: `WORD`, `NAME`, `NUMBER`, or 0.
+    starts, ends: characters. sentence: number of the sentence that each stands in. vectors: unit rows, [n, dim].
+    """
+
+    text: str
+    keys: NDArray[np.str_]
+    kinds: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    ends: NDArray[np.int64]
+    sentence: NDArray[np.int64]
+    vectors: NDArray[np.float32]
+
+    def part(self, at: NDArray[np.int64]) -> str:
+        """Text from the first to the last of some words."""
+        return self.text[self.starts[at[0]] : self.ends[at[-1]]]
+
+
+def word_vectors(text: str, spans: NDArray[np.int64], tokens: NDArray[np.floating]) -> WordVectors:
+    """Words of a text with the mean of the embeddings of their tokens; a word without a token is left out.
+
+    Args:
+      spans: characters of each token, [n, 2]. tokens: unit embeddings, [n, dim].
+
+    Example:
+      >>> found = word_vectors("Rollo ruled.", np.array([[0, 5], [6, 11], [11, 12]]), np.eye(3))
+      >>> found.keys.tolist(), found.kinds.tolist(), found.vectors.tolist()
+      (['rollo', 'ruled'], [1, 1], [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    """
+    matches = list(_WORD.finditer(text))
+    starts = np.array([match.start() for match in matches], dtype=np.int64)
+    ends = np.array([match.end() for match in matches], dtype=np.int64)
+    sums = np.zeros((len(matches), tokens.shape[1]), np.float32)
+    if matches and len(spans):
+        word = np.searchsorted(starts, spans[:, 0], "right") - 1
+        inside = (word >= 0) & (spans[:, 0] < ends[word.clip(0)])
+        np.add.at(sums, word[inside], tokens[inside].astype(np.float32))
+    norms = np.linalg.norm(sums, axis=1)
+    keep = np.flatnonzero(norms > 0.0)
+    keys = [next(iter(line_stems(match[0])), "") for match in matches]
+    kinds = [_word_kind(key, match, text) for key, match in zip(keys, matches, strict=True)]
+    return WordVectors(
+        text,
+        np.array(keys, dtype=np.str_)[keep],
+        np.array(kinds, dtype=np.int64)[keep],
+        starts[keep],
+        ends[keep],
+        (np.searchsorted(_sentence_starts(text), starts[keep], "right") - 1).clip(0),
+        sums[keep] / norms[keep, None],
+    )
+
+
+def _word_kind(key: str, match: re.Match[str], text: str) -> int:
+    """Kind of a word; a capital at the beginning of a sentence makes no name."""
+    if not key:
+        return 0
+    if key[0].isdigit():
+        return NUMBER
+    before = text[max(0, match.start() - _LOOK_BACK) : match.start()]
+    begins = not text[: match.start()].strip() or bool(_ENDS.search(before))
+    return NAME if match[0][0].isupper() and not begins else WORD
+
+
+def _sentence_starts(text: str) -> NDArray[np.int64]:
+    """First characters of the sentences of a text, in order; of what cannot be found, those of the one before."""
+    starts, at = [0], 0
+    for sentence in sentences(text):
+        place = text.find(sentence[:FIRST], at)
+        if place >= 0:
+            starts.append(place)
+            at = place + 1
+    return np.unique(starts)
+
+
+class Match(NamedTuple):
+    """What the question's content words find in a sentence.
+
+    hit: position of the passage. at: words of the sentence. best: best cosine of each content word, [C]. held: whether
+    its key is there, [C].
+    """
+
+    hit: int
+    at: NDArray[np.int64]
+    best: NDArray[np.float64]
+    held: NDArray[np.bool_]
+
+
+class Asked(NamedTuple):
+    """Content words of a question: places, keys, kinds, weights that sum to 1, and vectors."""
+
+    at: NDArray[np.int64]
+    keys: NDArray[np.str_]
+    kinds: NDArray[np.int64]
+    weights: NDArray[np.float64]
+    vectors: NDArray[np.float32]
+
+
+def evidence_features(question: WordVectors, passages: Sequence[WordVectors]) -> dict[str, float]:
+    """Features of a question and its first passages by name, all of `GROUPS` but `retrieval`; {} without a word.
+
+    Cosines are of word vectors, shares are of the question's weight: a word counts the more, the fewer sentences of
+    the passages hold it. What cannot be measured is NaN.
+
+    Args:
+      passages: the first hits, the best first.
+    """
+    asked = _asked(question, passages)
+    matches = [match for hit, passage in enumerate(passages) for match in _matches(asked, passage, hit)]
+    if not matches or not len(asked.keys):
+        return {}
+    scores = np.array([float(asked.weights @ (match.best + EXACT * match.held)) for match in matches])
+    first = int(scores.round(6).argmax())  # ties in the last bits go to the earlier sentence
+    match, passage = matches[first], passages[matches[first].hit]
+    said = passage.part(match.at)
+    return {
+        **_coverage(question, asked, match, passage),
+        **_margins(scores, first, np.array([one.hit for one in matches])),
+        **_focus(asked, match),
+        **_substitution(asked, match, passage),
+        **_order(asked, match, passage),
+        **_kind(question.text, asked, said, passage.text),
+        **_opposition(question.text, said, passage.text, [one.text for one in passages]),
+    }
+
+
+def _asked(question: WordVectors, passages: Sequence[WordVectors]) -> Asked:
+    """Content words of a question, all its words where it has none, with their weights."""
+    content = np.flatnonzero(question.keys != "")
+    at = content if len(content) else np.arange(len(question.keys))
+    lines = [set(passage.keys[passage.sentence == n]) for passage in passages for n in np.unique(passage.sentence)]
+    held = Counter(key for line in lines for key in line)
+    raw = np.array([log((len(lines) + 1) / (held[key] + 0.5)) for key in question.keys[at]])
+    return Asked(at, question.keys[at], question.kinds[at], raw / max(raw.sum(), 1e-9), question.vectors[at])
+
+
+def _matches(asked: Asked, passage: WordVectors, hit: int) -> list[Match]:
+    """What every sentence of a passage holds of a question."""
+    cosines = (asked.vectors @ passage.vectors.T).astype(np.float64)
+    same = asked.keys[:, None] == passage.keys[None, :]
+    found = []
+    for number in np.unique(passage.sentence):
+        at = np.flatnonzero(passage.sentence == number)
+        found.append(Match(hit, at, cosines[:, at].max(axis=1), same[:, at].any(axis=1)))
+    return found
+
+
+def _quantile(values: NDArray[np.float64], weights: NDArray[np.float64], share: float) -> float:
+    """Least value with at least that share of the weight at or below it."""
+    order = np.argsort(values, kind="stable")
+    place = np.searchsorted(weights[order].cumsum(), share * weights.sum())
+    return float(values[order][min(int(place), len(values) - 1)])
+
+
+def _coverage(question: WordVectors, asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+    """How far the sentence holds the question's words, names and numbers, and what else is in it."""
+    best, held, weights = match.best, match.held, asked.weights
+    missing = best[~held]
+    found = {"mean": float(weights @ best), "least": best.min(), "share": float(weights @ held)}
+    found |= {f"q{round(100 * share)}": _quantile(best, weights, share) for share in _SOFT}
+    found |= {"missing": len(missing), "missing_weight": weights[~held].max(initial=0.0)}
+    found |= {
+        "missing_mean": missing.mean() if len(missing) else 1.0,
+        "missing_least": missing.min(initial=1.0),
+        "missing_most": missing.max() if len(missing) else 1.0,
+        "held_mean": best[held].mean() if held.any() else 0.0,
+        "held_least": best[held].min() if held.any() else 0.0,
+    }
+    new = _new_words(asked, match, passage)
+    for name, kind in (("names", NAME), ("numbers", NUMBER)):
+        of_kind = asked.kinds == kind
+        found[f"{name}_missing"], found[f"{name}_held"] = (of_kind & ~held).sum(), (of_kind & held).sum()
+        found[f"{name}_least"] = best[of_kind & ~held].min(initial=1.0)
+        found[f"new_{name}"] = (passage.kinds[match.at][new] == kind).sum()
+    cosine = _mean_vector(question.vectors) @ _mean_vector(passage.vectors[match.at])
+    found |= {"cosine": cosine, "words": len(match.at), "new_words": new.sum(), "asked_words": len(asked.keys)}
+    return {name: float(value) for name, value in found.items()} | {"hit": float(match.hit)}
+
+
+def _mean_vector(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+    mean: NDArray[np.float32] = vectors.mean(axis=0)
+    return mean / max(float(np.linalg.norm(mean)), 1e-9)
+
+
+def _new_words(asked: Asked, match: Match, passage: WordVectors) -> NDArray[np.bool_]:
+    """Which words of the sentence are content that the question does not say, one a word of the sentence."""
+    keys = passage.keys[match.at]
+    return (keys != "") & ~np.isin(keys, asked.keys)
+
+
+def _margins(scores: NDArray[np.float64], first: int, hits: NDArray[np.int64]) -> dict[str, float]:
+    """Lead of the sentence over the next one, and over the best of other passages; 1 where there is none."""
+    rest, others = np.delete(scores, first), scores[hits != hits[first]]
+    found = {"margin": rest, "margin_hits": others}
+    return {name: float(scores[first] - found[name].max()) if len(found[name]) else 1.0 for name in found}
+
+
+def _focus(asked: Asked, match: Match) -> dict[str, float]:
+    """The first content word, which mostly says what is asked for, apart from the rest, and the last one."""
+    rest_weight = asked.weights[1:].sum()
+    return {
+        "focus": float(match.best[0]),
+        "focus_held": float(match.held[0]),
+        "focus_place": float(asked.at[0]),
+        "rest_least": float(match.best[1:].min(initial=1.0)),
+        "rest_missing": float(asked.weights[1:] @ ~match.held[1:] / rest_weight) if rest_weight > 0.0 else 0.0,
+        "last": float(match.best[-1]),
+        "last_held": float(match.held[-1]),
+    }
+
+
+def _substitution(asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+    """How near the question's missing words are to new words of the sentence: another name in the place of a name."""
+    new = _new_words(asked, match, passage)
+    cosines = (asked.vectors @ passage.vectors[match.at].T).astype(np.float64)
+    kinds = passage.kinds[match.at]
+    found = {}
+    for name, kind in (("word", WORD), ("name", NAME), ("number", NUMBER)):
+        rows, columns = (asked.kinds == kind) & ~match.held, new & (kinds == kind)
+        pairs = cosines[np.ix_(rows, columns)]
+        best = pairs.max(axis=1) if pairs.size else np.zeros(0)
+        found[f"swap_{name}"] = float(best.max(initial=0.0))
+        found[f"swap_{name}_weight"] = float(asked.weights[rows] @ best) if len(best) else 0.0
+    pairs = cosines[np.ix_(~match.held, new)]
+    if not pairs.size:
+        return found | dict.fromkeys(("swap_most", "swap_least", "swap_mean"), float("nan"))
+    best, weights = pairs.max(axis=1), asked.weights[~match.held]
+    mean = weights @ best / max(weights.sum(), 1e-9)
+    return found | {"swap_most": float(best.max()), "swap_least": float(best.min()), "swap_mean": float(mean)}
+
+
+def _order(asked: Asked, match: Match, passage: WordVectors) -> dict[str, float]:
+    """How much further apart neighbouring words stand in the sentence than in the question, log(1 + words)."""
+    if len(asked.at) < 2:
+        return {"shift_mean": 0.0, "shift_most": 0.0, "shift_held": float("nan")}
+    places = (asked.vectors @ passage.vectors[match.at].T).round(5).argmax(axis=1)
+    shift = np.log1p(np.abs(np.abs(np.diff(places)) - np.diff(asked.at)))
+    both = match.held[1:] & match.held[:-1]
+    held = float(shift[both].mean()) if both.any() else float("nan")
+    return {"shift_mean": float(shift.mean()), "shift_most": float(shift.max()), "shift_held": held}
+
+
+def _kind(question: str, asked: Asked, sentence: str, passage: str) -> dict[str, float]:
+    """Whether there is a phrase of the kind that the question asks for and does not say; NaN where it is open."""
+    kind = expected_kind(question)
+    counts = dict.fromkeys(("sentence", "hit"), float("nan"))
+    if kind is not None:
+        known = frozenset(asked.keys.tolist())
+        for name, text in (("sentence", sentence), ("hit", passage)):
+            said = (line_stems(text[start:end]) for start, end in phrases(kind, text))
+            counts[name] = float(sum(not known.issuperset(stems) for stems in said))
+    found = {f"kind_{name}_count": count for name, count in counts.items()}
+    return found | {f"kind_{name}": float(np.minimum(count, 1.0)) for name, count in counts.items()}
+
+
+@lru_cache(maxsize=8192)
+def _claim_words(text: str) -> tuple[Word, ...]:
+    return tuple(claim_words(text))
+
+
+def _signs(words: Sequence[Word]) -> dict[str, set[int]]:
+    """Signs that each word stands with, by key."""
+    found: dict[str, set[int]] = {}
+    for word in words:
+        if word.kind not in {BREAK, LITTLE, NEGATION} and word.key:
+            found.setdefault(word.key, set()).add(word.sign)
+    return found
+
+
+def _opposition(question: str, sentence: str, passage: str, passages: Sequence[str]) -> dict[str, float]:
+    """Where the question negates or says the opposite of what the sentence, its passage or all passages say."""
+    words = claim_words(question)
+    asked = {word.key: word.sign for word in words if word.key and word.kind not in {BREAK, LITTLE, NEGATION}}
+    poles = {word.key: word.sign for word in words if word.key.startswith("~")}
+    texts = {"sentence": [sentence], "hit": [passage], "hits": passages}
+    said = {name: [word for text in of for word in _claim_words(text)] for name, of in texts.items()}
+    signs = {name: _signs(found) for name, found in said.items()}
+    negations = sum(word.kind == NEGATION for word in words)
+    there = sum(word.kind == NEGATION for word in said["sentence"])
+    beside = signs["sentence"]
+    found = {
+        "negations": negations,
+        "negations_sentence": there,
+        "negations_differ": abs(negations - there),
+        "negations_hit": any(word.kind == NEGATION for word in said["hit"]),
+        "poles_turned": sum(
+            key in signs["sentence"] and sign not in signs["sentence"][key] for key, sign in poles.items()
+        ),
+        "poles_missing": sum(key not in beside for key in poles),
+        "poles_both": sum(-sign in signs["hit"].get(key, ()) for key, sign in poles.items()),
+        "poles_missing_hits": sum(key not in signs["hits"] for key in poles),
+    }
+    for name, known in signs.items():
+        found[f"turned_{name}"] = sum(key in known and sign not in known[key] for key, sign in asked.items())
+    return {name: float(value) for name, value in found.items()}
+
+
+def retrieval_features(cosine: Sequence[float], l2: Sequence[float], s_rerank: Sequence[float]) -> dict[str, float]:
+    """What the scores of the first hits say, the group `retrieval`; NaN where a score is missing.
+
+    Args:
+      cosine, l2, s_rerank: of the first hits in the arm's order, [k] each.
+
+    Example:
+      >>> found = retrieval_features([0.5, 0.75], [1.0, 0.5], [0.75, 0.25])
+      >>> found["cosine_most"], found["cosine_lead"], found["l2_lead"], found["rerank_lead"]
+      (0.75, 0.25, 0.5, 0.5)
+    """
+    by_cosine = np.sort(np.asarray(cosine, dtype=np.float64))[::-1]
+    near = np.sort(np.asarray(l2, dtype=np.float64))
+    reranked = np.asarray(s_rerank, dtype=np.float64)
+    one, two = len(by_cosine) > 0, len(by_cosine) > 1
+    nan = float("nan")
+    found = {
+        "cosine_first": cosine[0] if one else nan,
+        "cosine_most": by_cosine[0] if one else nan,
+        "cosine_mean": by_cosine.mean() if one else nan,
+        "cosine_spread": by_cosine.std() if one else nan,
+        "cosine_lead": by_cosine[0] - by_cosine[1] if two else nan,
+        "l2_lead": near[1] - near[0] if two else nan,
+        "rerank_first": reranked[0] if one else nan,
+        "rerank_lead": reranked[0] - reranked[1] if two else nan,
+        "rerank_mean": reranked.mean() if one else nan,
+        "hits": len(by_cosine),
+    }
+    return {name: float(value) for name, value in found.items()}

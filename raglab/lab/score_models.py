@@ -1,0 +1,295 @@
+"""Score models (shore): a logistic or small boosted trees on named features, stored as numbers, cross-fitted.
+
+scikit-learn fits them. What is kept are their numbers alone: they are written as JSON, read back with every number
+checked, and give the same probabilities by NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+LIMIT = 8.0  # a scaled feature counts for at most that many standard deviations
+LEAST_SPREAD = 1e-6  # of a feature: what differs less tells nothing apart
+STRENGTHS = (0.001, 0.003, 0.01, 0.03, 0.1)  # inverse of the logistic's penalty, as scikit-learn's `C`
+DEPTHS: Mapping[int, int] = {2: 150, 3: 200}  # of trees -> their number
+RATE, LEAST_LEAF, PENALTY = 0.05, 20, 10.0  # of boosting: learning rate, cases of a leaf, L2 of its value
+DIGITS = 9  # of a probability, so that a row has the same one alone and among others
+LEAF = -1  # in `left` of a leaf
+MOST_NODES = 64  # of a tree that is read from a file
+MOST_TREES = 2_000
+
+
+class Logistic(NamedTuple):
+    """Logistic on scaled features, (value - center) / scale; a missing one counts as its center. All [F] but bias."""
+
+    center: NDArray[np.float64]
+    scale: NDArray[np.float64]
+    weights: NDArray[np.float64]
+    bias: float
+
+    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logit of each row of [Q, F]."""
+        scaled = np.nan_to_num(np.clip((x - self.center) / self.scale, -LIMIT, LIMIT), nan=0.0)
+        total: NDArray[np.float64] = scaled @ self.weights + self.bias
+        return total
+
+
+class Trees(NamedTuple):
+    """Boosted trees as tables [T, N] of their nodes; the logit is the sum of one leaf a tree, and `base`.
+
+    feature, threshold: a row goes left where the feature is at most the threshold, and where it is missing as
+    `missing_left` says. left, right: nodes of the same tree, later ones; `LEAF` in a leaf. value: of a leaf.
+    """
+
+    feature: NDArray[np.int64]
+    threshold: NDArray[np.float64]
+    missing_left: NDArray[np.bool_]
+    left: NDArray[np.int64]
+    right: NDArray[np.int64]
+    value: NDArray[np.float64]
+    base: float
+
+    def logits(self, x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Logit of each row of [Q, F]."""
+        tree, row = np.arange(len(self.feature))[None, :], np.arange(len(x))[:, None]
+        node = np.zeros((len(x), len(self.feature)), dtype=np.int64)
+        while True:
+            inner = self.left[tree, node] != LEAF
+            if not inner.any():
+                break
+            seen = x[row, self.feature[tree, node]]
+            goes_left = np.where(np.isnan(seen), self.missing_left[tree, node], seen <= self.threshold[tree, node])
+            node = np.where(inner, np.where(goes_left, self.left[tree, node], self.right[tree, node]), node)
+        total: NDArray[np.float64] = self.value[tree, node].sum(axis=1) + self.base
+        return total
+
+
+class Recipe(NamedTuple):
+    """What is fitted: the features of which groups, by what.
+
+    groups: of features. family: `logistic` or `trees`. size: inverse of the penalty, or depth of the trees.
+    """
+
+    groups: tuple[str, ...]
+    family: Literal["logistic", "trees"]
+    size: float
+
+    @property
+    def described(self) -> str:
+        """The recipe in words."""
+        kind = f"logistic, C {self.size:g}" if self.family == "logistic" else f"trees of depth {self.size:g}"
+        return f"{kind} on {', '.join(self.groups)}"
+
+
+class ScoreModel(NamedTuple):
+    """A fitted model: names of its features, [F], its numbers, and the recipe that they came by."""
+
+    features: tuple[str, ...]
+    body: Logistic | Trees
+    recipe: Recipe
+
+    def probabilities(self, x: NDArray[np.float64], names: Sequence[str]) -> NDArray[np.float64]:
+        """Probability of each row, [Q], of features [Q, N] in the order of names."""
+        logits = self.body.logits(x[:, [names.index(name) for name in self.features]])
+        found: NDArray[np.float64] = (1.0 / (1.0 + np.exp(-logits))).round(DIGITS)
+        return found
+
+
+def fit_score_model(
+    x: NDArray[np.float64],
+    y: NDArray[np.bool_],
+    names: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    recipe: Recipe,
+) -> ScoreModel:
+    """Model of a recipe.
+
+    Args:
+      x: features, [Q, N]; NaN where one is missing. y: what is to be told, [Q]. names: of the features, [N]. groups:
+        features by group.
+    """
+    wanted = [name for group in recipe.groups for name in groups[group]]
+    kept = tuple(name for name in wanted if _differs(x[:, names.index(name)]))
+    if not kept or y.all() or not y.any():  # nothing to tell apart, or by: the share of cases, held off 0 and 1
+        share = (y.sum() + 1.0) / (len(y) + 2.0)
+        constant = Logistic(np.zeros(0), np.ones(0), np.zeros(0), float(np.log(share / (1.0 - share))))
+        return ScoreModel((), constant, recipe._replace(family="logistic"))
+    columns = x[:, [names.index(name) for name in kept]]
+    fitted = _logistic(columns, y, recipe.size) if recipe.family == "logistic" else _trees(columns, y, int(recipe.size))
+    return ScoreModel(kept, fitted, recipe)
+
+
+def _differs(values: NDArray[np.float64]) -> bool:
+    there = values[~np.isnan(values)]
+    return bool(len(there) and there.max() - there.min() > LEAST_SPREAD)
+
+
+def _logistic(x: NDArray[np.float64], y: NDArray[np.bool_], strength: float) -> Logistic:
+    from sklearn.linear_model import LogisticRegression
+
+    center, scale = np.nanmean(x, axis=0), np.nanstd(x, axis=0)
+    scaled = np.nan_to_num(np.clip((x - center) / scale, -LIMIT, LIMIT), nan=0.0)
+    found = LogisticRegression(C=strength, max_iter=2_000).fit(scaled, y)
+    return Logistic(center, scale, found.coef_[0].astype(np.float64), float(found.intercept_[0]))
+
+
+def _trees(x: NDArray[np.float64], y: NDArray[np.bool_], depth: int) -> Trees:
+    """Boosted trees of scikit-learn, read out node by node."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from threadpoolctl import threadpool_limits
+
+    boosted: Any = HistGradientBoostingClassifier(
+        max_iter=DEPTHS[depth], max_depth=depth, learning_rate=RATE, min_samples_leaf=LEAST_LEAF,
+        l2_regularization=PENALTY, early_stopping=False, random_state=0,
+    )  # fmt: skip
+    with threadpool_limits(1, user_api="openmp"):  # several wait for each other, and cost more than they bring
+        boosted.fit(x, y)
+    # no public attribute holds the nodes; a test compares what is read here with scikit-learn's own probabilities
+    nodes = [stage[0].nodes for stage in boosted._predictors]  # noqa: SLF001
+    width = max(map(len, nodes))
+
+    def table(field: str, kind: type[np.generic]) -> NDArray[Any]:
+        out = np.zeros((len(nodes), width), dtype=kind)
+        for tree, of in enumerate(nodes):
+            out[tree, : len(of)] = of[field]
+        return out
+
+    leaf = np.ones((len(nodes), width), dtype=np.bool_)
+    for tree, of in enumerate(nodes):
+        leaf[tree, : len(of)] = of["is_leaf"]
+    return Trees(
+        feature=np.where(leaf, 0, table("feature_idx", np.int64)),
+        threshold=np.where(leaf, 0.0, table("num_threshold", np.float64)),
+        missing_left=table("missing_go_to_left", np.bool_) & ~leaf,
+        left=np.where(leaf, LEAF, table("left", np.int64)),
+        right=np.where(leaf, LEAF, table("right", np.int64)),
+        value=np.where(leaf, table("value", np.float64), 0.0),
+        base=float(np.ravel(boosted._baseline_prediction)[0]),  # noqa: SLF001
+    )
+
+
+def grouped_folds(
+    y: NDArray[np.bool_], groups: NDArray[np.integer[Any]], folds: int, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Fold of every case, [Q], whole groups together.
+
+    The largest group comes first, equals in a drawn order; each goes to the fold that has the fewest of the label that
+    the group has most of, and then the fewest cases.
+
+    Args:
+      groups: number of each case's group, from 0, [Q].
+
+    Raises:
+      ValueError: fewer than two groups, or folds below 2.
+
+    Example:
+      >>> y, groups = np.array([True, False] * 3), np.array([0, 0, 1, 1, 2, 2])
+      >>> sorted(grouped_folds(y, groups, 3, np.random.default_rng(0)).tolist())
+      [0, 0, 1, 1, 2, 2]
+    """
+    n_groups = int(groups.max(initial=-1)) + 1
+    if folds < 2 or n_groups < 2:
+        msg = f"cross-fitting must have 2 folds and 2 groups of cases or more, got {folds}, {n_groups}; see `groups`."
+        raise ValueError(msg)
+    counts = np.zeros((n_groups, 2), dtype=np.int64)
+    np.add.at(counts, (groups, y.astype(np.int64)), 1)
+    drawn = rng.permutation(n_groups)
+    order = drawn[np.argsort(-counts[drawn].sum(axis=1), kind="stable")]
+    held, fold_of = np.zeros((min(folds, n_groups), 2), dtype=np.int64), np.zeros(n_groups, dtype=np.int64)
+    for group in order:
+        more = int(counts[group].argmax())
+        fold_of[group] = np.lexsort((held.sum(axis=1), held[:, more]))[0]
+        held[fold_of[group]] += counts[group]
+    found: NDArray[np.int64] = fold_of[groups]
+    return found
+
+
+def choose_recipe(
+    x: NDArray[np.float64],
+    y: NDArray[np.bool_],
+    names: Sequence[str],
+    groups: Mapping[str, Sequence[str]],
+    recipes: Sequence[Recipe],
+    fold: NDArray[np.int64],
+) -> Recipe:
+    """Recipe of least cross-validated log-loss, the earlier of equals.
+
+    Args:
+      fold: of every case, [Q].
+    """
+    if len(recipes) == 1:
+        return recipes[0]
+    losses = []
+    for recipe in recipes:
+        p = np.zeros(len(y))
+        for one in np.unique(fold):
+            rest = fold != one
+            model = fit_score_model(x[rest], y[rest], names, groups, recipe)
+            p[~rest] = model.probabilities(x[~rest], names)
+        sure = np.clip(np.where(y, p, 1.0 - p), 1e-12, 1.0)
+        losses.append(-float(np.log(sure).mean()))
+    return recipes[int(np.argmin(losses))]
+
+
+def model_record(model: ScoreModel) -> dict[str, Any]:
+    """Model as JSON holds it; every float reads back as itself."""
+    numbers = {
+        name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in model.body._asdict().items()
+    }
+    return {"features": list(model.features), "recipe": [list(model.recipe.groups), *model.recipe[1:]], **numbers}
+
+
+def parse_model(record: Mapping[str, Any], known: Mapping[str, Sequence[str]]) -> ScoreModel:
+    """Model of a record, every number checked.
+
+    Args:
+      known: features by group.
+
+    Raises:
+      ValueError: a field that is none of its kind; a feature that is not known, numbers that are not finite or not as
+        many as the features, a node that leads back.
+    """
+    given = dict(record)
+    features, stated = tuple(given.pop("features")), given.pop("recipe")
+    recipe = Recipe(tuple(stated[0]), stated[1], float(stated[2]))
+    names = {name for group in recipe.groups for name in known[group]}
+    if recipe.family not in {"logistic", "trees"} or not names.issuperset(features) or len({*features}) < len(features):
+        msg = f"a model must be a logistic or trees on features that raglab knows, got {recipe.family!r} on {features}."
+        raise ValueError(msg)
+    kind: Any = Logistic if recipe.family == "logistic" else Trees
+    wanted = {"feature": np.int64, "left": np.int64, "right": np.int64, "missing_left": np.bool_}
+    if set(given) != set(kind._fields):
+        msg = f"a model must have {', '.join(kind._fields)}, got {', '.join(given)}."
+        raise ValueError(msg)
+    fields: dict[str, Any] = {
+        name: float(value) if name in {"bias", "base"} else np.array(value, dtype=wanted.get(name, np.float64))
+        for name, value in given.items()
+    }
+    body = kind(**fields)
+    if not all(np.isfinite(value).all() for value in body):
+        msg = "numbers of a model must be finite, got NaN or an infinite one; write the file again."
+        raise ValueError(msg)
+    (_check_logistic if recipe.family == "logistic" else _check_trees)(body, len(features))
+    return ScoreModel(features, body, recipe)
+
+
+def _check_logistic(body: Logistic, width: int) -> None:
+    if any(value.shape != (width,) for value in body[:3]) or not (body.scale > 0.0).all():
+        msg = f"a logistic must have a center, a scale above 0 and a weight for each of its {width} features."
+        raise ValueError(msg)
+
+
+def _check_trees(body: Trees, width: int) -> None:
+    shape = body.feature.shape
+    own = np.arange(shape[-1])
+    leaf = body.left == LEAF
+    ahead = all((leaf | ((side > own) & (side < shape[-1]))).all() for side in (body.left, body.right))
+    fits = len(shape) == 2 and 0 < shape[0] <= MOST_TREES and 0 < shape[1] <= MOST_NODES
+    same = all(np.shape(value) == shape for value in body[:-1])
+    if not (fits and same and ahead and (body.feature >= 0).all() and (body.feature < max(width, 1)).all()):
+        msg = f"trees must be tables of nodes of {width} features that lead on to later nodes."
+        raise ValueError(msg)
