@@ -21,6 +21,7 @@ from .lab.clarify_study import tune_clarification as tune_clarification
 from .lab.decision_fitting import fit_decision as fit_decision
 from .lab.gate_fitting import answer_outcomes as answer_outcomes
 from .lab.gate_fitting import calibrate_answers as calibrate_answers
+from .lab.gate_fitting import calibrate_cosine as calibrate_cosine
 from .lab.gate_fitting import compare_gates as compare_gates
 from .lab.gate_fitting import fuse as fuse
 from .lab.gate_fitting import transfer as transfer
@@ -52,6 +53,7 @@ from .lab.search_space import SearchRange as SearchRange
 from .lab.search_space import full_space as full_space
 from .lab.signal_audit import SignalAudit as SignalAudit
 from .lab.signal_audit import audit_signals as audit_signals
+from .lab.slices import fusion_weights as fusion_weights
 from .lab.slices import ranking as ranking
 from .lab.slices import slices as slices
 from .lab.study import TuneResult as TuneResult

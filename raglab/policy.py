@@ -103,13 +103,6 @@ class Gap(_section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
     near_pages: Annotated[int, Field(ge=0, le=1_000)]
 
 
-class Confidence(_section_of(gates.gate_by_name("confidence"))):  # type: ignore[misc]
-    """Rule S2.8."""
-
-    blend: Share
-    min_texts: Count
-
-
 class Polyline(_Section):
     """A signal's share of the logit: knots ascending, values never falling."""
 
@@ -154,7 +147,7 @@ class Refine(_Section):
 
 
 class Calibration(Polyline):
-    """What a generator's own confidence is worth: probability of being right, through knots, flat beyond its ends."""
+    """What a number is worth: probability of being right, through knots, flat beyond its ends."""
 
     fitted_on: StrictStr | None = None
 
@@ -164,6 +157,15 @@ class Calibration(Polyline):
             msg = "y must lie in [0, 1], it is a probability; fit the calibration again"
             raise ValueError(msg)
         return self
+
+
+class Confidence(_section_of(gates.gate_by_name("confidence"))):  # type: ignore[misc]
+    """Rule S2.8."""
+
+    blend: Share
+    min_texts: Count
+    fallback: Literal["hybrid", "cosine"]
+    calibration: Calibration
 
 
 class StrategySection(_Section):
@@ -443,6 +445,7 @@ class Structure(NamedTuple):
     fused: Model | None
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
     decision: DecisionModel | None
+    fallback: tuple[tuple[float, ...], tuple[float, ...]] | None
 
 
 @cache
@@ -468,6 +471,8 @@ _NOT_HASHED = {"certificate", "notes", "pack", "pack_hash"}  # no threshold, swi
 ADDED = (
     "gap.near_pages",
     "confidence.min_texts",
+    "confidence.fallback",
+    "confidence.calibration",
     "strategy.words_scale",
     "strategy.entities_scale",
     "decision.rule",
@@ -635,7 +640,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     @property
     def structure(self) -> Structure:
         """What the measured tables depend on."""
-        chosen, resolver, knots = self.chosen, self.resolver, self.generation.calibration
+        chosen, resolver, knots, confidence = self.chosen, self.resolver, self.generation.calibration, self.confidence
         return Structure(
             self.patterns.digest,
             chosen.final_k,
@@ -644,10 +649,11 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             resolver.entity_extractor,
             resolver.max_options,
             self.gap.near_pages,
-            self.confidence.min_texts,
+            confidence.min_texts,
             self.fused_model,
             None if knots is None else (knots.x, knots.y),
             self.decision.model.model if self.decision.rule == EXPECTED_COST and self.decision.model else None,
+            (confidence.calibration.x, confidence.calibration.y) if confidence.fallback == "cosine" else None,
         )
 
     @property
@@ -660,7 +666,8 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
     def manifest(self) -> dict[str, Any]:
         """Path -> value of everything but patterns, fitted curves, certificate and notes, as a log has it."""
         whole = {"patterns": True, **dict.fromkeys(_NOT_HASHED, True)}
-        left_out: Any = {**whole, "fused": {"parts"}, "generation": {"calibration"}, "decision": {"model"}}
+        curves = {"fused": {"parts"}, "generation": {"calibration"}, "confidence": {"calibration"}}
+        left_out: Any = {**whole, **curves, "decision": {"model"}}
         return dict(_leaves(_canonical_rows(self.model_dump(mode="json", exclude=left_out))))
 
 

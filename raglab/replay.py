@@ -363,7 +363,9 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
     for place, policy in enumerate(policies):
         decision = (policy.decision.rule, id(policy.decision.model))
         sections = (id(policy.patterns), id(policy.chosen), id(policy.fused), id(policy.generation))
-        parts = (*sections, policy.gap.near_pages, policy.confidence.min_texts, resolver_structure(policy), decision)
+        of_score = policy.confidence
+        confidence = (of_score.min_texts, of_score.fallback, id(of_score.calibration))
+        parts = (*sections, policy.gap.near_pages, confidence, resolver_structure(policy), decision)
         if parts not in known:
             known[parts] = policy.structure
         groups.setdefault(known[parts], []).append(place)

@@ -42,6 +42,7 @@ class RewardWeights(NamedTuple):
 
 
 PUBLISHED = RewardWeights()  # those of the source
+HALF_WORDS = 50.0  # of an answer that is half as brief as can be
 BUDGET_MS = 8000.0  # of a question, in milliseconds (rule S4.4)
 
 
@@ -73,8 +74,10 @@ COMPONENT_TABLE: dict[
     ),
     "cache_hit": Component("cache", "W4", "1 where the answer came from the cache, else 0", times="delta"),
     "consistency": Component("consistency", "W5", "pairs that both passes order alike; `rank_consistency`"),
-    "brevity": Component("brevity", "", "of the answer, in [0, 1]: 1 is the shortest", optional=True),
-    "logprob": Component("logprob", "", "the generator's own probability, not its logarithm", optional=True),
+    "brevity": Component("brevity", "W_BREVITY", "of an answer, in [0, 1]; `answer_brevity`", optional=True),
+    "logprob": Component(
+        "logprob", "W_LOGPROB", "the generator's own probability of an answer, not its logarithm", optional=True
+    ),
     "thumbs": Component("thumbs", "W_THUMBS", "1 for a thumb up, 0 for one down", optional=True),
 }
 COMPONENTS = tuple(name for name, part in COMPONENT_TABLE.items() if not part.optional)
@@ -263,6 +266,30 @@ def rank_consistency(first: ArrayLike, second: ArrayLike, retrieved: ArrayLike |
     value = 0.5 + 0.5 * np.where(pair, agree, 0.0).sum(axis=-1) / np.maximum(n, 1)
     missing = (hit & (np.isnan(one) | np.isnan(two))).any(axis=-1)
     return _scalar_or_array(np.where(missing, np.nan, value))
+
+
+def answer_brevity(n_words: ArrayLike) -> Floats:
+    """Brevity of an answer, in (0, 1], [...]: 1 / (1 + words / 50), so that every further word counts a little less.
+
+    Args:
+      n_words: white-space separated words, at least 0, [...]; NaN where there is no answer.
+
+    Raises:
+      ValueError: a negative number.
+
+    Source: rule S4.3, which leaves the form open.
+
+    Example:
+      >>> answer_brevity([0, 50, 150]).tolist()
+      [1.0, 0.5, 0.25]
+    """
+    words = np.asarray(n_words, dtype=np.float64)
+    if np.any(words < 0.0):
+        msg = (
+            f"n_words must be at least 0, got {float(words[words < 0.0].flat[0]):g}; NaN says that there is no answer."
+        )
+        raise ValueError(msg)
+    return _scalar_or_array(1.0 / (1.0 + words / HALF_WORDS))
 
 
 def _reward_bounds(

@@ -330,7 +330,7 @@ def degenerate_scores(
     reranked: NDArray[np.bool_],
     min_texts: int = 3,
 ) -> NDArray[np.bool_]:
-    """Whether a reranker's output says nothing, so that the hybrid score stands in for the whole query.
+    """Whether a reranker's output says nothing, so that another score stands in for the whole query.
 
     Args:
       s_rerank, s_raw: [..., K]. text: number of the hit's text, [..., K]. reranked: [..., K].
@@ -358,7 +358,8 @@ def retrieval_confidence(
     """Retrieval confidence, 0 to 100: a hundred times the best final score among the top hits; 0 without hits.
 
     Args:
-      s_rerank, s_hybrid: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none.
+      s_rerank, s_hybrid: of the first `final_k` hits in the arm's order, [K, ...]; NaN where there is none. Where the
+        reranker says nothing, the latter is what stands in for it: the hybrid score, or the calibrated cosine.
       degenerate: [...]. blend: share of the reranker in the final score, in [0, 1], broadcast against [...].
 
     Source: confidence heuristics, section 3 (rule S2.8).

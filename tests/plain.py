@@ -6,6 +6,8 @@ from itertools import pairwise
 from math import exp
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from raglab.patterns import matches
 from raglab.policy import PolicyData, SignalSection
 from raglab.values import Chunk, TraceData
@@ -99,8 +101,10 @@ def confidence(policy: PolicyData, hits: list[One]) -> float:
     bad = any(not 0.0 <= hit.s_rerank <= 1.0 for hit in scored)
     flat = len({hit.s_raw for hit in scored}) == 1 and len({hit.chunk.text for hit in scored}) >= 3
     use_hybrid = not scored or bad or flat
-    blend = policy.confidence.blend
+    curve, blend = policy.confidence.calibration, policy.confidence.blend
     top = sorted(hits, key=lambda hit: hit.rank)[: policy.chosen.final_k]
+    if scored and use_hybrid and policy.confidence.fallback == "cosine":
+        return max([100.0 * float(np.interp(hit.cosine, curve.x, curve.y)) for hit in top])
     finals = [
         hit.s_hybrid if use_hybrid
         else hit.s_rerank if blend == 1.0

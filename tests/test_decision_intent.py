@@ -350,6 +350,14 @@ def test_table_questions(question: str) -> None:
         "Quel est le délai de l'entreprise dont la filiale est à Lyon ?",
         "Who owns the parent company?",
         "À qui l'indemnité est-elle versée au titre du prêt ?",
+        "How are Acme Ltd and Bolt Ltd related?",
+        "Which firms are connected?",
+        "What links the endorsement to the contract?",
+        "Is there a link from Acme Ltd to Bolt Ltd?",
+        "Draw the network of companies around Acme Ltd",
+        "Comment Acme et Bolt sont-elles liées ?",
+        "Quels sont les liens de la filiale ?",
+        "Quel est le réseau de sociétés autour de Vauban ?",
     ],
 )
 def test_graph_questions(question: str) -> None:
@@ -369,6 +377,22 @@ def test_graph_questions(question: str) -> None:
 def test_complex_questions(question: str) -> None:
     """Several steps, conditions, things to hold beside one another."""
     assert intent(question).complexity >= 0.5
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is my network covered against an attack?",
+        "Please send the link",
+        "What is the connection fee?",
+        "can you connect to my phone",
+        "Le réseau d'eau est-il couvert ?",
+        "Un lien hypertexte est-il couvert ?",
+    ],
+)
+def test_a_thing_called_network_or_link_is_no_relation(question: str) -> None:
+    """The words alone ask for no graph."""
+    assert intent(question).graph == 0.0
 
 
 @pytest.mark.parametrize("question", ["", "   ", "???", "is hail insured", "définition de sinistre", "weather in Lyon"])

@@ -100,6 +100,7 @@ def random_policies(rng: np.random.Generator, grid: tuple[float, ...], order: st
     base = PolicyData.from_mapping(
         {
             "chosen": {"final_k": int(rng.integers(1, 5)), "order": order},
+            "confidence": {"fallback": "hybrid" if order == "l2" else "cosine"},
             "resolver": {"strict": bool(rng.random() < 0.5), "max_options": int(rng.integers(1, 4))},
             "fused": {
                 "bias": 0.5,

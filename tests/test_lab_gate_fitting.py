@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from generators import Fixed, Weighed
-from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers
+from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrate_cosine, case_signals
 from raglab.live.response import TableFirst, record_answers
 from raglab.replay import decide
 from raglab.retrieval.tables import table_index
@@ -69,6 +69,35 @@ def test_a_trace_without_answers_is_refused() -> None:
     """The message says how to record them."""
     with pytest.raises(ValueError, match="record them with"):
         calibrate_answers(Trace(*_parts(trace_of((ask(), [[Hit(0.25)]])))), Policy.load())
+
+
+def _by_cosine(n: int, *, rising: bool) -> Trace:
+    """Questions whose hits are the nearer, the oftener they are right, or the other way about; no reranker's score."""
+    cases = [
+        ask(expect_sources_any=("guide.md",) if (place * 7 % n < place) == rising else ("b.md",)) for place in range(n)
+    ]
+    hits = [[Hit(2.0 - 2.0 * place / n, cosine=place / n, s_hybrid=1.0)] for place in range(n)]
+    return Trace(*_parts(trace_of(*((case, [row]) for case, row in zip(cases, hits, strict=True)), n_reranked=1)))
+
+
+def test_the_cosine_becomes_the_probability_of_being_right() -> None:
+    """Fitted where no score of the reranker is usable, the confidence is the share that is right, and orders cases."""
+    trace = _by_cosine(60, rising=True)
+    fitted = calibrate_cosine(trace, Policy.from_mapping(policy().model_dump()))
+    knots = fitted.confidence.calibration
+    assert knots.fitted_on
+    points = decide(trace, fitted).confidence()
+    assert (np.diff(points) >= 0.0).all()
+    assert points[0] < 25.0
+    assert points[-1] > 75.0
+    right = case_signals(trace, fitted).right
+    assert points.mean() == pytest.approx(100.0 * right.mean(), abs=2.0)
+
+
+def test_a_cosine_that_ranks_the_wrong_way_is_refused() -> None:
+    """It would make the far surer than the near."""
+    with pytest.raises(ValueError, match="keep fallback: hybrid"):
+        calibrate_cosine(_by_cosine(60, rising=False), Policy.from_mapping(policy().model_dump()))
 
 
 @pytest.mark.parametrize(

@@ -301,7 +301,8 @@ def test_a_larger_min_keep_may_answer_more_through_refinement() -> None:
     [
         (("l2",), {"l2__enabled": True}),
         (("cosine",), {"similarity__enabled": True}),
-        (("s_hybrid", "s_rerank"), {"confidence__enabled": True}),
+        (("s_hybrid", "s_rerank"), {"confidence__enabled": True, "confidence__fallback": "hybrid"}),
+        (("cosine", "s_hybrid", "s_rerank"), {"confidence__enabled": True, "confidence__fallback": "cosine"}),
         (("sig_sim", "sig_sim_strict"), {"coverage__enabled": False}),
         (("anchor_sim",), {"coverage__enabled": False}),
     ],

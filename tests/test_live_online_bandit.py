@@ -25,9 +25,9 @@ from raglab import off_policy
 from raglab.bandit import POLICIES, Bandit, dumps
 from raglab.cli import app, logs
 from raglab.live import arm_choice, online_bandit
-from raglab.live.arm_choice import feedback, offer
+from raglab.live.arm_choice import feedback, list_features, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import FEATURES, Online, linear_context, metrics_text, serve, write_metrics
+from raglab.live.online_bandit import FEATURES, Online, linear_context, metrics_text, serve, setup_of, write_metrics
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -116,7 +116,7 @@ class TestChoice:
             at.choose(f"r{number}", [False, True, False, False], KNOWN)
             at.update(f"r{number}", MEASURED)
         said = at.choose("r3", [False, True, False, False], KNOWN, {"iterative": "high complexity"})
-        assert said.reason == "selected iterative: high complexity, reward 0.6 over 3 pulls"
+        assert said.reason == "selected iterative: high complexity, reward 0.6, margin 0.5 over 3 pulls"
 
     @pytest.mark.slow
     @pytest.mark.parametrize("policy", POLICIES)
@@ -189,6 +189,17 @@ class TestChoice:
         assert linear_context(known, setup).tolist() == [1.0, *range(len(FEATURES)), 0.0, 0.0, 0.25, 0.0]  # type: ignore[union-attr]
         assert linear_context({}, opened().setup) is None
         assert FEATURES[: len(arm_choice.FEATURES) - 1] == arm_choice.FEATURES[1:]
+
+    def test_a_log_of_before_keeps_its_setup(self, opened: Callable[..., Online]) -> None:
+        """Its context has fewer features, its digest is as recorded; its rows enter a context of today as 0."""
+        setup = opened(Bandit("lin_ucb")).setup
+        before = setup._replace(features=FEATURES[:-2])
+        again = setup_of(json.loads(json.dumps(before.body)))
+        assert (again.digest, again.features) == (before.digest, before.features)
+        assert before.digest != setup.digest
+        row = dict.fromkeys(FEATURES[:-2], 0.5)
+        assert linear_context(row, before).tolist() == [1.0, *[0.5] * 9, *[0.0] * 4]  # type: ignore[union-attr]
+        assert linear_context(row, setup).tolist() == [1.0, *[0.5] * 9, *[0.0] * 6]  # type: ignore[union-attr]
 
     @pytest.mark.parametrize(
         ("given", "rule"),
@@ -491,6 +502,8 @@ class TestAsk:
             assert came["components"] | said.seen.measures == came["components"]
             assert came["components"]["latency_ratio"] == said.seen.ms["total"] / 8000.0
             assert came["measured"]["n_hits"] == 6.0
+            assert {"brevity", "logprob"} <= came["components"].keys() or said["status"] != "ok"
+            assert all(0.0 <= choice["features"][name] <= 1.0 for name in ("bm25_hits", "list_overlap"))
             assert (choice["policy_id"], choice["fingerprint"]) == (lab.policy.policy_id, lab.fingerprint)
         assert {tuple(choice["mask"]) for choice in choices} >= {(True, True, False, False), (True, True, True, False)}
         assert any("over" in said["arm_reason"] for said in told)
@@ -645,6 +658,17 @@ class TestAsk:
 
 class TestOffer:
     """What a bandit is told before retrieval."""
+
+    def test_the_two_lists(self, system: Callable[..., Lab]) -> None:
+        """A word of one chunk is one hit of BM25; both lists are cut to the scope, and no question is encoded twice."""
+        ready = system().retriever
+        word = max(ready.indexes.texts[0].split(), key=len)
+        question = ready.question(word, keep=True)
+        found = list_features(word, ready.indexes, question, np.array([0]))
+        assert found == {"bm25_hits": 1 / 50, "list_overlap": 1 / 10}
+        assert list_features("zzz", ready.indexes, question, None)["bm25_hits"] == 0.0
+        assert ready.question(word) is question
+        assert ready.question(word) is not question
 
     def test_by_head(self) -> None:
         """Rule S4.1: graph and table on intent; caches count where the arm is on offer."""

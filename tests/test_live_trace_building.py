@@ -14,12 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from raglab.lab.slices import base_lists
 from raglab.live import trace_building
 from raglab.live.trace_building import build_trace
 from raglab.models import Encoding, load_encoder
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
+from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.store.loaders import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
@@ -213,11 +215,28 @@ class TestTrace:
         assert trace.meta["parameters"]["encoder"] == "words"
         policy = PolicyData.from_mapping({"patterns": {"deny": ["baggage"]}})
         assert made(policy=policy).fingerprint == trace.fingerprint
-        assert (
-            len({made(**more).fingerprint for more in ({}, {"fetch_k": 5}, {"arms": ["dense"]}, {"reranker": "x"})})
-            == 4
-        )
+        moved: list[dict[str, Any]] = [
+            {},
+            {"fetch_k": 5},
+            {"arms": ["dense"]},
+            {"reranker": "x"},
+            {"dense_weight": 2.0},
+        ]
+        assert len({made(**more).fingerprint for more in moved}) == len(moved)
+        assert made(dense_weight=1.0).fingerprint == trace.fingerprint
         assert made(CASES[:3]).fingerprint != trace.fingerprint
+
+    def test_a_weighted_fusion_is_that_of_the_stored_lists(self, made: Callable[..., Trace]) -> None:
+        """The lists of a trace, fused again, are the fused order of a trace that was built with the weight."""
+        trace = made(arms=["bm25", "dense", "hybrid"], dense_weight=3.0)
+        fused = np.lexsort((trace.hits.chunk[:, 2, 0], -trace.hits.s_hybrid[:, 2, 0]))
+        built = np.take_along_axis(trace.hits.chunk[:, 2, 0], fused, axis=1)
+        lists = base_lists(trace, range(len(trace)))
+        score, again = reciprocal_rank_fusion(lists, built.shape[1], weights=(1.0, 3.0))
+        assert np.array_equal(again, built)
+        assert np.array_equal(score, np.take_along_axis(trace.hits.s_hybrid[:, 2, 0], fused, axis=1), equal_nan=True)
+        with pytest.raises(ValueError, match="dense_weight must be above 0"):
+            made(dense_weight=0.0)
 
     def test_patterns_of_a_policy(self, made: Callable[..., Trace]) -> None:
         """What the given policy's patterns hit is in the trace."""

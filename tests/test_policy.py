@@ -194,8 +194,8 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
     moves: dict[str, Any] = {
         "decision.order": ("decision.order", ("similarity",)),
         "decision.costs": ("decision.costs.ok.refused", 2.0),
-        "decision.rule": None,
-        "decision.model": None,
+        "confidence.fallback": ("confidence.fallback", "hybrid"),
+        **dict.fromkeys(("decision.rule", "decision.model", "confidence.calibration")),
     }
     for path in ADDED:
         value = base.value(path)

@@ -149,6 +149,25 @@ def test_a_fallback_to_the_hybrid_score_warns() -> None:
     assert said.warnings(0) == ["reranker gave no usable scores: confidence is the hybrid score"]
 
 
+@pytest.mark.parametrize(
+    ("fallback", "points", "score"),
+    [("cosine", 30.0, "calibrated cosine"), ("hybrid", 90.0, "hybrid score")],
+)
+def test_a_broken_reranker_falls_back_to_the_calibrated_cosine(fallback: str, points: float, score: str) -> None:
+    """Its first score is NaN; halfway between knots at 0.2 and 0.6 the best cosine, 0.4, is worth 0.3."""
+    confidence = {"enabled": True, "fallback": fallback, "calibration": {"x": [0.2, 0.6], "y": [0.1, 0.5]}}
+    hits = [Hit(0.25, text="what excess", cosine=0.4, s_hybrid=0.9), Hit(0.5, cosine=0.3, s_hybrid=0.5)]
+    said = decide(trace_of((ask(), [hits]), n_reranked=2), policy(confidence=confidence))
+    assert said.confidence().tolist() == [pytest.approx(points)]
+    assert f"reranker gave no usable scores: confidence is the {score}" in said.warnings(0)
+
+
+def test_a_missing_cosine_is_no_confidence() -> None:
+    """Where the reranker broke and no cosine was measured, nothing speaks for an answer."""
+    trace = trace_of((ask(), [[Hit(0.25, cosine=float("nan"), s_hybrid=0.9)]]), n_reranked=1)
+    assert decide(trace, policy(**CONFIDENT)).confidence().tolist() == [0.0]
+
+
 def test_few_keywords_warn_and_never_refuse() -> None:
     """Of "excess" and "fleet" the hit has one: 0.5 is enough, 0.6 is not, and both answer."""
     hits = [Hit(0.25, text="the excess", s_rerank=0.9, s_raw=1.0)]

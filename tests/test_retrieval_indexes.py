@@ -119,6 +119,25 @@ class TestFusion:
             assert scores[q, : len(expected)] == pytest.approx([plain[i] * 61 / 2 for i in expected])
             assert (ids[q, len(expected) :] == -1).all()
 
+    def test_a_list_of_twice_the_weight_counts_twice(self) -> None:
+        """5 first in the heavy list and nowhere else: 2/61 of 3/61; 7 second there and first in the light one."""
+        lists = [np.array([[7, 3]]), np.array([[5, 7]])]
+        score, ids = reciprocal_rank_fusion(lists, n=3, weights=(1.0, 2.0))
+        assert ids.tolist() == [[7, 5, 3]]
+        assert score[0].tolist() == pytest.approx([(1 + 2 * 61 / 62) / 3, 2 / 3, 61 / 62 / 3])
+        again = reciprocal_rank_fusion(lists[::-1], n=3, weights=(2.0, 1.0))
+        assert [one.tolist() for one in again] == [score.tolist(), ids.tolist()]
+
+    def test_equal_weights_change_no_bit(self) -> None:
+        """Whether they are stated or not; a weight of 0 or none is refused."""
+        rng = np.random.default_rng(1)
+        lists = [np.stack([rng.permutation(30)[:20] for _ in range(50)]) for _ in range(3)]
+        plain, stated = reciprocal_rank_fusion(lists, 40), reciprocal_rank_fusion(lists, 40, weights=(1.0, 1.0, 1.0))
+        assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(plain, stated, strict=True))
+        for weights in ((1.0, 1.0), (1.0, 1.0, 0.0), (1.0, 1.0, float("nan"))):
+            with pytest.raises(ValueError, match="weights must be 3 numbers above 0"):
+                reciprocal_rank_fusion(lists, 40, weights=weights)
+
     def test_an_id_twice_in_a_list_is_refused(self) -> None:
         """A list ranks an id once."""
         with pytest.raises(ValueError, match="once in a ranked list"):

@@ -19,6 +19,7 @@ from raglab.reward import (
     Bounds,
     ClampShares,
     RewardWeights,
+    answer_brevity,
     bounds,
     clamp_shares,
     hit_diversity,
@@ -281,3 +282,14 @@ def test_consistency_is_kendalls_tau() -> None:
     first, second = rng.random((20, 6)), rng.random((20, 6))
     wanted = [(1.0 + kendalltau(a, b).statistic) / 2.0 for a, b in zip(first, second, strict=True)]
     np.testing.assert_allclose(rank_consistency(first, second), wanted, atol=1e-12)
+
+
+def test_a_brief_answer_is_worth_more() -> None:
+    """Strictly, word by word; a missing answer stays missing, and no answer has fewer than no words."""
+    brevity = np.asarray(answer_brevity(np.arange(200.0)))
+    assert brevity[0] == 1.0
+    assert (np.diff(brevity) < 0.0).all()
+    assert (brevity > 0.0).all()
+    assert np.isnan(answer_brevity(float("nan")))
+    with pytest.raises(ValueError, match="n_words must be at least 0"):
+        answer_brevity(-1)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from raglab.store.benchmarks import conversation_splits
+from raglab.store.benchmarks import conversation_splits, with_earlier_turns
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_corpus, load_cases, load_corpus, save_cases, save_corpus
 from raglab.values import Case, Chunk, Corpus
@@ -254,3 +254,18 @@ def test_no_dialogue_of_the_public_set_is_in_two_splits() -> None:
     assert all(len(splits) == 1 for splits in places.values())
     assert Counter(case.split for case in public_cases()) == {"tune": 84, "certify": 79, "report": 71}
     assert len({(case.split, case.extra["answerability"]) for case in public_cases()}) == 3 * len(PUBLISHED)
+
+
+def test_the_words_of_the_turn_before_are_added(tmp_path: Path) -> None:
+    """Content words of the user's last turn, each once, none that the question has; the agent's add nothing."""
+    turns = ("What is a safe room?", "Steel.", "And the safe door of L'Étoile?", "Iron.", "How thick is the door?")
+    path = write_tasks(tmp_path, task("c1", "ANSWERABLE", ("d9",), *turns), TASKS[1])
+    last, alone = load_cases(path, turns=1)
+    assert last.query == "How thick is the door? safe L'Étoile"
+    assert last.extra["last_turn"] == "How thick is the door?"
+    assert load_cases(path, turns=2)[0].query == "How thick is the door? safe L'Étoile room"
+    plain = load_cases(path)
+    assert alone == plain[1]
+    assert with_earlier_turns(plain, 0) == plain
+    with pytest.raises(ValueError, match="turns must be at least 0"):
+        load_cases(path, turns=-1)

@@ -15,6 +15,7 @@ from raglab.cli.common import (
     Arm,
     AsJson,
     CostOptions,
+    DenseWeight,
     Download,
     Encoder,
     FollowLinks,
@@ -51,6 +52,7 @@ from raglab.store.files import make_folder
 
 if TYPE_CHECKING:
     from raglab.decision.decisions import Decisions
+    from raglab.lab.slices import FusionWeights
 
 app = typer.Typer(
     name="raglab",
@@ -101,19 +103,23 @@ def trace(
     fetch_k: Annotated[int, typer.Option(min=1, max=10_000, help="Hits a question.")] = 50,
     rerank_k: Annotated[int, typer.Option(min=0, max=10_000, help="Hits that are reranked.")] = 20,
     max_depth: Annotated[int, typer.Option(help="Refinements that are measured beyond the first try.")] = 0,
+    dense_weight: DenseWeight = 1.0,
+    turns: Annotated[
+        int, typer.Option(min=0, help="Earlier turns of a conversation whose words are added to its last question.")
+    ] = 0,
     follow_links: FollowLinks = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Retrieve once for every question and store every measurement."""
-    from raglab.lab.slices import ranking
+    from raglab.lab.slices import fusion_weights, ranking
     from raglab.live.trace_building import build_trace
     from raglab.store.loaders import load_cases, load_corpus
 
     keep_inputs(out, corpus, cases, policy)
     made = build_trace(
         load_corpus(corpus, follow_links=follow_links),
-        load_cases(cases or corpus, follow_links=follow_links),
+        load_cases(cases or corpus, follow_links=follow_links, turns=turns),
         out=out,
         policy=load_policy(policy),
         progress=not quiet,
@@ -126,12 +132,22 @@ def trace(
         fetch_k=fetch_k,
         rerank_k=rerank_k,
         max_depth=max_depth,
+        dense_weight=dense_weight,
     )
     where = {"trace": str(out), "cases": len(made), "fingerprint": made.fingerprint}
     table = ranking(made)
     show(where | {"ranking": json_records(table)} if as_json else where, as_json=as_json)
     if not as_json:
         say("\nwhere the expected sources stand:\n" + table_text(table.round(4)))
+        if {"bm25", "dense"} <= set(made.arms) and len(table) and table["n"].iloc[0]:
+            _say_weight(fusion_weights(made))
+
+
+def _say_weight(found: FusionWeights) -> None:
+    """Say which weight of the embeddings' list fuses best, beside the equal one."""
+    ndcg = found.table.set_index("dense_weight")["nDCG@10"]
+    best, equal = ndcg[found.dense_weight], ndcg[1.0]
+    say(f"\nfused best at --dense-weight {found.dense_weight:g}: nDCG@10 {best:.4f}, at 1 {equal:.4f}")
 
 
 @app.command(epilog="Example: raglab decide out/broker.parquet -p datasets/broker/policy.yaml --case w1-001")

@@ -38,6 +38,9 @@ Encoder = Annotated[
 Reranker = Annotated[
     str | None, typer.Option(help="CrossEncoder: folder, NAME or NAME@REVISION; late interaction where not given.")
 ]
+DenseWeight = Annotated[
+    float, typer.Option(help="What the embeddings' list counts in the fusion; 1: as much as the keywords'.")
+]
 CostOptions = Annotated[
     list[str] | None,
     typer.Option(

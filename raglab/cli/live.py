@@ -13,6 +13,7 @@ from raglab.arms import LIVE_ARMS
 from raglab.characters import visible
 from raglab.cli.common import (
     AsJson,
+    DenseWeight,
     Download,
     Encoder,
     FollowLinks,
@@ -61,6 +62,7 @@ def index(
     ] = None,
     encoder: Encoder = None,
     reranker: Reranker = None,
+    dense_weight: DenseWeight = 1.0,
     download: Download = False,
     policy: Annotated[
         Path | None, typer.Option("--policy", "-p", help="Policy file whose pack the index is for; any where none.")
@@ -80,6 +82,7 @@ def index(
         "arms": arms,
         "encoder": encoder,
         "reranker": reranker,
+        "dense_weight": dense_weight,
         "download": download,
         "progress": not quiet,
     }

@@ -719,7 +719,10 @@ class Decisions:
             out += self._off_warnings
         gate_on = bool(np.squeeze(self.limits.gates["confidence"].on))
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
-            out.append("reranker gave no usable scores: confidence is the hybrid score")
+            ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
+            cosine = ran and self.policy.confidence.fallback == "cosine"
+            score = "calibrated cosine" if cosine else "hybrid score"
+            out.append(f"reranker gave no usable scores: confidence is the {score}")
         return out
 
     @cached_property

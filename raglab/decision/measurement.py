@@ -200,11 +200,11 @@ class Evidence(NamedTuple):
       are of one document and near pages, or of one signature with a tag.
 
     Scores of the first k hits in the arm's order, in [0, 1]:
-      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]. signals [signals, D, Q]: units
-      as known: names, units and directions of the signals, in their order. fused [D, Q]: probability of being right,
-      NaN where the structure has no model. probability [4, D, Q]: of the classes of the decision by expected cost, NaN
-      where there is no model. asked_right: chance that the options of a case to be asked hold what it expects, of that
-      model.
+      degenerate [D, Q]: the reranker says nothing. top_rerank, top_hybrid [k, D, Q]; where it says nothing, the latter
+      is what stands in for it. signals [signals, D, Q]: units as known: names, units and directions of the signals, in
+      their order. fused [D, Q]: probability of being right, NaN where the structure has no model.
+      probability [4, D, Q]: of the classes of the decision by expected cost, NaN where there is no model. asked_right:
+      chance that the options of a case to be asked hold what it expects, of that model.
 
     Resolver, [D, Q]:
       n_groups: groups of hits with one signature. has_winner: rule `entities` decides. skips_entities: no group carries
@@ -520,10 +520,15 @@ def _first_hits(batch: CaseBatch, structure: Structure) -> FirstHits:
     hits, k = batch.hits, structure.final_k
     # What stands behind the reranked hits has a score of another kind and must not make them look different.
     reranked = (hits.rank >= 0) & (hits.rank < hits.n_reranked[:, None])
+    hybrid, cosine = (first_by_rank(score, batch.by_arm, k) for score in (hits.s_hybrid, hits.cosine))
+    fallback = hybrid
+    if structure.fallback is not None:  # without a reranker the hybrid score is the one that taus were chosen for
+        fallback = np.where(hits.n_reranked > 0, np.interp(cosine, *structure.fallback), hybrid)
     return FirstHits(
         rerank=first_by_rank(hits.s_rerank, batch.by_arm, k),
-        hybrid=first_by_rank(hits.s_hybrid, batch.by_arm, k),
-        cosine=first_by_rank(hits.cosine, batch.by_arm, k),
+        hybrid=hybrid,
+        cosine=cosine,
+        fallback=fallback,
         degenerate=degenerate_scores(hits.s_rerank, hits.s_raw, batch.keys.text, reranked, structure.min_texts),
     )
 
@@ -533,7 +538,7 @@ def _score_fields(batch: CaseBatch, first: FirstHits) -> dict[str, Any]:
     return {
         "degenerate": batch.by_case(first.degenerate),
         "top_rerank": batch.by_case(first.rerank),
-        "top_hybrid": batch.by_case(first.hybrid),
+        "top_hybrid": batch.by_case(np.where(first.degenerate, first.fallback, first.hybrid)),
     }
 
 
@@ -720,6 +725,7 @@ def check_model(structure: Structure, arm: str) -> None:
 def structure_hash(structure: Structure, arm: str) -> str:
     """Hash of what decides which hits a decision rests on, and of the arm that found them."""
     rows = structure._replace(fused=None, decision=None)._asdict()
+    del rows["fallback"]  # it chooses no hits
     return digest(canonical_json(rows | {"arm": arm, "cut": None}), 12)
 
 

@@ -79,12 +79,14 @@ def _intent_scores(question: str) -> tuple[float, float, float]:
 class FirstHits(NamedTuple):
     """Scores of the first k hits in the arm's final order, [k, B] each; NaN where there is none.
 
-    rerank, hybrid: in [0, 1]. cosine: of query and hit. degenerate: whether the reranker says nothing, bool [B].
+    rerank, hybrid: in [0, 1]. cosine: of query and hit. fallback: what stands in for a reranker that says nothing, in
+    [0, 1]. degenerate: whether it says nothing, bool [B].
     """
 
     rerank: NDArray[np.float64]
     hybrid: NDArray[np.float64]
     cosine: NDArray[np.float64]
+    fallback: NDArray[np.float64]
     degenerate: NDArray[np.bool_]
 
 
@@ -99,7 +101,7 @@ def score_signals(hits: Hits, first: FirstHits) -> Columns:
     n = (~np.isnan(first.cosine)).sum(axis=0)
     margin = first.rerank[0] - first.rerank[1] if len(first.rerank) >= 2 else np.full(len(hits.l2), np.nan)
     return {
-        "confidence": retrieval_confidence(first.rerank, first.hybrid, first.degenerate, 1.0),
+        "confidence": retrieval_confidence(first.rerank, first.fallback, first.degenerate, 1.0),
         "top1_cosine": hits.cosine[:, 0],
         "mean_cosine": np.where(n > 0, np.nansum(first.cosine, axis=0) / np.maximum(n, 1), np.nan),
         "gap": confidence_gap(hits),

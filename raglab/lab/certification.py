@@ -629,7 +629,7 @@ def retrieve_trace(
     """
     certificate = _certificate(policy)
     own = dict(certificate.get("retrieval", {}))
-    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k") if name in own}
+    settings = {name: own[name] for name in ("index", "fetch_k", "rerank_k", "rrf_k", "dense_weight") if name in own}
     arms = (str(certificate.get("arm", "hybrid")),)
     asked = [case for case in load_cases(cases, follow_links=follow_links) if split in {None, case.split}]
     documents = load_corpus(corpus, follow_links=follow_links)

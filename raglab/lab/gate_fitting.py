@@ -1,4 +1,4 @@
-"""Fitted gates (shore): the fused gate, the generator's calibration, thresholds transferred to another embedder."""
+"""Fitted gates (shore): the fused gate, calibrations of answers and cosine, thresholds moved to another embedder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from raglab import calibration, fusion, metrics, replay
-from raglab.answering.extractive import fit_answer_confidence
+from raglab.answering.extractive import FITTED_DIGITS, KNOTS, fit_answer_confidence
 from raglab.decision.measurement import measured_tables
+from raglab.decision.signal_values import arm_order, first_by_rank
 from raglab.fusion import Model, Part
 from raglab.gates import GATES
 from raglab.lab.looks import queries_hash
@@ -337,6 +338,29 @@ def calibrate_answers(
     return CalibratedAnswers(policy.replace("generation.calibration", knots), outcomes)
 
 
+def calibrate_cosine(trace: Trace, policy: Policy, arm: str | None = None) -> Policy:
+    """Policy whose confidence falls back to the cosine, calibrated on a trace, where the reranker breaks (rule S2.8).
+
+    The map from the best cosine of the first hits to the probability of being right, if answered, is Platt's, read off
+    at quantiles of the cosine. It belongs to the encoder: fit it on the tune split of a trace of your own.
+
+    Raises:
+      ValueError: right and wrong answers are not both there, or the cosine ranks against the labels.
+    """
+    hits, at = trace.hits, trace.arm(trace.arms[0] if arm is None else arm)
+    order = arm_order(hits.rank[:, at, 0], hits.chunk[:, at, 0].astype(np.int64))
+    best = np.fmax.reduce(first_by_rank(hits.cosine[:, at, 0], order, policy.chosen.final_k), axis=0)
+    known = ~np.isnan(best)
+    fitted = calibration.fit(case_signals(trace, policy, arm).right[known], best[known], method="platt")
+    if not fitted.weights[0] > 0.0:
+        msg = f"the cosine must rank right above wrong, got a slope of {fitted.weights[0]:g}; keep fallback: hybrid."
+        raise ValueError(msg)
+    x = np.unique(np.quantile(best[known], np.linspace(0.0, 1.0, KNOTS)).round(FITTED_DIGITS))
+    y = calibration.apply(fitted, x).round(FITTED_DIGITS)
+    knots = {"x": tuple(x.tolist()), "y": tuple(y.tolist()), "fitted_on": hash_cases(trace.cases)}
+    return policy.replace("confidence.fallback", "cosine", "confidence.calibration", knots)
+
+
 def _says(case: Case, answer: str, least: float) -> bool:
     golds = [*case.extra.get("answers", ()), *([case.answer] if case.answer else [])]
     return not golds or max(metrics.answer_recall(answer, gold) for gold in golds) >= least
@@ -352,7 +376,8 @@ class Transfer(NamedTuple):
 def transfer(policy: Policy, source: TraceData, target: TraceData, *, arm: str | None = None) -> Transfer:
     """Policy whose thresholds pass the same share of questions on the target as on the source.
 
-    Any certificate is dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
+    The calibrated cosine of rule S2.8 is not moved: fit it on the target with `calibrate_cosine`. Any certificate is
+    dropped: it was earned with other hits. Re-test its targets on cases that did not choose the
     policy: `raglab.lab.certification.retest(moved.policy, cases, targets)`.
 
     Args:

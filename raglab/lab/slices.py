@@ -1,9 +1,9 @@
-"""Slices (shore): rates by group of cases; ranking measures of the arms."""
+"""Slices (shore): rates by group of cases; ranking measures of the arms, and of weights of the fused lists."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from raglab import metrics
 from raglab.certify import holm_adjusted
 from raglab.decision.decisions import Decisions
 from raglab.decision.signal_values import arm_order
+from raglab.retrieval.rank_fusion import reciprocal_rank_fusion
 from raglab.values import Case, Chunk, TraceData
 
 if TYPE_CHECKING:
@@ -169,6 +170,7 @@ def _share(k: int, n: int) -> float:
 
 DEPTHS_OF_LIST = (1, 5, 20)
 NDCG_AT = 10
+RRF_K = 60  # constant of the fusion where a trace states none
 FINAL, FUSED = "final", "fused (s_hybrid)"
 MEASURES = (*(f"hit@{k}" for k in DEPTHS_OF_LIST), f"nDCG@{NDCG_AT}")
 
@@ -218,6 +220,76 @@ def _relevant(trace: TraceData) -> tuple[list[int], NDArray[np.int64], list[tupl
     return asked, number, tables
 
 
+DENSE_WEIGHTS = (0.125, 0.25, 0.5, 0.7, 1.0, 1.4, 2.0, 4.0, 8.0)  # equal steps of the ratio
+
+
+class FusionWeights(NamedTuple):
+    """Which weight of the embeddings' list fuses best.
+
+    dense_weight: as `build_trace` and `build_index` take it. table: a row a weight.
+    """
+
+    dense_weight: float
+    table: pd.DataFrame
+
+
+def fusion_weights(trace: TraceData, weights: Sequence[float] = DENSE_WEIGHTS) -> FusionWeights:
+    """Search the weight of the dense list in the fusion, where that of the keywords counts 1, by nDCG@10.
+
+    The lists that the trace stores are fused again, so that nothing is retrieved: exact for the fused order and for
+    which hits it hands to the reranker, of a question as it was put. What the reranker then makes of them is not in the
+    trace: build one with `dense_weight`. Chosen on split `tune`, without one on all cases: of the weights within one
+    standard error of the paired difference to the best, the one nearest to 1.
+
+    Args:
+      trace: with the arms `dense` and `bm25`. weights: candidates, above 0.
+
+    Returns: the weight, and a table of `dense_weight`, `hit@1`, `hit@5`, `hit@20`, `nDCG@10`, over the cases that it
+      was chosen on.
+
+    Raises:
+      ValueError: the trace lacks one of the arms, or no case expects a source.
+
+    Source: rules S1.4, S6.8; Bruch, Gai and Ingber 2023, TOIS, on what the parameters of a fusion change.
+    """
+    import pandas as pd
+
+    missing = [name for name in ("bm25", "dense") if name not in trace.arms]
+    if missing:
+        msg = f"trace must hold the arms bm25 and dense, {missing[0]} is not there; build it with both."
+        raise ValueError(msg)
+    expected = [dict.fromkeys((*case.expect_sources, *case.expect_sources_any)) for case in trace.cases]
+    every = [row for row, sources in enumerate(expected) if sources]
+    asked = [row for row in every if trace.cases[row].split == "tune"] or every
+    if not asked:
+        msg = "a weight is searched over cases that expect a source, got none; label some."
+        raise ValueError(msg)
+    lists, number = base_lists(trace, asked), np.array([len(expected[row]) for row in asked])
+    k, gains, rows = int(trace.meta.get("parameters", {}).get("rrf_k", RRF_K)), [], []
+    for weight in weights:
+        _, ids = reciprocal_rank_fusion(lists, trace.hits.chunk.shape[3], k, (1.0, weight))
+        relevant = np.array(
+            [_first_of(trace, ids[at], list(expected[row])) for at, row in enumerate(asked)], dtype=bool
+        )
+        gains.append([metrics.ndcg(relevant[[at]], number[[at]], NDCG_AT) for at in range(len(asked))])
+        rows.append((weight, *(metrics.hit_rate(relevant, depth) for depth in DEPTHS_OF_LIST), np.mean(gains[-1])))
+    each = np.array(gains)
+    below = each[np.argmax(each.mean(axis=1))] - each
+    error = below.std(axis=1, ddof=1) / np.sqrt(len(asked)) if len(asked) > 1 else np.zeros(len(rows))
+    near = [weight for weight, gap, se in zip(weights, below.mean(axis=1), error, strict=True) if gap <= se]
+    table = pd.DataFrame(rows, columns=["dense_weight", *MEASURES])
+    return FusionWeights(min(near, key=lambda weight: abs(np.log(weight))), table)
+
+
+def base_lists(trace: TraceData, rows: Sequence[int]) -> list[NDArray[np.int64]]:
+    """Chunks of some cases as BM25 and the embeddings ranked them, [q, K] each, -1 where there are fewer."""
+    lists = []
+    for at in map(trace.arm, ("bm25", "dense")):
+        hit = trace.hits.chunk[rows, at, 0].astype(np.int64)
+        lists.append(np.take_along_axis(hit, arm_order(trace.hits.rank[rows, at, 0], hit), axis=1))
+    return lists
+
+
 def _orders(trace: TraceData) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
     """Arm, order, and places of its hits in that order, [Q, K]; ties by position in the corpus (rule S0.4)."""
     for at, name in enumerate(trace.arms):
@@ -233,9 +305,14 @@ def _orders(trace: TraceData) -> Iterator[tuple[str, str, NDArray[np.int64]]]:
 
 def _first_hits(trace: TraceData, arm: str, row: int, places: NDArray[np.int64], expected: list[str]) -> list[bool]:
     """Which hits, in order, are the first of an expected source."""
+    return _first_of(trace, trace.hits.chunk[row, trace.arm(arm), 0][places], expected)
+
+
+def _first_of(trace: TraceData, numbers: NDArray[np.integer], expected: list[str]) -> list[bool]:
+    """Which chunks, in order, are the first of an expected source; -1 is none."""
     left = set(expected)
     out = []
-    for number in trace.hits.chunk[row, trace.arm(arm), 0][places]:
+    for number in numbers:
         names = set()
         if number >= 0:
             chunk = trace.chunks[number]

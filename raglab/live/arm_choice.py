@@ -17,13 +17,16 @@ from raglab.decision.intent import intent
 from raglab.decision.measurement import policy_pattern_hits
 from raglab.live.clarification_requests import Request
 from raglab.live.measured_signals import SIGNAL_STAGE
-from raglab.live.online_bandit import ArmChoice
+from raglab.live.online_bandit import LATER, ArmChoice, Features
 from raglab.live.response import Response
 from raglab.live.system import BANDIT_UNWRITABLE, Key, Lab
+from raglab.live.trace_building import question_scopes
 from raglab.patterns import entities_in
 from raglab.policy import PolicyData
 from raglab.replay import decide
-from raglab.reward import BUDGET_MS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
+from raglab.retrieval.arms import Sizes
+from raglab.retrieval.indexes import Indexes, Queries
+from raglab.reward import BUDGET_MS, COMPONENTS, RewardWeights, hit_diversity, rank_consistency, reward, score_margin
 from raglab.store.database import UnwritableLogError
 from raglab.text import content_words
 from raglab.thresholds import intent_thresholds
@@ -275,6 +278,28 @@ def router(trace: TraceData, policy: PolicyData) -> NDArray[np.float64]:
     return np.eye(len(trace.arms))[chosen]
 
 
+DENSE_AT, OVERLAP_AT = 0.5, 10  # of BM25's best score: a hit that counts; first hits of two lists that are compared
+
+
+def list_features(text: str, indexes: Indexes, queries: Queries, scope: NDArray[np.integer] | None) -> Features:
+    """How crowded the keywords' hits are, and how far they agree with the embeddings', each in [0, 1].
+
+    `bm25_hits`: share of the 50 best hits of BM25 whose score is at least half of the best one's; nearly every question
+    has 50, so that a plain count says nothing. `list_overlap`: hits that both lists have among their first 10, of 10.
+
+    Args:
+      queries: the question with its embedding. scope: positions that it may find; None is all of them.
+
+    Source: rule S4.2.
+    """
+    k = Sizes().fetch_k
+    scores, words = indexes.bm25.search([text], k, [scope])
+    near = scores[0] >= DENSE_AT * scores[0, 0]  # NaN where there is no hit
+    first = set(words[0, :OVERLAP_AT].tolist()) - {-1}
+    shared = first & set(indexes.nearest(queries.vectors, OVERLAP_AT, scope)[0].tolist())
+    return {"bm25_hits": float(near.mean()), "list_overlap": len(shared) / OVERLAP_AT}
+
+
 class Offer(NamedTuple):
     """Arms on offer and what is known of the question.
 
@@ -294,15 +319,18 @@ def offer(
     documents: Sequence[str] = (),
     answered: Collection[str] = (),
     retrieved: Collection[str] = (),
+    lists: Features | None = None,
 ) -> Offer:
     """What a bandit is told of a question.
 
-    The features are those of rule S4.2 that are known before retrieval: the context of `context`, and whether
-    any arm on offer has its answer or its hits in the cache. What only retrieval tells (number of hits, statistics of
-    their scores, the reranker's margin) cannot choose it: it is logged with the reward.
+    The features are those of rule S4.2 that are known before an arm retrieves: the context of `context`, whether any
+    arm on offer has its answer or its hits in the cache, and what the two lists say that every arm begins with. What
+    only retrieval tells (statistics of the scores, the reranker's margin) cannot choose it: it is logged with the
+    reward.
 
     Args:
-      answered, retrieved: arms whose answer, whose hits, the cache holds.
+      answered, retrieved: arms whose answer, whose hits, the cache holds. lists: of `list_features`; None where nobody
+        measured them.
 
     Source: rules S4.1, S4.2.
     """
@@ -314,6 +342,7 @@ def offer(
     features |= {
         "answer_cached": float(bool(there & set(answered))),
         "strategy_cached": float(bool(there & set(retrieved))),
+        **(dict.fromkeys(LATER) if lists is None else lists),
     }
     seen = intent(question)
     margins = gates.intent_margins(seen.graph, seen.table, seen.complexity, intent_thresholds(policy))
@@ -344,7 +373,15 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     if caches is not None:
         answered = [one for one, key in ways.items() if key.digest("answer", *made_by) in caches.answers]
         retrieved = [one for one, key in ways.items() if key.digest("strategy") in caches.strategies]
-    known = offer(text, system.policy, online.arms, documents=any_way.documents, answered=answered, retrieved=retrieved)
+    known = offer(
+        text,
+        system.policy,
+        online.arms,
+        documents=any_way.documents,
+        answered=answered,
+        retrieved=retrieved,
+        lists=_kept_lists(text, any_way, system),
+    )
     try:
         return online.choose(
             request.id, known.mask, known.features, known.why, question=question, resumed=request.resumed, **about
@@ -354,13 +391,28 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
         return ArmChoice(*default_arm(text, system), None)
 
 
+def _kept_lists(text: str, key: Key, system: Lab) -> Features:
+    """What the two lists say of a question; kept with its retrievals, so that one asked again is not embedded again."""
+    name, caches = key._replace(arm="").digest("lists"), system.caches
+    kept = None if caches is None else caches.strategies.get(name, lambda row: {one: float(row[one]) for one in LATER})
+    if kept is not None:
+        return kept
+    ready = system.retriever
+    scope = question_scopes(ready.chunks[: ready.indexes.n_chunks], [key.documents])[0]
+    found = list_features(text, ready.indexes, ready.question(text, keep=True), scope)
+    if caches is not None:
+        caches.strategies.set(name, found)
+    return found
+
+
 def record_outcome(said: Response, system: Lab) -> None:
     """Tell the bandit what came of its choice; a component that cannot be measured leaves the choice without reward."""
     online, seen = system.online, said.seen
-    if online is None or not seen.measures or None in seen.measures.values():
+    if online is None or not seen.measures or any(seen.measures.get(name, 0.0) is None for name in COMPONENTS):
         return
     cached = float(seen.answer_cache_hit)
-    components = {**seen.measures, "latency_ratio": seen.ms["total"] / online.budget_ms, "cache_hit": cached}
+    measured = {name: value for name, value in seen.measures.items() if value is not None}
+    components = {**measured, "latency_ratio": seen.ms["total"] / online.budget_ms, "cache_hit": cached}
     told = {"depth": len(seen.queries) - 1.0, "confidence": said["confidence"]} if seen.queries else {}
     told |= {"answered": float(said["status"] == "ok"), "strategy_cache_hit": float(seen.strategy_cache_hit)}
     try:

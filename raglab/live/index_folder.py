@@ -42,6 +42,7 @@ class _Settings(BaseModel):
     rerank_k: int
     rrf_k: int
     max_depth: int
+    dense_weight: float = 1.0
 
 
 class IndexHead(BaseModel):
@@ -133,7 +134,7 @@ def write_index(
         "corpus": corpus.name,
         "n_chunks": len(corpus.chunks),
         "corpus_hash": corpus_hash,
-        "settings": wanted._asdict() | {"arms": list(wanted.arms)},
+        "settings": wanted.stated,
     }
     if pack is not None:
         head["pack"] = pack

@@ -53,7 +53,11 @@ FEATURES = (
     "path",
     "answer_cached",
     "strategy_cached",
-)  # known of a question before retrieval (rule S4.2): what `raglab.live.arm_choice.context` measures, and both caches
+    "bm25_hits",
+    "list_overlap",
+)  # known of a question before an arm retrieves (rule S4.2): what `context` and `list_features` of
+# `raglab.live.arm_choice` measure, and both caches
+LATER = ("bm25_hits", "list_overlap")  # came after logs were written: a row without them is one of 0
 Features = Mapping[str, float | None]
 _BATCH = 4096  # events that are folded at once
 _STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
@@ -62,12 +66,14 @@ _STEPS = {"choice": CHOSEN, "reward": REWARDED, "thumb": REVISED}
 class Setup(NamedTuple):
     """What a state hangs on beside the log: another setup folds the same log into another state.
 
-    arms: their names in order; events of an arm that is not among them are passed over.
+    arms: their names in order; events of an arm that is not among them are passed over. features: of a question, in
+    the order of the context; a log of before has fewer.
     """
 
     arms: tuple[str, ...]
     bandit: Bandit
     weights: RewardWeights
+    features: tuple[str, ...] = FEATURES
 
     @property
     def body(self) -> dict[str, Any]:
@@ -80,7 +86,7 @@ class Setup(NamedTuple):
             "arms": list(self.arms),
             "bandit": self.bandit._asdict() | {"history": stated},
             "weights": self.weights._asdict(),
-            "context": [INTERCEPT, *FEATURES, *(p95_name(arm) for arm in self.arms)],
+            "context": [INTERCEPT, *self.features, *(p95_name(arm) for arm in self.arms)],
         }
 
     @property
@@ -105,19 +111,19 @@ def p95_name(arm: str) -> str:
 def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | None:
     """Context of a linear policy, [1 + F + A]; None for a policy that knows none.
 
-    The intercept 1; each of `FEATURES`, near [0, 1]; for each arm its recent P95 over the budget. An arm that never
-    answered has no P95 yet: it stands in the log as null and enters here as 0.
+    The intercept 1; each of the setup's features, near [0, 1]; for each arm its recent P95 over the budget. An arm that
+    never answered has no P95 yet: it stands in the log as null and enters here as 0, as do those of `LATER`.
 
     Raises:
       ValueError: a feature of `FEATURES` is missing.
     """
     if not setup.bandit.linear:
         return None
-    missing = [name for name in FEATURES if features.get(name) is None]
+    missing = [name for name in setup.features if name not in LATER and features.get(name) is None]
     if missing:
         msg = f"features of a linear policy must name {', '.join(FEATURES)}; {missing[0]} is missing: measure it."
         raise ValueError(msg)
-    known = [float(features[name] or 0.0) for name in FEATURES]
+    known = [float(features.get(name) or 0.0) for name in setup.features]
     recent = [float(features.get(p95_name(arm)) or 0.0) for arm in setup.arms]
     return np.array([1.0, *known, *recent])
 
@@ -125,7 +131,7 @@ def linear_context(features: Features, setup: Setup) -> NDArray[np.float64] | No
 def initial_state(setup: Setup) -> OnlineState:
     """State before the first event."""
     n_arms = len(setup.arms)
-    width = 1 + len(FEATURES) + n_arms if setup.bandit.linear else 0
+    width = 1 + len(setup.features) + n_arms if setup.bandit.linear else 0
     none = np.zeros(n_arms)
     return OnlineState(bandits.init(n_arms, bandit=setup.bandit, n_features=width), none, none)
 
@@ -210,7 +216,9 @@ def setup_of(body: Mapping[str, Any]) -> Setup:
     stated = body["bandit"]["history"]
     history = None if stated is None else Stats(**{name: np.array(row) for name, row in stated.items()})
     bandit = Bandit(**{**body["bandit"], "history": history})
-    return Setup(tuple(body["arms"]), bandit, RewardWeights(**body["weights"]))
+    arms, context = tuple(body["arms"]), body["context"]
+    features = tuple(context[1 : len(context) - len(arms)])  # between the intercept and the arms' P95
+    return Setup(arms, bandit, RewardWeights(**body["weights"]), features)
 
 
 def snapshot_findings(log: Entries) -> Iterator[Finding]:
@@ -244,14 +252,21 @@ def p95(ms: Sequence[float]) -> float:
     return float(np.percentile(ms, 95)) if len(ms) else float("nan")
 
 
-def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, str]) -> str:
-    """Why an arm was selected, in words: `selected iterative: high complexity, reward 0.71 over 214 pulls`."""
+def arm_reason(name: str, arm: int, now: OnlineState, why: str | Mapping[str, str], margin: float | None = None) -> str:
+    """Why an arm was selected: `selected iterative: high complexity, reward 0.71, margin 0.12 over 214 pulls`.
+
+    Args:
+      margin: mean of the reranker's margins that its latest rewards state; None where there are none.
+    """
     from raglab.text import decimals  # here: it reads the languages, which a writer of the log need not load
 
     stated = why if isinstance(why, str) else why.get(name, "")
     pulls, rewards = int(now.state.pulls[arm]), float(now.n[arm])
     seen = f"{pulls} pull{'' if pulls == 1 else 's'}"
-    mean = f"reward {decimals(float(now.total[arm]) / rewards)} over {seen}" if rewards else f"no reward in {seen}"
+    lead = "" if margin is None else f", margin {decimals(margin)}"
+    mean = (
+        f"reward {decimals(float(now.total[arm]) / rewards)}{lead} over {seen}" if rewards else f"no reward in {seen}"
+    )
     mean = mean if pulls else "not pulled yet"
     return f"selected {name}: " + ", ".join(part for part in (stated, mean) if part)
 
@@ -273,6 +288,13 @@ def milliseconds(value: float) -> float:
         msg = f"ms must be at least 0, got {value}; it is what the answer took."
         raise ValueError(msg)
     return spent
+
+
+def _recent_margin(log: Entries, arm: str, last: int) -> float | None:
+    """Mean margin of an arm's latest rewards, [0, 1]; None where none has come."""
+    rows = log.rows(REWARDS, columns=("components",), after=max(0, last - HORIZON), most=MARGINS, arm=arm)
+    margins = [float(row["components"]["margin"]) for row in rows if "margin" in row["components"]]
+    return sum(margins) / len(margins) if margins else None
 
 
 def question_digest(question: str) -> str:
@@ -310,6 +332,7 @@ def raw_components(components: Features) -> dict[str, float | None]:
     return raw
 
 
+MARGINS = 20  # latest rewards of an arm whose margins its reason states
 RECENT, HORIZON = 100, 2000  # pulls of an arm that its P95 latency is of, among so many events: then it is asked again
 
 
@@ -447,7 +470,8 @@ class Online:
             }
             log.add(CHOICES, row)
             self._kept(log, now, last)
-        return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why), float(share[arm]))
+            margin = _recent_margin(log, self.arms[arm], last)
+        return ArmChoice(self.arms[arm], arm_reason(self.arms[arm], arm, now, why, margin), float(share[arm]))
 
     def _given_again(
         self,
@@ -469,8 +493,8 @@ class Online:
         if not same or (rewarded and not resumed):
             msg = f"request_id must be new, got {request_id!r}, which has its choice; give another or none."
             raise ValueError(msg)
-        now, _ = self._now(log)
-        reason = arm_reason(arm, self.arms.index(arm), now, why)
+        now, last = self._now(log)
+        reason = arm_reason(arm, self.arms.index(arm), now, why, _recent_margin(log, arm, last))
         return ArmChoice(arm, reason, float(row["propensity"]), rewarded)
 
     def update(

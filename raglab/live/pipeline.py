@@ -40,6 +40,7 @@ from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.retrieval.arms import DepthHits, walk
+from raglab.reward import answer_brevity
 from raglab.thresholds import Thresholds, policy_thresholds
 from raglab.values import Answers, Case, Hits, Status, TraceData
 
@@ -296,7 +297,11 @@ def complete_response(
     measured = add_answers(decisions.tables, trace, system.policy.structure)
     final = decide_on_tables(measured, trace, system.policy, decisions.limits)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
-    return _response_fields(final, system, answer), account._replace(ms=ms, checks=tuple(final.explain(case_id)))
+    # Of an answer that leaves, its optional components are measured too; a refusal has neither.
+    parts = {"brevity": float(answer_brevity(len(answer.text.split()))), "logprob": _present(answer.confidence)}
+    more = parts if account.measures and final.status[0] == Status.ok else {}
+    account = account._replace(ms=ms, checks=tuple(final.explain(case_id)), measures={**account.measures, **more})
+    return _response_fields(final, system, answer), account
 
 
 def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer | None) -> dict[str, Any]:

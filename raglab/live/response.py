@@ -53,9 +53,10 @@ class ResponseRecord(NamedTuple):
     ms: milliseconds by stage: of retrieval, `evidence` (measured from the hits), `gates` (verdicts on it), `generate`,
     `support` (with hygiene). answer_cache_hit, strategy_cache_hit: signals to the bandit (rule S4.2). queries: what
     was searched, depth by depth. checks: every gate with its numbers. measures: margin, diversity and consistency of
-    the reward (rule S4.3), None where one cannot be measured; both from the cache where the answer is. retrieved:
-    statistics of the hits at the depth that decided. propensity: probability of the arm where a bandit chose it.
-    offered: options among which a user chose. signal_failures: what could not be measured, in words.
+    the reward (rule S4.3), of an answer its brevity and logprob too, None where one cannot be measured; both from the
+    cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
+    the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
+    measured, in words.
     """
 
     ms: Mapping[str, float]

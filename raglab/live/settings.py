@@ -13,6 +13,8 @@ What a `.env` may say, with the values that hold where nothing is said:
     RAGLAB_BANDIT_W4=0.1              # an answer from the cache
     RAGLAB_BANDIT_W5=0.2              # consistency
     RAGLAB_BANDIT_W_THUMBS=0          # thumbs up and down
+    RAGLAB_BANDIT_W_BREVITY=0         # a short answer
+    RAGLAB_BANDIT_W_LOGPROB=0         # the generator's own probability of its answer
     RAGLAB_BANDIT_LAMBDA=2            # what one whole budget of latency costs, in units of W3
     RAGLAB_BANDIT_THRESHOLD=0.5       # reward above which a pull is won
     RAGLAB_BANDIT_EXPLORATION=1
@@ -156,6 +158,8 @@ class BanditSettings(EnvironmentSettings):
     w4: Weight = float(PUBLISHED.cache)
     w5: Weight = float(PUBLISHED.consistency)
     w_thumbs: Weight = float(PUBLISHED.thumbs)
+    w_brevity: Weight = float(PUBLISHED.brevity)
+    w_logprob: Weight = float(PUBLISHED.logprob)
     lambda_: Annotated[Weight, Field(alias=f"{PREFIX}LAMBDA")] = float(PUBLISHED.lambda_)
     threshold: Share = LEARNER.threshold
     exploration: Positive = LEARNER.exploration

@@ -49,8 +49,8 @@ class RetrievalSettings(NamedTuple):
 
     arms: names of strategies. encoder, reranker: folder, or name of the hub with or without `@` and a revision; None is
     the bundled model, and late interaction over its token embeddings. index: FAISS index. fetch_k, rerank_k: hits a
-    query. rrf_k: constant of the fusion.
-    max_depth: refinements that are measured beyond the first try.
+    query. rrf_k: constant of the fusion. max_depth: refinements that are measured beyond the first try. dense_weight:
+    what the embeddings' list counts in it, where every other list counts 1; `raglab.fusion_weights` searches it.
     """
 
     arms: tuple[str, ...] = ("hybrid",)
@@ -61,6 +61,13 @@ class RetrievalSettings(NamedTuple):
     rerank_k: int = 20
     rrf_k: int = 60
     max_depth: int = 0
+    dense_weight: float = 1.0
+
+    @property
+    def stated(self) -> dict[str, Any]:
+        """Settings by name as a fingerprint and an index have them: added ones only where they are not the default."""
+        rows = self._asdict() | {"arms": list(self.arms)}
+        return {name: value for name, value in rows.items() if name != "dense_weight" or value != 1.0}
 
     @property
     def needs_tokens(self) -> bool:
@@ -94,8 +101,7 @@ class RetrievalSettings(NamedTuple):
     def parameters(self, rewriter: Rewriter | None) -> dict[str, Any]:
         """Settings by name, models by identifier, as they go into a fingerprint."""
         name = rewriter.name if rewriter is not None else RM3
-        return self._asdict() | {
-            "arms": list(self.arms),
+        return self.stated | {
             "encoder": identifier_of(self.encoder),
             "reranker": LATE_INTERACTION if self.reranker is None else identifier_of(self.reranker),
             "rewriter": name if self.rewrites else None,
@@ -117,10 +123,19 @@ class Retriever:
     indexes: Indexes
     strategies: Mapping[str, Strategy]
     needs_tokens: bool
+    _next: dict[str, Queries] = field(default_factory=dict, repr=False)
 
-    def question(self, text: str) -> Queries:
-        """A question with its embeddings, encoded alone."""
-        return embed_queries([text], self.encoder, tokens=self.needs_tokens)
+    def question(self, text: str, *, keep: bool = False) -> Queries:
+        """A question with its embeddings, encoded alone.
+
+        Args:
+          keep: hand the same to whoever asks for it next, so that what chooses an arm costs no second encoding.
+        """
+        found = self._next.pop(text, None) or embed_queries([text], self.encoder, tokens=self.needs_tokens)
+        if keep:
+            self._next.clear()
+            self._next[text] = found
+        return found
 
 
 def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
@@ -146,6 +161,9 @@ def check_settings(given: Mapping[str, Any]) -> RetrievalSettings:
     if not (wanted.fetch_k >= 1 and 0 <= wanted.rerank_k <= wanted.fetch_k and wanted.rrf_k >= 1):
         came = f"{wanted.fetch_k}, {wanted.rerank_k}, {wanted.rrf_k}"
         msg = f"fetch_k >= rerank_k >= 0, fetch_k >= 1 and rrf_k >= 1 must hold, got {came}; lower rerank_k."
+        raise ValueError(msg)
+    if not 0.0 < wanted.dense_weight <= 1_000.0:
+        msg = f"dense_weight must be above 0 and at most 1000, got {wanted.dense_weight}; 1 is as much as the keywords."
         raise ValueError(msg)
     if not 0 <= wanted.max_depth <= 100:
         msg = f"max_depth must be in [0, 100], got {wanted.max_depth}; each depth is a whole retrieval."
@@ -189,7 +207,7 @@ def retriever(
     if wanted.rewrites and rewriter is None:
         rewriter = rm3([chunk.text for chunk in corpus.chunks])
     reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
-    sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k)
+    sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
     def vector(text: str) -> NDArray[np.float32]:
         return embed_queries([text], encoder, tokens=False).vectors

@@ -241,15 +241,21 @@ FEEDBACK = 20  # hits whose texts a rewriter may read
 
 Ids = NDArray[np.int64]
 Allowed = Sequence[NDArray[np.integer] | None]
+Lists = list[tuple[Ids, float]]  # ids [1, k] of a ranked list, and what it counts in the fusion
 Milliseconds = dict[str, float]
 
 
 class Sizes(NamedTuple):
-    """fetch_k: hits a list and in the end. rerank_k: hits that are reranked. rrf_k: constant of the fusion."""
+    """Sizes of retrieval.
+
+    fetch_k: hits a list and in the end. rerank_k: hits that are reranked. rrf_k: constant of the fusion. dense_weight:
+    what the list of the embeddings counts in it, where every other list counts 1.
+    """
 
     fetch_k: int = 50
     rerank_k: int = 20
     rrf_k: int = 60
+    dense_weight: float = 1.0
 
 
 class DepthHits(NamedTuple):
@@ -342,23 +348,23 @@ def _time_stage(ms: Milliseconds, stage: str) -> Iterator[None]:
 
 def _ranked_lists(
     strategy: Strategy, text: str, vector: NDArray[np.float32], scope: NDArray[np.integer] | None, ms: Milliseconds
-) -> list[Ids]:
-    """Ranked lists of an arm for one text, ids [1, k] each."""
+) -> Lists:
+    """Ranked lists of an arm for one text."""
     arm, indexes, k = ARMS[strategy.arm], strategy.indexes, strategy.sizes.fetch_k
-    lists = []
+    lists: Lists = []
     if arm.keyword:
         with _time_stage(ms, "keyword"):
-            lists.append(indexes.bm25.search([text], k, [scope])[1])
+            lists.append((indexes.bm25.search([text], k, [scope])[1], 1.0))
     if arm.dense:
         with _time_stage(ms, "dense"):
-            lists.append(indexes.nearest(vector, k, scope))
+            lists.append((indexes.nearest(vector, k, scope), strategy.sizes.dense_weight))
     return lists
 
 
 class _ArmFindings(NamedTuple):
     """What an arm finds beside the two lists by the question itself: further lists, rows by chunk, the walk's order."""
 
-    lists: list[Ids]
+    lists: Lists
     rows: dict[int, tuple[int, float]] | None = None
     walked: Ids | None = None
 
@@ -377,7 +383,7 @@ def _search_graph(strategy: Strategy, text: str, scope: NDArray[np.integer] | No
     with _time_stage(ms, "graph"):
         seeds = indexes.bm25.search([text], k, [scope])
         walked = indexes.graph.search([text], k, [scope], seeds=seeds)[1]
-    return _ArmFindings([walked], walked=walked)
+    return _ArmFindings([(walked, 1.0)], walked=walked)
 
 
 def _search_tables(strategy: Strategy, text: str, scope: NDArray[np.integer] | None, ms: Milliseconds) -> _ArmFindings:
@@ -393,7 +399,7 @@ def _search_tables(strategy: Strategy, text: str, scope: NDArray[np.integer] | N
                 rows.setdefault(int(indexes.tables.parents[row]), (row + indexes.n_chunks, score))
         parents = np.full((1, k), -1, np.int64)
         parents[0, : len(rows)] = list(rows)
-    return _ArmFindings([parents], rows=rows)
+    return _ArmFindings([(parents, 1.0)], rows=rows)
 
 
 SEARCHES: dict[str, Callable[[Strategy, str, NDArray[np.integer] | None, Milliseconds], _ArmFindings]] = {
@@ -402,9 +408,10 @@ SEARCHES: dict[str, Callable[[Strategy, str, NDArray[np.integer] | None, Millise
 }  # an arm's own search beside the lists of `raglab.arms.ARMS`, for the question as it was put
 
 
-def _fuse_lists(strategy: Strategy, lists: Sequence[Ids], ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
+def _fuse_lists(strategy: Strategy, lists: Lists, ms: Milliseconds) -> tuple[NDArray[np.float64], Ids]:
     with _time_stage(ms, "fuse"):
-        return reciprocal_rank_fusion(lists, strategy.sizes.fetch_k, strategy.sizes.rrf_k)
+        ids, weights = zip(*lists, strict=True)
+        return reciprocal_rank_fusion(ids, strategy.sizes.fetch_k, strategy.sizes.rrf_k, weights)
 
 
 def _order_hits(

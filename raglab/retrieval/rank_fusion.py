@@ -11,19 +11,22 @@ Ids = NDArray[np.int64]
 Values = NDArray[np.float64]
 
 
-def reciprocal_rank_fusion(ranked: Sequence[NDArray[np.integer]], n: int, k: int = 60) -> tuple[Values, Ids]:
+def reciprocal_rank_fusion(
+    ranked: Sequence[NDArray[np.integer]], n: int, k: int = 60, weights: Sequence[float] | None = None
+) -> tuple[Values, Ids]:
     """Fuse ranked lists into (s_hybrid, ids), each [Q, n], best first, ties by id; NaN and -1 where there are fewer.
 
-    An id's score is the sum of `1 / (k + rank)` over the lists that hold it, ranks from 1, divided by what the first
-    place in every list gives, in (0, 1], rounded to float32. Places that hold -1 count for nothing.
+    An id's score is the sum of `weight / (k + rank)` over the lists that hold it, ranks from 1, divided by what the
+    first place in every list gives, in (0, 1], rounded to float32. Places that hold -1 count for nothing.
 
     Args:
       ranked: one array of ids [Q, any] a list, best first; -1 where there is no hit.
       n: hits that are kept.
       k: how much the first places are flattened.
+      weights: what each list counts, above 0; 1 each where not given.
 
     Raises:
-      ValueError: at least one list; no id twice in the same row of a list.
+      ValueError: at least one list; no id twice in the same row of a list; a weight that is not above 0.
 
     Source: Cormack, Clarke and Buettcher 2009, SIGIR; scale by rule S1.4.
 
@@ -34,13 +37,18 @@ def reciprocal_rank_fusion(ranked: Sequence[NDArray[np.integer]], n: int, k: int
     if not ranked:
         msg = "fusion needs at least one ranked list, got none; pass the ids of each retriever."
         raise ValueError(msg)
+    each = np.ones(len(ranked)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if each.shape != (len(ranked),) or not (np.isfinite(each) & (each > 0.0)).all():
+        msg = f"weights must be {len(ranked)} numbers above 0, one a list, got {weights}; leave a list out instead."
+        raise ValueError(msg)
     ids = np.concatenate(ranked, axis=1).astype(np.int64)
-    weights = np.concatenate([1.0 / (k + np.arange(1, one.shape[1] + 1)) for one in ranked])
-    weights = np.where(ids >= 0, weights, 0.0)
-    order = np.lexsort((-weights, ids), axis=-1)
-    ids, weights = np.take_along_axis(ids, order, -1), np.take_along_axis(weights, order, -1)
-    total, first = _sum_runs(ids, weights, len(ranked))
-    top = _sum_runs(np.zeros((1, len(ranked)), np.int64), np.full((1, len(ranked)), 1.0 / (k + 1)), len(ranked))[0]
+    gain = np.concatenate([w / (k + np.arange(1, one.shape[1] + 1)) for w, one in zip(each, ranked, strict=True)])
+    gain = np.where(ids >= 0, gain, 0.0)
+    order = np.lexsort((-gain, ids), axis=-1)
+    ids, gain = np.take_along_axis(ids, order, -1), np.take_along_axis(gain, order, -1)
+    total, first = _sum_runs(ids, gain, len(ranked))
+    firsts = np.sort(each)[None, ::-1] / (k + 1)
+    top = _sum_runs(np.zeros((1, len(ranked)), np.int64), firsts, len(ranked))[0]
     score = (total / top[0, 0]).astype(np.float32).astype(np.float64)
     score = np.where(first & (ids >= 0), score, np.nan)
     return rank_by_score(score, ids, n)

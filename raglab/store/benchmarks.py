@@ -10,7 +10,8 @@ the SHA-256 of the query's id, 40 to 60. Queries without a relevant document hav
 MT-RAG: a task's own `contexts` are the passages that its annotator picked, none where it cannot be answered: given to
 a gate they would be the label. So the corpus is their union over all tasks, in the order of the documents' ids, and
 nothing in it tells whose they were; a task's own are labels alone. The query is the last user turn as it stands,
-often one that nobody understands without the earlier turns; those are kept in `extra`.
+often one that nobody understands without the earlier turns; those are kept in `extra`, and `with_earlier_turns` adds
+their words.
 
 Labels: ANSWERABLE is `ok`, UNANSWERABLE `refuse`, UNDERSPECIFIED `ambiguous` without expected sources. PARTIAL is
 `ok` with any of its passages: they hold a part of the answer, so to refuse denies what the documents say (a false
@@ -27,6 +28,7 @@ Splits: train and oos_train are `tune`, val and oos_val `certify`, test and oos_
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +51,7 @@ from raglab.store.files import (
     shown_value,
 )
 from raglab.store.folders import check_link
+from raglab.text import content_words
 from raglab.values import Case, Chunk
 
 
@@ -229,6 +232,7 @@ _KEYS = frozenset(("task_id", "contexts", "input", "answerability"))
 _STATUS = {"ANSWERABLE": "ok", "PARTIAL": "ok", "UNANSWERABLE": "refuse", "UNDERSPECIFIED": "ambiguous"}
 _KEPT = {"turn": "turn", "Question Type": "question_type", "Multi-Turn": "multi_turn", "Collection": "collection"}
 _MTRAG_SPLITS = ("tune", "certify", "report")
+_SPELT = re.compile(r"\w[\w'’-]*")
 _PARTLY = "PARTIAL counts as ok: its passages hold a part of the answer"
 
 
@@ -303,6 +307,43 @@ def mtrag_cases(lines: Iterable[JsonLine]) -> Iterator[tuple[Where, Case]]:
                 extra=facts | kept | {"earlier_turns": list(task.turns[:-1])} | note,
             ),
         )
+
+
+def with_earlier_turns(cases: Iterable[Case], turns: int = 1) -> tuple[Case, ...]:
+    """Cases whose query is followed by the content words of the user's latest turns before it, each once as spelt.
+
+    No model rewrites anything. A case without earlier turns stays as it is; the query as it stood goes to
+    `extra["last_turn"]`. Words alone are no sentence: for retrieval they do, a reader sees them too.
+
+    Args:
+      cases: with `extra["earlier_turns"]`, as MT-RAG's have them. turns: of the user, the latest first; 0 adds none.
+
+    Raises:
+      ValueError: turns below 0.
+
+    Example:
+      >>> earlier = [{"speaker": "user", "text": "What is a safe room?"}, {"speaker": "agent", "text": "A shelter."}]
+      >>> with_earlier_turns([Case("a", "How thick is it?", "ok", extra={"earlier_turns": earlier})])[0].query
+      'How thick is it? safe room'
+    """
+    if turns < 0:
+        msg = f"turns must be at least 0, got {turns}; 1 adds the words of the user's last turn."
+        raise ValueError(msg)
+    return tuple(_with_turns(case, turns) for case in cases)
+
+
+def _with_turns(case: Case, turns: int) -> Case:
+    earlier = case.extra.get("earlier_turns", ())
+    said = [turn["text"] for turn in earlier if turn["speaker"] == "user"][::-1][:turns]
+    known, added = set(content_words(case.query)), []
+    for word in (word for text in said for word in _SPELT.findall(text)):
+        new = set(content_words(word)) - known
+        if new:
+            added.append(word)
+            known |= new
+    if not added:
+        return case
+    return case._replace(query=" ".join((case.query, *added)), extra={**case.extra, "last_turn": case.query})
 
 
 def conversation_splits(conversations: Iterable[tuple[str, str, str]]) -> dict[str, str]:

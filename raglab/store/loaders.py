@@ -45,6 +45,7 @@ from raglab.store.benchmarks import (
     mtrag_file,
     squad_cases,
     squad_chunks,
+    with_earlier_turns,
 )
 from raglab.store.documents import (
     Page,
@@ -452,6 +453,7 @@ def load_cases(
     max_line_bytes: int = MAX_LINE_BYTES,
     max_file_bytes: int = MAX_FILE_BYTES,
     follow_links: bool = False,
+    turns: int = 0,
 ) -> tuple[Case, ...]:
     """Cases of a labelled set, in the order of the file, by what the path is.
 
@@ -465,15 +467,22 @@ def load_cases(
       max_line_bytes: longest line of JSON lines; no more of it is read.
       max_file_bytes: longest file that is read as a whole.
       follow_links: whether links inside the folder are followed; else one stops the load. The path itself may be one.
+      turns: of the user before the last one, whose words are added to the query of a conversation; see
+        `raglab.store.benchmarks.with_earlier_turns`.
 
     Raises:
       InputError: something breaks a rule; the message names file, line, id, rule and remedy.
+      ValueError: turns below 0.
 
     Source: rule S6.1.
     """
     place = Path(path)
     follow = not is_folder(place) or follow_links
     limits = Limits(max_line_bytes=max_line_bytes, max_file_bytes=max_file_bytes, follow_links=follow)
+    return with_earlier_turns(_cases_of(place, limits), turns)
+
+
+def _cases_of(place: Path, limits: Limits) -> tuple[Case, ...]:
     file = _file_in(place, [form.cases_file for form in FORMATS.values()], limits)
     if file is not None:
         several = next((form for form in FORMATS.values() if form.cases_file == file.name and form.cases_folder), None)
