@@ -22,7 +22,7 @@ from raglab.expected_cost import CLASSES, action_costs, expected_costs, least_co
 from raglab.lab.search_space import always_answer, always_refuse, limit_depth, published_policy
 from raglab.metrics.costs import DISTINCT_CELL
 from raglab.replay import decide, tally
-from raglab.signals import NAMES, signal
+from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
 from raglab.store.loaders import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
@@ -41,7 +41,7 @@ class SeenCases(NamedTuple):
 
     label: [Q]. can_answer, answer_right: whether there are hits, and whether those answered from hold what the case
     expects, [Q]. can_ask, ask_right: likewise of two options or more (rule S3.5), [Q]. signals: [S, Q], in the order
-    of `signals.NAMES`.
+    of `known`.
     """
 
     label: NDArray[np.int8]
@@ -50,6 +50,7 @@ class SeenCases(NamedTuple):
     can_ask: NDArray[np.bool_]
     ask_right: NDArray[np.bool_]
     signals: NDArray[np.float64]
+    known: SignalSet = BUILT_IN_SET
 
     @property
     def right(self) -> NDArray[np.bool_]:
@@ -68,6 +69,7 @@ def seen_cases(trace: Trace, policy: Policy) -> SeenCases:
         can_ask=evidence.n_options_all[0] >= 2,
         ask_right=evidence.right[0, OPTION_SLOTS[0]],
         signals=evidence.signals[:, 0],
+        known=evidence.known,
     )
 
 
@@ -204,7 +206,7 @@ class BestThreshold(NamedTuple):
 
     def decide(self, cases: SeenCases) -> NDArray[np.int8]:
         """Status of every case, [Q]; a missing value fires."""
-        values = cases.signals[NAMES.index(self.signal)]
+        values = cases.signals[cases.known.place(self.signal)]
         passes = values <= self.at if self.upper else values >= self.at
         return np.where(passes, Status.ok, self.on_fire).astype(np.int8)
 
@@ -223,7 +225,7 @@ def threshold_on(
     """
     cost = metrics.cell_costs(costs)
     answer, fired = (cost[case_cells(cases, np.full(len(cases.label), one))] for one in (Status.ok, on_fire))
-    values = cases.signals[NAMES.index(name)] * (-1.0 if upper else 1.0)
+    values = cases.signals[cases.known.place(name)] * (-1.0 if upper else 1.0)
     known = np.flatnonzero(~np.isnan(values))
     order = known[np.argsort(values[known], kind="stable")]
     missing = float(fired[np.isnan(values)].sum())
@@ -258,11 +260,11 @@ SIDES: dict[str, tuple[tuple[bool, Status], ...]] = {  # of a signal's direction
 def best_threshold(half: Half, costs: metrics.Costs | None) -> dict[str, Result]:
     """Best single threshold of any signal, on the side that its direction says."""
     cases = half.seen[0]
-    there = [name for name, values in zip(NAMES, cases.signals, strict=True) if not np.isnan(values).all()]
+    there = [name for name, values in zip(cases.known.names, cases.signals, strict=True) if not np.isnan(values).all()]
     every = [
         threshold_on(cases, name, costs, upper=upper, on_fire=on_fire)
         for name in there
-        for upper, on_fire in SIDES[signal(name).direction]
+        for upper, on_fire in SIDES[cases.known.signal(name).direction]
     ]
     best = min(every, key=lambda one: one.cost)
     return {"one threshold, any signal": judge_rule(half, best.decide, best.described)}
@@ -433,4 +435,4 @@ def ten_folds(trace: Trace, policy: Policy, number: int) -> dict[str, dict[str, 
 
 def take_cases(cases: SeenCases, rows: NDArray[np.int64]) -> SeenCases:
     """Some of the cases."""
-    return SeenCases(*(field[..., rows] for field in cases))
+    return SeenCases(*(field[..., rows] for field in cases[:-1]), cases.known)

@@ -86,6 +86,11 @@ def acts_by(limits: SignalThresholds) -> str:
     return "refuse" if np.all(limits.refuses) else "ask" if np.all(limits.asks) else "warn"
 
 
+def is_gated(limits: SignalThresholds) -> bool:
+    """Whether the gate is on with a bound in any policy; what is not gated need not be there."""
+    return bool(np.any(limits.on & ~(np.isnan(limits.min) & np.isnan(limits.max))))
+
+
 def signal_margins(value: Floats, limits: SignalThresholds, *, missing_passes: bool = False) -> SignalMargins:
     """Headroom of a signal within its bounds; +inf where neither is set or the gate is off.
 
@@ -128,6 +133,8 @@ def signals_margins(read: Callable[[str], Any], limits: UserLimits) -> SignalsMa
     asks: Any = np.inf
     known: SignalSet = read("known")
     for name, bounds in limits.signals.items():
+        if not is_gated(bounds):
+            continue
         passes = known.signal(name).missing == "passes"
         (margin,) = signal_margins(read(signal_path(name)), bounds, missing_passes=passes)
         refuses = np.minimum(refuses, _margin_where(bounds.refuses, margin))

@@ -313,14 +313,19 @@ def declared_signal(name: str, stated: object) -> Signal:
         raise ValueError(msg)
     unit = stated["unit"]
     if isinstance(unit, Mapping):
-        low, high = float(unit["low"]), float(unit["high"])
-        if not (math.isfinite(low) and math.isfinite(high) and low < high):
-            msg = (
-                f"the unit of signal {name!r} must have a range, got {low:g} to {high:g}; add it again by with_signal."
-            )
-            raise ValueError(msg)
-        unit = Unit(str(unit["name"]), low, high, bool(unit["whole"]))
+        unit = _stated_unit(name, unit)
     return own_signal(check_name(name), **{**stated, "unit": unit})
+
+
+def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
+    """Unit of a user's own signal that a declaration states with its range."""
+    words, low, high, whole = (stated.get(key) for key in ("name", "low", "high", "whole"))
+    numbers = isinstance(low, int | float) and isinstance(high, int | float)
+    if not (numbers and isinstance(whole, bool) and len(stated) == 4 and -math.inf < low < high < math.inf):
+        rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be a range"
+        msg = f"{rule}, got {str(dict(stated))[:80]!r}; add it again by with_signal."
+        raise ValueError(msg)
+    return Unit(unit_of(words).name, float(low), float(high), whole)  # type: ignore[arg-type]
 
 
 def degenerate_scores(

@@ -50,7 +50,8 @@ def check_parts(said: Decisions, row: int, text: str, own: str) -> None:
     """The parts that are told, and the rest, add up to the difference of the logits of the two classes."""
     found, model = said.tables.evidence, said.policy.structure.decision
     assert model is not None
-    logits = class_logits(found.signals[:, 0, [row]], model)[:, :, 0].sum(axis=0) + np.array(model.bias)
+    parts = class_logits(found.signals[:, 0, [row]], model, found.known.names)
+    logits = parts[:, :, 0].sum(axis=0) + np.array(model.bias)
     first, other, listed = re.findall(r"; (\w+) against (\w+) in logits: (.*)$", text)[0]
     assert first == own
     rivals = [logit for name, logit in zip(CLASSES, logits, strict=True) if name != own]

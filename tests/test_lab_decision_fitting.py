@@ -23,6 +23,7 @@ from raglab.lab.decision_fitting import (
     fit_decision,
     fit_model,
     log_softmax,
+    penalty_shares,
     scaled_signals,
     usable_signals,
 )
@@ -79,18 +80,39 @@ def test_the_gradient_of_the_loss_is_its_slope(classes: int, monkeypatch: pytest
 
 @pytest.mark.parametrize("strength", [0.03, 0.3, 1.0])
 def test_without_directions_it_is_the_multinomial_logistic(strength: float) -> None:
-    """Against scikit-learn with the same penalty, calibration aside: probabilities to a thousandth."""
+    """Against scikit-learn on signals scaled by what the penalty allows each, calibration aside: to a thousandth."""
     from sklearn.linear_model import LogisticRegression
 
     cases = _cases(2, steep=1.0)
     model = fit_model(cases, strengths=(strength,))
     rows = cases.signals[[NAMES.index(name) for name in model.names]]
     x = scaled_signals(rows, model.center, model.scale)
-    peer = LogisticRegression(C=strength, tol=1e-10, max_iter=5_000).fit(x, cases.classes)
+    root = np.sqrt(penalty_shares(x, np.eye(len(CLASSES))[cases.classes]))
+    peer = LogisticRegression(C=strength, tol=1e-10, max_iter=5_000).fit(x * root, cases.classes)
     logits = x @ (model.weights / model.temperature).T + model.bias / model.temperature
-    np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x), atol=3e-3)
+    np.testing.assert_allclose(np.exp(log_softmax(logits)), peer.predict_proba(x * root), atol=3e-3)
     centred = model.weights / model.temperature
-    np.testing.assert_allclose(centred - centred.mean(axis=0), peer.coef_ - peer.coef_.mean(axis=0), atol=1e-2)
+    np.testing.assert_allclose(centred - centred.mean(axis=0), root * (peer.coef_ - peer.coef_.mean(axis=0)), atol=1e-2)
+
+
+def test_a_signal_that_tells_the_classes_apart_is_shrunk_less() -> None:
+    """Of two signals of the same weight alone, that among noise keeps more of it; noise beside it keeps less."""
+    rng = np.random.default_rng(5)
+    classes = np.tile([0, 2], 100)
+    x = rng.normal(size=(200, 4))
+    x[:, 0] += 2.0 * (classes == 0)
+    share = penalty_shares(x, np.eye(len(CLASSES))[classes][:, [0, 2]])
+    assert share[0] > 3.8
+    assert share[1:].max() < 0.1
+    assert share.mean() == pytest.approx(1.0, abs=0.01)
+    weights, _ = decision_fitting._fit_weights(x, classes, ("either",) * 4, 0.03)
+    spread = np.ptp(weights[[0, 2]], axis=0)
+    assert spread[0] > 20.0 * spread[1:].max()
+
+
+def test_signals_of_one_class_share_alike() -> None:
+    """Where nothing can be told apart, nothing is preferred."""
+    assert penalty_shares(np.eye(3), np.ones((3, 1))).tolist() == [1.0, 1.0, 1.0]
 
 
 @pytest.mark.parametrize("seed", range(3))

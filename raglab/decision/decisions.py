@@ -17,6 +17,7 @@ from raglab.gate_order import Step
 from raglab.own_gates import own_gate
 from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, OwnLimits, acts_by
+from raglab.signals import NAMES
 from raglab.text import decimals
 from raglab.thresholds import Thresholds
 from raglab.values import UNLABELLED, Floats, Status, TraceData
@@ -356,9 +357,14 @@ def _own_check(own: OwnLimits, read: gates.Read) -> Check:
 
 
 def _signal_checks(said: Decisions, read: gates.Read, names: Iterable[str]) -> Iterator[Check]:
-    """A check a signal that the policy gates; one that asks refuses without two options."""
+    """A check a signal that the policy gates; one that asks refuses without two options.
+
+    A gate that is off may be on a signal that the trace lacks: there is nothing to check.
+    """
     can_ask = int(read("n_options_all")) >= LEAST_OPTIONS
     for name in names:
+        if name not in said.tables.evidence.known.names:
+            continue
         act = acts_by(said.limits.signals[name])
         gate, limits = gates.signal_gate(said.tables.evidence.known.signal(name)), said.limits.signals[name]
         value = _scalar_value(read(gate.measurements[0]))
@@ -743,12 +749,13 @@ class Decisions:
     def frame(self) -> pd.DataFrame:
         """One row a case: what it asked, its label, status, gate, reason with numbers, confidence, sources, options.
 
-        `expect_status` and `passes` are None in a case without a label.
+        `expect_status` and `passes` are None in a case without a label. Signals of the user's own that the trace holds
+        follow as `signals.<name>`, at the depth that decided.
         """
         import pandas as pd
 
-        confidence = self.confidence()
-        codes = self.tables.evidence.label_code
+        confidence, found = self.confidence(), self.tables.evidence
+        codes = found.label_code
         passes = self._passes(codes)
         policy_id = self.policy.policy_id
         rows = []
@@ -775,4 +782,7 @@ class Decisions:
                     "policy_id": policy_id,
                 }
             )
-        return pd.DataFrame(rows)
+        at = (self.outcome.depth, np.arange(len(self.trace)))
+        own = [name for name in found.known.names if name not in NAMES]
+        columns = {f"{SIGNALS}.{name}": found.signals[found.known.place(name)][at] for name in own}
+        return pd.DataFrame(rows).assign(**columns)

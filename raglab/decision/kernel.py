@@ -30,7 +30,7 @@ from raglab.decision.chain import (
 from raglab.decision.measurement import Evidence
 from raglab.gate_order import Order
 from raglab.metrics import CELLS
-from raglab.signal_gates import LEAST_OPTIONS, SIGNALS
+from raglab.signal_gates import LEAST_OPTIONS, SIGNALS, is_gated
 from raglab.signals import retrieval_confidence
 from raglab.thresholds import Thresholds
 
@@ -396,8 +396,8 @@ def _scalars_of(found: Evidence, n: int) -> dict[str, Any]:
 
 
 def _stated_bounds(limits: Thresholds) -> list[tuple[str, str]]:
-    """Name of each signal and bound, `min` or `max`, that some policy sets."""
-    pairs = [(name, key) for name in limits.signals for key in ("min", "max")]
+    """Name of each signal and bound, `min` or `max`, that some policy sets, of gates that are on in some."""
+    pairs = [(name, key) for name, gate in limits.signals.items() if is_gated(gate) for key in ("min", "max")]
     return [(name, key) for name, key in pairs if not np.isnan(getattr(limits.signals[name], key)).all()]
 
 

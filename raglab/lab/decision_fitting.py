@@ -31,6 +31,7 @@ ABSENT = -30.0  # logit of a class of which there is no case
 DIGITS = 6  # of the numbers of a model: more than any fit tells apart
 LEAST_RANGE = 1e-4  # of a signal, beside its greatest value: what differs less is rounding, or is lost in `DIGITS`
 STEEPEST = 4.0  # by which calibration may stretch or shrink the logits
+LEAST_SHARE = 1e-3  # of a weight that a signal is allowed, beside the mean
 BIAS_PENALTY = 1e-3  # so that a class of few cases has a finite bias
 
 
@@ -272,6 +273,33 @@ def _bounds(directions: Sequence[Direction], present: NDArray[np.bool_]) -> list
     return bounds + [free if there else (0.0, 0.0) for there in present]
 
 
+def penalty_shares(x: NDArray[np.float64], told: NDArray[np.float64]) -> NDArray[np.float64]:
+    """How much of a weight each signal is allowed, mean 1, [F]: the penalty is divided by it.
+
+    In proportion to the share of the signal's variance that lies between the classes: under one penalty for all, a
+    signal that tells the classes apart is shrunk as much as one that is noise.
+
+    Args:
+      x: [Q, F]. told: which class each case is of, 0 or 1, [Q, C]; every class has cases.
+
+    Source: adaptive weights of a penalty (Zou 2006).
+
+    Example:
+      >>> x = np.array([[0.0, 1.0], [0.0, -1.0], [2.0, 0.0], [2.0, 0.5]])
+      >>> penalty_shares(x, np.array([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.0, 1.0]])).round(2).tolist()
+      [1.94, 0.06]
+    """
+    sizes, total = told.sum(axis=0), x.mean(axis=0)
+    means = (told.T @ x) / sizes[:, None]
+    between = sizes @ (means - total) ** 2
+    within = ((x - total) ** 2).sum(axis=0)
+    part = np.divide(between, within, out=np.zeros(len(total)), where=within > 0.0)
+    if not part.any():  # one class alone
+        return np.ones(len(total))
+    found: NDArray[np.float64] = np.maximum(part / part.mean(), LEAST_SHARE)
+    return found
+
+
 def _fit_weights(
     x: NDArray[np.float64],
     classes: NDArray[np.int64],
@@ -292,6 +320,7 @@ def _fit_weights(
     told[np.arange(n), classes] = 1.0
     present: NDArray[np.bool_] = np.asarray(told.any(axis=0))
     shut = np.where(present, 0.0, -np.inf)  # a class without cases takes no part
+    share = penalty_shares(x, told[:, present])
 
     def loss(theta: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
         weights, bias = theta[:size].reshape(n_classes, width), theta[size:]
@@ -300,11 +329,11 @@ def _fit_weights(
         odds = np.exp(logits)
         total = odds.sum(axis=1, keepdims=True)
         centred = weights[present] - weights[present].mean(axis=0)
-        penalty = (centred**2).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
+        penalty = (centred**2 / share).sum() / (2.0 * strength) + BIAS_PENALTY / 2.0 * (bias**2).sum()
         value = float(np.log(total).sum() - logits[told > 0.0].sum() + penalty)
         error = odds / total - told
         slope = error.T @ x
-        slope[present] += centred / strength
+        slope[present] += centred / share / strength
         slope[~present] = 0.0
         return value, np.concatenate([slope.ravel(), error.sum(axis=0) + BIAS_PENALTY * bias])
 

@@ -163,7 +163,7 @@ def compare_gates(
         raise ValueError(msg)
     seen = case_signals(trace, policy, arm)
     gates = dict(zip(seen.names, seen.score, strict=True))
-    gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model)
+    gates[FUSED] = fusion.fused_probability(seen.score, policy.fused_model, seen.names)
     matrix = metrics.cost_matrix(costs)
     label = check_labelled(label_codes(trace.cases)).astype(np.int64)
     chain = replay.sweep(trace, [published_policy(policy)], arm, costs=costs).iloc[0]

@@ -23,6 +23,7 @@ from raglab.lab.decision_fitting import (
     decision_cases,
     fit_model,
     stratified_folds,
+    tells_apart,
 )
 from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
@@ -289,7 +290,7 @@ def _free(seen: LabelledSignals, matrix: NDArray[np.float64]) -> int:
 def _varying(cases: DecisionCases, names: Sequence[str]) -> list[str]:
     """Signals of those named that tell any two cases apart."""
     rows = ((name, cases.signals[cases.known.place(name)]) for name in names)
-    return [name for name, row in rows if len(np.unique(row[~np.isnan(row)])) > 1]
+    return [name for name, row in rows if tells_apart(row)]
 
 
 class _Costed(NamedTuple):

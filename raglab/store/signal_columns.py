@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.signals import Signal
+from raglab.signals import NAMES, Signal, declared_signal
 from raglab.store.files import Where, input_error, shown_value
+from raglab.values import TraceData
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -44,6 +45,13 @@ def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence
         raise input_error(
             where, "values must be finite, or NaN where there is none", remedy, f"infinity at case {at!r}"
         )
+    unit = one.unit
+    outside = np.argwhere((values < unit.low) | (values > unit.high))
+    if len(outside):
+        at = tuple(outside[0])
+        remedy = "scale it, or state another unit, in any words"
+        rule = f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]"
+        raise input_error(where, rule, remedy, f"{values[at]:g} at case {ids[int(at[0])]!r}")
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
     return np.ascontiguousarray(whole)
 
@@ -63,6 +71,18 @@ def _by_case(where: Where, series: Any, ids: Sequence[str]) -> Any:  # noqa: ANN
         remedy = "index it by case id, as in frame.set_index('case_id')['judge']"
         raise input_error(where, "a Series must be indexed by ids of the trace's cases", remedy, came)
     return series.reindex(list(ids)).to_numpy()
+
+
+def check_columns(trace: TraceData) -> None:
+    """Stop where a column of a user's own signal is not declared, or holds what its declaration does not allow.
+
+    Raises:
+      ValueError: names the signal.
+    """
+    stated = trace.meta.get("signals", {})
+    for name in sorted(set(trace.columns).difference(NAMES)):
+        one = declared_signal(name, stated.get(name) if isinstance(stated, Mapping) else None)
+        signal_column(one, trace.columns[name], trace.hits.chunk.shape[:3], [case.id for case in trace.cases])
 
 
 def frame_series(frame: pd.DataFrame, name: str, path: Path) -> pd.Series[Any]:

@@ -27,7 +27,8 @@ from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
-from raglab.store.signal_columns import array_hash, frame_series, signal_column
+from raglab.store.signal_columns import array_hash, check_columns, frame_series, signal_column
+from raglab.store.trace_merging import merge_traces
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
 if TYPE_CHECKING:
@@ -580,6 +581,9 @@ class Trace(values.TraceData):
         if isinstance(values, str | Path):
             values = frame_series(_signal_frame(Path(values)), name, Path(values))
         column = signal_column(one, values, self.hits.chunk.shape[:3], [case.id for case in self.cases])
+        known = self.columns.get(name) if self.meta.get("signals", {}).get(name) == declaration(one) else None
+        if known is not None and np.array_equal(known, column, equal_nan=True):
+            return self  # so that a cell of a notebook that is run again makes no other trace
         stated = {**self.meta.get("signals", {}), name: declaration(one)}
         told = [str(self.meta.get("fingerprint")), name, declaration(one), array_hash(column)]
         meta = {**self.meta, "signals": stated, "fingerprint": digest(canonical_json(told), 16)}
@@ -603,6 +607,20 @@ class Trace(values.TraceData):
         place = 0 if arm is None else self.arm(arm)
         index = pd.Index([case.id for case in self.cases], name="case_id")
         return pd.Series(self.columns[name][:, place, depth].copy(), index=index, name=name)
+
+    def merge(self, *others: values.TraceData) -> Self:
+        """Trace of the cases of this one, then of the others; each is decided as before.
+
+        Hits of a narrower trace are padded; latencies stay where all have those of the same stages.
+
+        Raises:
+          InputError: traces of another corpus, other arms, depths, models, patterns, signals or declarations, or a case
+            twice; says what differs.
+
+        Source: rules S1.3, S2.15.
+        """
+        merged = merge_traces([self, *others])
+        return type(self)(**{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)})
 
     def split(self, name: str) -> Self:
         """Cases of one split: tune, certify or report.
@@ -698,6 +716,7 @@ def load(path: Path) -> values.TraceData:
         raise _trace_error(path, rule, f"version {version} of {made_by}", meta)
     try:
         trace = parse_trace(file, head, path)
+        check_columns(trace)
         same = head == trace_head(trace, content_hash(trace))
     except OversizeError:
         raise

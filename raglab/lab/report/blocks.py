@@ -13,6 +13,7 @@ from raglab.decision.decisions import Decisions
 from raglab.lab.report.verdicts import BOUGHT, Reach, Reachable, TargetVerdict, flipped_cases
 from raglab.metrics import Paired
 from raglab.policy import PolicyData
+from raglab.signals import BUILT_IN_SET, SignalSet
 from raglab.text import decimals
 from raglab.values import Status
 
@@ -229,10 +230,12 @@ def _reach(one: Reach, *, refusal: bool) -> list[ReportCell]:
 
 
 @cache
-def threshold_unit(path: str) -> str:
-    """Unit of a threshold, in words."""
+def threshold_unit(path: str, known: SignalSet = BUILT_IN_SET) -> str:
+    """Unit of a threshold, in words; known: signals of the trace, which has the units of its own."""
     swept = replay.threshold_at(path)
-    return "" if swept is None else swept.unit.name
+    if swept is None:
+        return ""
+    return known.signal(swept.signal).unit.name if swept.signal in known.names else swept.unit.name
 
 
 MOST_FLIPS = 60

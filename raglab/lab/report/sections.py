@@ -14,6 +14,7 @@ from raglab.calibration import Judgement
 from raglab.certify import MAX_OVER_ASK
 from raglab.decision.chain import COST_ANSWERS, COST_ASKS, COST_REFUSES, STAGES
 from raglab.decision.decisions import Decisions
+from raglab.decision.signal_values import trace_signals
 from raglab.lab.report import blocks as changes
 from raglab.lab.report import blocks as wording
 from raglab.lab.report import figures
@@ -168,10 +169,11 @@ def risk_coverage_section(judged: ReportData) -> list[Block]:
 def sweeps(judged: ReportData) -> list[Block]:
     """Small multiples: every threshold over its range."""
     shown, idle = swept(judged.trace, judged.policies, judged.names[::-1], judged.arm)
+    known = trace_signals(judged.trace)
     panels = [
         figures.Panel(
             one.path if one.base == judged.subject else f"{one.path} (others: {one.base})",
-            wording.threshold_unit(one.path),
+            wording.threshold_unit(one.path, known),
             one.steps,
             one.marks,
             one.path == RATIO,

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from raglab import metrics
+from raglab.decision.signal_values import trace_signals
 from raglab.expected_cost import CLASSES
 from raglab.lab.comparison import SHOWN, TUNED, Contest, Verdict, contests, reference_roles, standings, worse_sentence
 from raglab.lab.report import blocks as wording
@@ -13,7 +14,6 @@ from raglab.lab.report import figures
 from raglab.lab.report.blocks import Block, Mark, ReportCell, ReportTable, Text
 from raglab.lab.report.sections import ReportData, picture
 from raglab.metrics import LABELS, OUTCOMES
-from raglab.signals import signal
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -124,12 +124,13 @@ def model_section(judged: ReportData) -> list[Block]:
     model, subject = section.model, wording.cut_text(judged.subject)
     parts = sorted(model.parts.items(), key=lambda one: (min(one[1].weights) - max(one[1].weights), one[0]))
     kept = [(name, part) for name, part in parts if any(part.weights)]
+    known = trace_signals(judged.trace)
     rows = [
         [
-            ReportCell(name, signal(name).meaning),
+            ReportCell(name, known.signal(name).meaning),
             *(_weight(weight) for weight in part.weights),
             *(ReportCell(wording.number_text(value), mark="number") for value in (part.center, part.scale)),
-            ReportCell(signal(name).unit.name),
+            ReportCell(known.signal(name).unit.name),
         ]
         for name, part in kept
     ]

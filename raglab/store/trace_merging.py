@@ -1,0 +1,192 @@
+"""Merging traces (shore): the cases of several traces of one corpus, arms and models in one (S1.3, S2.15).
+
+Chunks are united by their ids in an order that keeps that of every part, so that ties are settled as before (S0.4) and
+each case is decided as in the trace that it came from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from raglab.canonical import canonical_json, digest
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.loaders import hash_cases
+from raglab.values import Answers, Chunk, Hits, Latency, PatternHits, TraceData
+
+OWN = frozenset({"fingerprint", "cases_hash", "command"})  # of a trace's meta, what its cases or its build change
+
+
+def merge_traces(parts: Sequence[TraceData]) -> TraceData:
+    """Cases of all parts, in order; see `Trace.merge`.
+
+    Raises:
+      InputError: parts that differ in more than their cases, or share one.
+    """
+    first = parts[0]
+    for other in parts[1:]:
+        _check_alike(first, other)
+    cases = tuple(case for part in parts for case in part.cases)
+    name, times = Counter(case.id for case in cases).most_common(1)[0] if cases else ("", 1)
+    if times > 1:
+        _refuse(
+            "a case must stand in one of the traces", f"{shown_value(name)} {times} times", "leave it out by subset"
+        )
+    chunks = _united_chunks(parts)
+    place = {chunk.chunk_id: number for number, chunk in enumerate(chunks)}
+    numbers = [np.array([place[chunk.chunk_id] for chunk in part.chunks] + [-1]) for part in parts]
+    told = {**first.meta, "cases_hash": hash_cases(cases)}
+    told["fingerprint"] = digest(canonical_json([part.meta.get("fingerprint") for part in parts]), 16)
+    return replace(
+        first,
+        cases=cases,
+        chunks=chunks,
+        hits=_joined_hits(parts, numbers),
+        pattern_hits=_joined_patterns(parts, numbers, len(chunks)),
+        meta=told,
+        queries=None if first.queries is None else tuple(row for part in parts for row in part.queries or ()),
+        answers=_joined_answers(parts, numbers),
+        latency=_joined_latency(parts),
+        vectors=_joined_vectors(parts, numbers, len(chunks)),
+        columns={name: np.concatenate([part.columns[name] for part in parts]) for name in first.columns},
+    )
+
+
+def _refuse(rule: str, came: str, remedy: str = "build one trace of all cases") -> NoReturn:
+    raise input_error(Where("merge"), rule, remedy, came)
+
+
+def _check_alike(first: TraceData, other: TraceData) -> None:
+    """Stop where two traces differ in what one trace holds but once, or one holds what the other lacks."""
+
+    def there(trace: TraceData) -> list[str]:
+        optional = {name: getattr(trace, name) for name in ("pattern_hits", "queries", "answers", "vectors")}
+        return [name for name, value in optional.items() if value is not None]
+
+    depths = [trace.hits.chunk.shape[2] for trace in (first, other)]
+    dims = [None if trace.vectors is None else trace.vectors.shape[1] for trace in (first, other)]
+    patterns = [None if trace.pattern_hits is None else trace.pattern_hits.patterns_hash for trace in (first, other)]
+    writers = [None if (said := trace.answers) is None else (said.generator, said.scorer) for trace in (first, other)]
+    pairs: dict[str, Sequence[Any]] = {
+        "arms": (first.arms, other.arms),
+        "depths": depths,
+        "parts": (there(first), there(other)),
+        "patterns": patterns,
+        "generator and scorer": writers,
+        "width of vectors": dims,
+        "signals": (first.signals, other.signals),
+    }
+    for key in sorted((first.meta.keys() | other.meta.keys()) - OWN):
+        pairs[f"{key} in their meta"] = (first.meta.get(key), other.meta.get(key))
+    for what, (one, two) in pairs.items():
+        if one != two:
+            _refuse(f"traces must have the same {what}", f"{shown_value(str(one))} and {shown_value(str(two))}")
+
+
+def _united_chunks(parts: Sequence[TraceData]) -> tuple[Chunk, ...]:
+    """Chunks of all parts, each once, in an order that is that of every part."""
+    united = list(parts[0].chunks)
+    for part in parts[1:]:
+        known = {chunk.chunk_id: chunk for chunk in united}
+        before: dict[str | None, list[Chunk]] = {}  # new chunks by the known one that they stand before
+        waiting: list[Chunk] = []
+        shared = []
+        for chunk in part.chunks:
+            if chunk.chunk_id not in known:
+                waiting.append(chunk)
+                continue
+            if known[chunk.chunk_id] != chunk:
+                _refuse("a chunk must be the same in all traces", f"two of the id {shown_value(chunk.chunk_id)}")
+            before[chunk.chunk_id], waiting = waiting, []
+            shared.append(chunk.chunk_id)
+        if shared != [chunk.chunk_id for chunk in united if chunk.chunk_id in before]:
+            _refuse("chunks must stand in the same order in all traces", "two orders")
+        united = [one for chunk in united for one in (*before.get(chunk.chunk_id, ()), chunk)] + waiting
+    return tuple(united)
+
+
+def _joined_hits(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Hits:
+    """Hits of all cases, those of a narrower trace padded at the end."""
+    width = max(part.hits.chunk.shape[3] for part in parts)
+
+    def padded(field: NDArray[Any]) -> NDArray[Any]:
+        if field.ndim < 4:
+            return field
+        empty = np.nan if field.dtype.kind == "f" else -1
+        return np.pad(field, [(0, 0)] * 3 + [(0, width - field.shape[3])], constant_values=empty)
+
+    renumbered = [
+        part.hits._replace(chunk=number[part.hits.chunk].astype(np.int32))
+        for part, number in zip(parts, numbers, strict=True)
+    ]
+    return Hits(*(np.concatenate([padded(field) for field in fields]) for fields in zip(*renumbered, strict=True)))
+
+
+def _joined_patterns(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int) -> PatternHits | None:
+    """What the patterns hit in all queries and chunks."""
+    found = [part.pattern_hits for part in parts if part.pattern_hits is not None]
+    if not found:
+        return None
+    by_chunk: list[tuple[str, ...]] = [()] * size
+    for one, number in zip(found, numbers, strict=True):
+        for place, entities in zip(number[:-1].tolist(), one.chunk_entities, strict=True):
+            by_chunk[place] = entities
+    queries = tuple(names for one in found for names in one.query_entities)
+    return PatternHits(found[0].patterns_hash, np.concatenate([one.counts for one in found]), queries, tuple(by_chunk))
+
+
+def _joined_answers(parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]]) -> Answers | None:
+    """Answers of all cases, their rows and chunks numbered anew."""
+    said = [part.answers for part in parts if part.answers is not None]
+    if not said:
+        return None
+    starts = np.cumsum([0, *(len(part) for part in parts[:-1])])
+    width = max(one.chunks.shape[1] for one in said)
+
+    def chunks(one: Answers, number: NDArray[np.int64]) -> NDArray[np.int32]:
+        renumbered = number[one.chunks].astype(np.int32)
+        return np.pad(renumbered, [(0, 0), (0, width - renumbered.shape[1])], constant_values=-1)
+
+    joined: dict[str, Any] = {
+        name: np.concatenate([getattr(one, name) for one in said]) for name in ("arm", "depth", "confidence", "support")
+    }
+    joined |= {
+        name: tuple(value for one in said for value in getattr(one, name)) for name in ("text", "claim", "refused")
+    }
+    cited = (
+        tuple(int(number[chunk]) for chunk in row)
+        for one, number in zip(said, numbers, strict=True)
+        for row in one.cited
+    )
+    rows = [one.row + int(start) for one, start in zip(said, starts, strict=True)]
+    return said[0]._replace(
+        row=np.concatenate(rows).astype(np.int32),
+        chunks=np.concatenate([chunks(one, number) for one, number in zip(said, numbers, strict=True)]),
+        cited=tuple(cited),
+        **joined,
+    )
+
+
+def _joined_latency(parts: Sequence[TraceData]) -> Latency | None:
+    """Latencies of all cases; None where a part has none, or others."""
+    there = [part.latency for part in parts if part.latency is not None]
+    if len(there) < len(parts) or any(one.stages != there[0].stages for one in there):
+        return None
+    return there[0]._replace(ms=np.concatenate([one.ms for one in there]))
+
+
+def _joined_vectors(
+    parts: Sequence[TraceData], numbers: Sequence[NDArray[np.int64]], size: int
+) -> NDArray[np.float32] | None:
+    """Embeddings of the united chunks."""
+    if parts[0].vectors is None:
+        return None
+    joined = np.empty((size, parts[0].vectors.shape[1]), dtype=np.float32)
+    for part, number in zip(parts, numbers, strict=True):
+        joined[number[:-1]] = part.vectors
+    return joined

@@ -1,0 +1,455 @@
+"""Signals of one's own: a column of a trace from its values to the decision (rules S2.15 to S2.17)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decided import random_costs, random_model
+from labelled import labelled
+from laws_of_cost import check_case, check_flip, check_steps
+from raglab.audit.explanation import decide_by_checks, problems
+from raglab.decision.signal_values import trace_signals, used_signals
+from raglab.lab import selection
+from raglab.lab.certification import certify_policy, grid
+from raglab.lab.decision_fitting import fit_decision
+from raglab.lab.gate_fitting import fuse
+from raglab.lab.report.page import write_report
+from raglab.lab.search_space import always_answer, full_space
+from raglab.lab.signal_audit import audit_signals
+from raglab.lab.study import tune
+from raglab.policy import PolicyData
+from raglab.replay import decide, flips, steps, sweep, tally
+from raglab.signals import declaration, own_signal
+from raglab.store.files import InputError
+from raglab.store.loaders import Policy
+from raglab.store.traces import Trace, TraceError, content_hash, trace_head, trace_table, write
+from raglab.values import Status, TraceData
+from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
+
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=10)
+SEEDS = st.integers(0, 100_000)
+SURE: dict[str, Any] = {"higher": "surer", "unit": "probability"}
+CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
+GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+def stored(trace: TraceData) -> Trace:
+    """The trace with its door to the disk and a fingerprint."""
+    parts = {name: getattr(trace, name) for name in TraceData.__slots__ if name != "__weakref__"}
+    return Trace(**parts | {"meta": {**trace.meta, "fingerprint": "f" * 16}})
+
+
+def three() -> Trace:
+    """Three cases, q0 to q2, one hit each."""
+    return stored(trace_of(*[(ask(), [[Hit(0.5)]])] * 3))
+
+
+def with_own(trace: TraceData, seed: int) -> Trace:
+    """The trace with three signals of its own on a coarse grid, a tenth missing: of every axis and both ways."""
+    rng = np.random.default_rng([seed, 21])
+    shape = trace.hits.n_reranked.shape
+
+    def drawn(*dims: int) -> Any:
+        return np.where(rng.random(dims) < 0.1, np.nan, rng.choice(GRID, dims))
+
+    made = stored(trace).with_signal("judge", drawn(*shape), **SURE)
+    made = made.with_signal("clicks", drawn(shape[0]), higher="ask", unit="clicks a day", missing="passes")
+    return made.with_signal("reader", drawn(*shape[:2]), **SURE, stage="query")
+
+
+BOUNDS = dict.fromkeys(("judge", "clicks", "reader", "confidence"), GRID)
+
+
+# values
+
+
+def test_values_of_every_shape_are_laid_out_by_case_arm_and_depth() -> None:
+    """[Q] and [Q, A] hold for every arm and depth that they do not name."""
+    bare = stored(random_trace(1, n_cases=3, arms=2, depths=2))
+    for values in (np.array([0.1, 0.2, 0.3]), np.array([[0.1, 0.4], [0.2, 0.5], [0.3, 0.6]])):
+        trace = bare.with_signal("judge", values, **SURE)
+        column = trace.columns["judge"]
+        assert column.shape == (3, 2, 2)
+        wanted = np.broadcast_to(values.reshape(3, -1, 1), (3, 2, 2))
+        assert (column == wanted).all()
+    whole = np.arange(12.0).reshape(3, 2, 2) / 12.0
+    assert (bare.with_signal("judge", whole, **SURE).columns["judge"] == whole).all()
+    assert bare.with_signal("judge", whole, **SURE).signal("judge", "iterative", 1).tolist() == whole[:, 1, 1].tolist()
+    assert bare.with_signal("judge", [0.5, None, 1], **SURE).signal("judge").isna().tolist() == [False, True, False]
+    assert bare.signals == ()
+
+
+def test_a_series_is_read_by_case_id_whatever_its_order() -> None:
+    """A case that it lacks has no value, which fires its gate."""
+    trace = three().with_signal("judge", pd.Series({"q2": 0.9, "q0": 0.2}), **SURE)
+    assert trace.signal("judge").to_dict() == pytest.approx({"q0": 0.2, "q1": np.nan, "q2": 0.9}, nan_ok=True)
+    assert trace.signals == ("judge",)
+    said = decide(trace, policy(**CONFIDENT, signals={"judge": {"min": 0.5}}))
+    assert said.frame()["status"].tolist() == ["refuse", "refuse", "ok"]
+    assert said.gate_name(0) == "signals.judge"
+    assert said.reason(0).startswith("signal judge 0.2 is below min 0.5")
+
+
+@pytest.mark.parametrize("name", ["values.parquet", "values.csv"])
+@pytest.mark.parametrize("column", ["judge", "value"])
+def test_a_file_gives_what_its_series_gives(tmp_path: Path, name: str, column: str) -> None:
+    """Parquet and CSV, with the signal's column or one named value."""
+    frame = pd.DataFrame({"case_id": ["q1", "q0"], column: [0.25, 0.75]})
+    place = tmp_path / name
+    frame.to_parquet(place) if place.suffix == ".parquet" else frame.to_csv(place, index=False)
+    from_file = three().with_signal("judge", str(place), **SURE)
+    from_series = three().with_signal("judge", frame.set_index("case_id")[column], **SURE)
+    assert from_file.fingerprint == from_series.fingerprint
+    assert from_file.signal("judge").tolist()[:2] == [0.75, 0.25]
+
+
+def test_missing_passes_only_where_it_is_declared() -> None:
+    """NaN fires by default; a value outside the bounds fires either way; a bound that is met passes."""
+    gated = policy(**CONFIDENT, signals={"judge": {"min": 0.5}})
+    for missing, status in (("fires", "refuse"), ("passes", "ok")):
+        trace = three().with_signal("judge", [np.nan, 0.5, np.nextafter(0.5, 0.0)], **SURE, missing=missing)
+        assert decide(trace, gated).frame()["status"].tolist() == [status, "ok", "refuse"]
+        assert tally(trace, [gated], engine="numpy").cells.tolist() == tally(trace, [gated]).cells.tolist()
+
+
+def test_without_hits_only_what_the_query_tells_counts() -> None:
+    """A number for hits that are not there says nothing; one of the query does."""
+    trace = stored(trace_of((ask(), [[]]), (ask(), [[Hit(0.5)]])))
+    trace = trace.with_signal("judge", [0.9, 0.9], **SURE).with_signal("asker", [0.9, 0.9], **SURE, stage="query")
+    rows, known = decide(trace, policy()).tables.evidence.signals[:, 0], trace_signals(trace)
+    assert np.isnan(rows[known.place("judge")]).tolist() == [True, False]
+    assert rows[known.place("asker")].tolist() == [0.9, 0.9]
+
+
+def test_the_name_replaces_and_the_fingerprint_tells_name_value_and_declaration() -> None:
+    """Each changes it; the same again is the same trace."""
+    bare = three()
+    first = bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    others = [
+        bare,
+        bare.with_signal("judges", [0.1, 0.2, 0.3], **SURE),
+        bare.with_signal("judge", [0.1, 0.2, 0.4], **SURE),
+        bare.with_signal("judge", [0.1, 0.2, np.nan], **SURE),
+        *(
+            bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
+            for more in (
+                {"higher": "ask"}, {"unit": "share"}, {"stage": "query"}, {"missing": "passes"},
+                {"source": "a model"}, {"version": "2"},
+            )
+        ),
+    ]  # fmt: skip
+    assert len({trace.fingerprint for trace in (first, *others)}) == len(others) + 1
+    assert first.fingerprint == bare.with_signal("judge", [0.1, 0.2, 0.3], **SURE).fingerprint
+    assert first.with_signal("judge", [0.1, 0.2, 0.3], **SURE) is first
+    again = first.with_signal("judge", [0.9, 0.2, 0.3], **SURE)
+    assert again.signals == ("judge",)
+    assert again.signal("judge").iloc[0] == 0.9
+    assert first.signal("judge").iloc[0] == 0.1
+
+
+# stored, parted, merged, exported
+
+
+def test_a_stored_trace_decides_as_before_and_has_the_same_bytes(tmp_path: Path) -> None:
+    """Saved, loaded and saved again: same bytes, same declarations, same decisions."""
+    trace = with_own(random_trace(7, n_cases=5, arms=2), 7)
+    trace.save(tmp_path / "a.parquet")
+    loaded = Trace.load(tmp_path / "a.parquet")
+    loaded.save(tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert loaded.signals == ("clicks", "judge", "reader")
+    assert trace_signals(loaded) == trace_signals(trace)
+    chosen = with_signals(random_policies(7, 5), 7, BOUNDS)
+    assert sweep(loaded, chosen).equals(sweep(trace, chosen))
+
+
+def test_parts_keep_their_rows() -> None:
+    """A subset in any order, a split."""
+    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    assert trace.subset([2, 0]).signal("judge").to_dict() == {"q2": 0.3, "q0": 0.1}
+    cases = tuple(case._replace(split=name) for case, name in zip(trace.cases, ("tune", "report", "tune"), strict=True))
+    assert replace(trace, cases=cases).split("tune").signal("judge").tolist() == [0.1, 0.3]
+
+
+def test_decisions_show_the_signals_of_the_trace() -> None:
+    """A column a signal, at the arm that was decided by; none where the trace has none of its own."""
+    trace = stored(random_trace(2, n_cases=2, arms=2)).with_signal("judge", [[0.1, 0.2], [0.3, 0.4]], **SURE)
+    assert decide(trace, policy(), "iterative").frame()["signals.judge"].tolist() == [0.2, 0.4]
+    assert not [name for name in decide(three(), policy()).frame() if name.startswith("signals.")]
+
+
+# refused
+
+
+@pytest.mark.parametrize("name", ["my.judge", "../judge", "Judge", "", "j" * 10_240, 7, "judge\n", "top1_cosine"])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    """In one short line that says what a name is."""
+    with pytest.raises(ValueError, match=r"rename it, as in") as told:
+        three().with_signal(name, [0.1, 0.2, 0.3], **SURE)
+    assert len(str(told.value)) < 300
+
+
+@pytest.mark.parametrize(
+    ("values", "rule"),
+    [
+        ([0.1, np.inf, 0.2], "values must be finite, .* infinity at case 'q1'"),
+        ([0.1, 0.2], r"values must be \[Q\], .* got shape \(2,\)"),
+        (np.zeros((3, 2)), r"got shape \(3, 2\)"),
+        (0.5, r"got shape \(\)"),
+        (["a", "b", "c"], "values must be numbers"),
+        ([0.1, 1.5, 0.2], r"'probability' must lie in \[0, 1\], got 1.5 at case 'q1'; scale it"),
+        ([0.1, -0.5, 0.2], "got -0.5 at case 'q1'"),
+        (pd.Series({"q0": 0.1, "q9": 0.2}), "the trace's cases, got 1 others, such as 'q9'; index it by case id"),
+        (pd.Series([0.1, 0.2, 0.3]), "got 3 others, such as '0'"),
+        (pd.Series([0.1, 0.2], index=["q1", "q1"]), "each case once, got 'q1' 2 times"),
+        (pd.DataFrame({"a": [0.1], "b": [0.2]}, index=["q0"]), "one column, got 2 columns"),
+    ],
+)
+def test_values_that_are_none_are_refused(values: Any, rule: str) -> None:
+    """With the signal, the rule and the case."""
+    with pytest.raises(InputError, match=f"signal judge: .*{rule}"):
+        three().with_signal("judge", values, **SURE)
+
+
+@pytest.mark.parametrize(
+    ("more", "rule"),
+    [
+        ({"higher": "better"}, "higher of signal judge must be one of surer, ask, got 'better'"),
+        ({"stage": "reply"}, "stage of signal judge must be one of query, hits, answer"),
+        ({"missing": "maybe"}, "missing of signal judge must be one of fires, passes"),
+        ({"unit": ""}, "a unit must be a text of 1 to 200"),
+        ({"unit": "x" * 300}, "a unit must be a text of 1 to 200"),
+        ({"version": "1\n2"}, "version of signal judge must be a text"),
+    ],
+)
+def test_a_declaration_that_is_none_is_refused(more: dict[str, Any], rule: str) -> None:
+    """With what it may be."""
+    with pytest.raises(ValueError, match=rule):
+        three().with_signal("judge", [0.1, 0.2, 0.3], **SURE | more)
+
+
+@pytest.mark.parametrize(
+    ("content", "rule"),
+    [
+        (None, "must be a whole Parquet or CSV file"),
+        ("case_id,score\nq0,0.5\n", "must have columns case_id and judge, got columns case_id, score"),
+        ("case_id,value\nq0,high\n", "values must be numbers"),
+        ("", "must be a whole Parquet or CSV file"),
+    ],
+)
+def test_a_file_that_is_none_is_refused(tmp_path: Path, content: str | None, rule: str) -> None:
+    """Absent, empty, without its columns, with words for numbers."""
+    place = tmp_path / "values.csv"
+    if content is not None:
+        place.write_text(content)
+    with pytest.raises(InputError, match=rule):
+        three().with_signal("judge", place, **SURE)
+
+
+UNIT = {"name": "marks", "low": 0.0, "high": 1.0, "whole": False}
+GOOD = declaration(own_signal("judge", higher="surer", unit="probability"))
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        None,
+        [],
+        {"judge": None},
+        {"judge": GOOD | {"higher": "either"}},
+        {"judge": GOOD | {"more": 1}},
+        {"judge": GOOD | {"unit": 7}},
+        {"judge": GOOD | {"unit": UNIT | {"high": -1.0}}},
+        {"judge": GOOD | {"unit": UNIT | {"high": "1"}}},
+        {"judge": GOOD | {"unit": {"name": "marks"}}},
+        {"judge": GOOD | {"unit": UNIT | {"high": 0.25}}},
+        {"judge": GOOD | {"version": "\x1b[2J"}},
+        {"judge": GOOD | {"stage": ["hits"]}},
+    ],
+)
+def test_a_forged_declaration_in_a_file_is_refused(tmp_path: Path, forged: Any) -> None:
+    """Of a file whose hashes are right, before anything is decided."""
+    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    bad = replace(trace, meta={**trace.meta, "signals": forged})
+    write(trace_table(bad, trace_head(bad, content_hash(bad))), tmp_path / "t.parquet")
+    with pytest.raises(TraceError, match="as it was written"):
+        Trace.load(tmp_path / "t.parquet")
+
+
+def test_a_policy_with_a_signal_that_the_trace_lacks_is_refused() -> None:
+    """By name, with what there is and how to get it; off, it asks for nothing."""
+    trace = three().with_signal("judge", [0.1, 0.2, 0.3], **SURE)
+    gated = policy(signals={"judges": {"min": 0.5}})
+    with pytest.raises(ValueError, match=r"signal judges .*holds judge\).*with_signal\('judges'.*mean judge\?"):
+        decide(trace, gated)
+    with pytest.raises(ValueError, match=r"signal judge .*holds none of your own\); add it by trace\.with_signal"):
+        sweep(three(), [policy(signals={"judge": {"min": 0.5}})])
+    off = gated.replace("signals.judges.enabled", False)
+    _agree(trace, [off, policy(signals={"judges": {}}), off.replace("signals.judge.min", 0.25)])
+
+
+# laws on random traces: sweep = decide = explain, of both engines
+
+
+def _agree(trace: TraceData, policies: list[PolicyData]) -> None:
+    """Both engines, the decision and the checks of every case."""
+    counted, plain = tally(trace, policies), tally(trace, policies, engine="numpy")
+    assert np.array_equal(counted.stages, plain.stages)
+    assert np.array_equal(counted.cells, plain.cells)
+    for row, chosen in enumerate(policies):
+        said = decide(trace, chosen)
+        assert counted.stages[row].tolist() == np.bincount(said.outcome.stage, minlength=27).tolist()
+        for place, case in enumerate(trace.cases):
+            if chosen.decision.rule != "chain":
+                check_case(said, place)
+                continue
+            told = said.explain(case.id)
+            assert decide_by_checks(told).status == Status(int(said.status[place])).name
+            assert not problems(told, said.limits)
+
+
+def _cost_policies(count: int, seed: int) -> list[PolicyData]:
+    """Policies that decide by expected cost over signals of the trace, its own among them."""
+    rng = np.random.default_rng([seed, 22])
+    names = ("judge", "clicks", "reader", "confidence", "words")
+    return [random_costs(rng, random_model(rng, policy(), names)) for _ in range(count)]
+
+
+@LAWFUL
+@given(seed=SEEDS)
+def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
+    """Of random policies with bounds on own signals, and decisions by cost over them."""
+    trace = with_own(random_trace(seed, n_cases=6, depths=1 + seed % 2), seed)
+    _agree(trace, with_signals(random_policies(seed, 4), seed, BOUNDS))
+    _agree(trace, _cost_policies(2, seed))
+
+
+@LAWFUL
+@given(seed=SEEDS)
+def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
+    """The same values under another name: the same decisions, steps and flips of every bound."""
+    bare = stored(random_trace(seed, n_cases=5))
+    chosen = [one for one in with_signals(random_policies(seed, 4), seed, {"top1_cosine": GRID}) if one.signals]
+    evidence = decide(bare, policy()).tables.evidence
+    values = evidence.signals[evidence.known.place("top1_cosine"), 0]
+    trace = bare.with_signal("near", values, higher="surer", unit="cosine")
+    for one in chosen:
+        section = one.model_dump()["signals"]
+        own = one.replace("signals", {"near": section["top1_cosine"]})
+        assert np.array_equal(decide(trace, one).outcome.stage, decide(trace, own).outcome.stage)
+        for end in ("min", "max"):
+            first, second = (steps(trace, p, f"signals.{n}.{end}") for p, n in ((one, "top1_cosine"), (own, "near")))
+            assert first.equals(second)
+        first, second = (flips(trace, p, trace.cases[0].id) for p in (one, own))
+        assert first["flips_at"].tolist() == second["flips_at"].tolist()
+
+
+@LAWFUL
+@given(seed=SEEDS)
+def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
+    """At every breakpoint and beside it."""
+    trace = with_own(random_trace(seed, n_cases=4), seed)
+    for one in _cost_policies(1, seed):
+        check_steps(trace, one, "decision.ratio")
+        check_flip(trace, one, trace.cases[0].id)
+
+
+@LAWFUL
+@given(seed=SEEDS)
+def test_merged_parts_decide_as_the_whole(seed: int) -> None:
+    """Any two parts of a trace, in any order, with chunks that no hit of theirs needs left out."""
+    rng = np.random.default_rng([seed, 23])
+    whole = with_own(random_trace(seed, n_cases=6, arms=2), seed)
+    rows = rng.permutation(6)
+    parts = [_narrowed(whole.subset(sorted(part.tolist()))) for part in (rows[:3], rows[3:])]
+    merged = parts[0].merge(parts[1])
+    assert [case.id for case in merged.cases] == [case.id for part in parts for case in part.cases]
+    chosen = with_signals(random_policies(seed, 4), seed, BOUNDS)
+    for one in chosen:
+        told, again = decide(whole, one).frame().set_index("case_id"), decide(merged, one).frame().set_index("case_id")
+        assert again.loc[told.index].equals(told)
+    assert merged.signal("judge").loc[whole.signal("judge").index].equals(whole.signal("judge"))
+
+
+def _narrowed(trace: Trace) -> Trace:
+    """The trace without chunks that it hits nowhere and without hits that no case has."""
+    used = np.unique(trace.hits.chunk[trace.hits.chunk >= 0])
+    number = np.full(len(trace.chunks) + 1, -1)
+    number[used] = np.arange(len(used))
+    width = max(1, int((trace.hits.chunk >= 0).sum(axis=3).max()))
+    cut = trace.hits._replace(chunk=number[trace.hits.chunk].astype(np.int32))
+    hits = type(cut)(*(field[..., :width] if field.ndim == 4 else field for field in cut))
+    return replace(trace, hits=hits, chunks=tuple(trace.chunks[place] for place in used))
+
+
+# every consumer on a trace with one good signal of its own
+
+
+@pytest.fixture(scope="module")
+def judged() -> Trace:
+    """Labelled cases in three splits with a signal that tells right-if-answered from wrong."""
+    trace = labelled(4, {"tune": 90, "certify": 90, "report": 60})
+    right = decide(trace, always_answer(Policy.load())).right
+    values = np.random.default_rng(4).uniform(0.0, 0.6, len(trace)) + 0.4 * right
+    return stored(trace).with_signal("judge", values, **SURE)
+
+
+def test_the_audit_has_a_row_for_it(judged: Trace) -> None:
+    """With its declaration, before what tells less."""
+    frame = audit_signals(judged, policy(), repeats=0).frame.set_index("signal")
+    assert frame.loc["judge", ["unit", "direction", "stage"]].tolist() == ["probability", "surer", "hits"]
+    assert frame.loc["judge", "auroc_right"] == frame["auroc_right"].max() > 0.9
+
+
+def test_a_search_moves_its_bound_and_a_certificate_varies_it(judged: Trace) -> None:
+    """Space, steps, flips and grid know the path; the lowest candidate passes all."""
+    gated = Policy.load().replace("signals.judge.min", 0.5)
+    assert "signals.judge.min" in full_space(judged, gated)
+    curve = steps(judged, gated, "signals.judge.min")
+    assert curve["coverage_k"].is_monotonic_decreasing
+    offered = grid(judged.split("tune"), always_answer(gated).replace("signals.judge.min", 0.5))
+    assert len({one.value("signals.judge.min") for one in offered}) > 10
+    found = certify_policy(judged, offered[0], candidates=offered, targets={"hallucination_rate": 0.2}, again=True)
+    assert found.policy is not None
+    assert found.policy.value("signals.judge.min") > 0.3
+
+
+def test_a_fit_and_a_fusion_use_it(judged: Trace) -> None:
+    """Both give it weight, decide with it, and are refused where it is missing."""
+    fitted = fit_decision(judged, Policy.load())
+    assert fitted.decision.model is not None
+    assert any(fitted.decision.model.parts["judge"].weights)
+    fused = fuse(judged, Policy.load()).policy
+    assert "judge" in fused.fused.parts
+    bare = replace(judged, columns={})
+    for one in (fitted, fused):
+        assert len(decide(judged, one).frame()) == len(judged)
+        with pytest.raises(ValueError, match=r"with_signal\('judge'"):
+            decide(bare, one)
+
+
+def test_a_study_selects_by_it(judged: Trace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its threshold is a candidate, the decision by cost weighs it, and what is selected reads it."""
+    monkeypatch.setattr(selection, "REPEATS", 1)
+    monkeypatch.setattr(selection, "FOLDS", 3)
+    monkeypatch.setattr(selection, "ROUNDS", 1)
+    found = tune(judged, trials=5, space={"signals.confidence.min": (0.0, 100.0)})
+    assert {"judge at least", "expected cost"} <= set(found.costs.index)
+    assert used_signals(found.policy) == ("judge",)
+
+
+def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) -> None:
+    """With what it is, in the table of the model's weights."""
+    part = judged.split("report")
+    place = write_report(
+        tmp_path / "report.html", part, {"defaults": Policy.load(), "tuned": fit_decision(judged, Policy.load())}
+    )
+    assert "your own" in place.read_text(encoding="utf-8")
