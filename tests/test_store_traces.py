@@ -496,3 +496,69 @@ def test_an_older_trace_is_named_with_the_way_to_build_it(tmp_path: Path) -> Non
     message = refusal(path)
     assert "must be version 3, got version 2 of an older raglab" in message
     assert f"build it again with `{META['command']} --out NEW.parquet`" in message
+
+
+def of_sources(case_id: str, *sources: str, **meta: Any) -> Trace:
+    """Trace of one case whose hits are one chunk of each source, in that order, with the source as its id."""
+    plain = trace_of((ask(id=case_id), [[Hit(0.25 * place, name) for place, name in enumerate(sources, 1)]]))
+    chunks = tuple(chunk._replace(chunk_id=chunk.source) for chunk in plain.chunks)
+    return stored(dataclasses.replace(plain, chunks=chunks), **meta)
+
+
+def test_merged_traces_hold_the_cases_and_chunks_of_both() -> None:
+    """Chunks once, in an order that is that of each; hits of the narrower one padded."""
+    first, second = of_sources("one", "a.md", "c.md"), of_sources("two", "b.md", "c.md", "d.md")
+    first = first.with_signal("judge", [0.25], higher="surer", unit="probability")
+    second = second.with_signal("judge", [0.5], higher="surer", unit="probability")
+    merged = first.merge(second)
+    assert [chunk.source for chunk in merged.chunks] == ["a.md", "b.md", "c.md", "d.md"]
+    assert merged.hits.chunk[:, 0, 0].tolist() == [[0, 2, -1], [1, 2, 3]]
+    assert np.isnan(merged.hits.l2[0, 0, 0]).tolist() == [False, False, True]
+    assert merged.signal("judge").to_dict() == {"one": 0.25, "two": 0.5}
+    assert merged.meta["cases_hash"] == hash_cases(merged.cases)
+    assert len({merged.fingerprint, first.fingerprint, second.fingerprint}) == 3
+    assert first.merge() is first
+
+
+def test_the_parts_of_a_trace_merged_are_the_trace(tmp_path: Path) -> None:
+    """Of one that holds everything that a trace may hold; stored and loaded too."""
+    whole = full_trace()
+    merged = whole.subset([0]).merge(whole.subset([1]))
+    assert content_hash(dataclasses.replace(merged, meta=whole.meta)) == content_hash(whole)
+    assert merged.latency is not None
+    assert whole.latency is not None
+    assert (merged.latency.ms == whole.latency.ms).all()
+    merged.save(tmp_path / "merged.parquet")
+    assert Trace.load(tmp_path / "merged.parquet").fingerprint == merged.fingerprint
+    late = dataclasses.replace(whole.subset([1]), latency=None)
+    assert whole.subset([0]).merge(late).latency is None
+
+
+@pytest.mark.parametrize(
+    ("other", "rule"),
+    [
+        (of_sources("one", "a.md"), "a case must stand in one of the traces, got 'one' 2 times"),
+        (of_sources("two", "c.md", "a.md"), "chunks must stand in the same order in all traces"),
+        (of_sources("two", "a.md", corpus_hash="d" * 64), "the same corpus_hash in their meta, got 'ccc"),
+        (of_sources("two", "a.md", parameters={"encoder": "other"}), "the same parameters in their meta"),
+        (dataclasses.replace(of_sources("two", "a.md"), arms=("dense",)), "the same arms"),
+        (dataclasses.replace(of_sources("two", "a.md"), pattern_hits=None), "the same parts"),
+        (of_sources("two", "a.md").with_signal("judge", [0.5], higher="ask", unit="share"), "the same signals"),
+        (stored(random_trace(0, n_cases=1, depths=2)), "the same depths"),
+    ],
+)
+def test_traces_that_differ_in_more_than_their_cases_are_refused(other: Trace, rule: str) -> None:
+    """With what differs."""
+    with pytest.raises(InputError, match=f"merge: .*{rule}"):
+        of_sources("one", "a.md", "c.md").merge(other)
+
+
+def test_a_chunk_or_a_declaration_of_two_kinds_is_refused() -> None:
+    """One id with two texts; one name with two declarations."""
+    first, second = of_sources("one", "a.md"), of_sources("two", "a.md")
+    changed = dataclasses.replace(second, chunks=(second.chunks[0]._replace(text="another"),))
+    with pytest.raises(InputError, match=r"a chunk must be the same in all traces, got two of the id 'a\.md'"):
+        first.merge(changed)
+    first = first.with_signal("judge", [0.5], higher="surer", unit="share")
+    with pytest.raises(InputError, match="the same signals in their meta"):
+        first.merge(second.with_signal("judge", [0.5], higher="ask", unit="share"))

@@ -619,6 +619,8 @@ class Trace(values.TraceData):
 
         Source: rules S1.3, S2.15.
         """
+        if not others:
+            return self
         merged = merge_traces([self, *others])
         return type(self)(**{field.name: getattr(merged, field.name) for field in dataclasses.fields(merged)})
 
