@@ -319,13 +319,13 @@ def declared_signal(name: str, stated: object) -> Signal:
 
 def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
     """Unit of a user's own signal that a declaration states with its range."""
-    words, low, high, whole = (stated.get(key) for key in ("name", "low", "high", "whole"))
-    numbers = isinstance(low, int | float) and isinstance(high, int | float)
-    if not (numbers and isinstance(whole, bool) and len(stated) == 4 and -math.inf < low < high < math.inf):
+    words, low, high, whole = map(stated.get, ("name", "low", "high", "whole"))
+    ends = [float(end) for end in (low, high) if isinstance(end, int | float) and math.isfinite(end)]
+    if not (len(ends) == 2 and ends[0] < ends[1] and isinstance(whole, bool) and len(stated) == 4):
         rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be a range"
         msg = f"{rule}, got {str(dict(stated))[:80]!r}; add it again by with_signal."
         raise ValueError(msg)
-    return Unit(unit_of(words).name, float(low), float(high), whole)  # type: ignore[arg-type]
+    return Unit(unit_of(words).name, *ends, whole)  # type: ignore[arg-type]
 
 
 def degenerate_scores(

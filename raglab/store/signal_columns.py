@@ -48,10 +48,10 @@ def signal_column(one: Signal, given: Any, shape: tuple[int, ...], ids: Sequence
     unit = one.unit
     outside = np.argwhere((values < unit.low) | (values > unit.high))
     if len(outside):
-        at = tuple(outside[0])
+        place = tuple(outside[0].tolist())
         remedy = "scale it, or state another unit, in any words"
         rule = f"values of unit {unit.name!r} must lie in [{unit.low:g}, {unit.high:g}]"
-        raise input_error(where, rule, remedy, f"{values[at]:g} at case {ids[int(at[0])]!r}")
+        raise input_error(where, rule, remedy, f"{values[place]:g} at case {ids[place[0]]!r}")
     whole = np.broadcast_to(values.reshape(values.shape + (1,) * (3 - values.ndim)), shape)
     return np.ascontiguousarray(whole)
 
