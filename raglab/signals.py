@@ -325,7 +325,7 @@ def _stated_unit(name: str, stated: Mapping[str, Any]) -> Unit:
         rule = f"the unit of signal {str(name)[:80]!r} must state name, low, high and whole, and be a range"
         msg = f"{rule}, got {str(dict(stated))[:80]!r}; add it again by with_signal."
         raise ValueError(msg)
-    return Unit(unit_of(words).name, *ends, whole)  # type: ignore[arg-type]
+    return Unit(unit_of(words).name, ends[0], ends[1], whole)  # type: ignore[arg-type]
 
 
 def degenerate_scores(
