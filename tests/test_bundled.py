@@ -1,19 +1,23 @@
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from scipy.stats import norm
 
 from decided import by_cost
 from laws_of_cost import PATHS_OF_COST, check_case, check_flip, check_steps
+from raglab.audit.explanation import decide_by_checks
 from raglab.decision.chain import STAGES, decide_cases
 from raglab.decision.decisions import GATE_OF, Decisions
 from raglab.decision.measurement import measured_tables
 from raglab.expected_cost import PATHS
-from raglab.lab.search_space import Goal, SearchRange, full_space, set_values
+from raglab.lab.search_space import Goal, SearchRange, always_answer, full_space, set_values
 from raglab.lab.study import tune
 from raglab.live.trace_building import build_trace
 from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
@@ -230,6 +234,58 @@ def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
     rows = range(0, len(trace), 4)
     found = sum(check_flip(trace, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
     assert found > len(rows)
+
+
+@pytest.fixture(scope="module")
+def judged(trace: Trace, start: Policy) -> Trace:
+    """The trace with a signal of its own that tells right-if-answered from wrong with AUROC 0.95, given as a Series."""
+    right = decide(trace, always_answer(start)).right
+    drawn = np.random.default_rng(14).standard_normal(len(trace)) + math.sqrt(2.0) * norm.ppf(0.95) * right
+    series = pd.Series(drawn, index=[case.id for case in trace.cases]).sample(frac=0.95, random_state=14)
+    return trace.with_signal("judge", series, higher="surer", unit="number")
+
+
+@pytest.fixture(scope="module")
+def judged_policies(judged: Trace, policies: list[Policy], cost_policies: list[Policy]) -> list[Policy]:
+    """200 random policies that gate the signal by a bound or two, or weigh it among others by expected cost."""
+    rng = np.random.default_rng(15)
+    values = judged.signal("judge").dropna().to_numpy()
+
+    def gated(policy: Policy) -> Policy:
+        low, high = np.sort(rng.choice(values, 2)).tolist()
+        ends = [{"min": low}, {"max": high}, {"min": low, "max": high}][int(rng.integers(3))]
+        return policy.replace("signals.judge", ends | {"on_fire": str(rng.choice(["refuse", "ask", "warn"]))})
+
+    def weighed(policy: Policy) -> Policy:
+        assert policy.decision.model is not None
+        model = policy.decision.model.model_dump()
+        part = {"center": 1.0, "scale": 1.5, "missing": 0.0, "weights": tuple(rng.normal(0.0, 1.5, 4).tolist())}
+        with_part = policy.replace("decision.model", {**model, "parts": {**model["parts"], "judge": part}})
+        return gated(with_part) if rng.random() < 0.2 else with_part
+
+    return [*map(gated, policies[:100]), *map(weighed, cost_policies[:100])]
+
+
+def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
+    judged: Trace, judged_policies: list[Policy]
+) -> None:
+    """Sweep, both engines and decisions agree on every bundled case under 200 policies, explanations on every other."""
+    counted, plain = tally(judged, judged_policies), tally(judged, judged_policies, engine="numpy")
+    np.testing.assert_array_equal(counted.stages, plain.stages)
+    np.testing.assert_array_equal(counted.cells, plain.cells)
+    acted = 0
+    for number, policy in enumerate(judged_policies):
+        said = decide(judged, policy)
+        assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
+        assert counted.counts[number, 5] == said.right.sum()
+        for row in range(number % 2, len(judged), 2):
+            if number >= 100:
+                check_case(said, row)
+                continue
+            acted += said.gate_name(row) == "signals.judge"
+            told = said.explain(judged.cases[row].id)
+            assert decide_by_checks(told).status == Status(int(said.status[row])).name
+    assert acted > 1000
 
 
 MIXES = 6
