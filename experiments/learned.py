@@ -64,7 +64,7 @@ Floats = NDArray[np.float64]
 
 
 class Set(NamedTuple):
-    """A set: trace, name, halves, features [R, F], label, group, names, signals [S, R], right if answered; [R] each."""
+    """A set: trace, name, halves; by case features, label, group and its name, signals [S, R], right if answered."""
 
     trace: Trace
     name: str
