@@ -23,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -38,7 +39,7 @@ from raglab.decision.measurement import (
     structure_hash,
 )
 from raglab.policy import PolicyData
-from raglab.signals import NAMES
+from raglab.signals import NAMES, declaration, own_signal
 from raglab.store.loaders import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.thresholds import policy_thresholds
@@ -52,6 +53,8 @@ UNTAGGED = (3, 11, 19)
 MAX_GROUPS = 8
 N_RERANKED = 20
 TARGETS = {"numpy": 5e6, "numba": 10e6, "costs": 20e6, "times": 100.0, "memory": 1000.0, "study": 4.0}
+OWN_SIGNALS = 5  # of the user, each gated by every policy
+OWN_TARGETS = {"numpy": 8e6, "numba": 15e6}
 MODEL = ("confidence", "top1_cosine", "gap", "keyword_share", "groups", "words")  # signals of the decision by cost
 
 
@@ -198,6 +201,23 @@ def random_policies(n: int, seed: int = 8) -> list[PolicyData]:
             yield bool(rng.random() < 0.5)
 
     return [base.replace(*drawn()) for _ in range(n)]
+
+
+def own_signals(trace: TraceData, policies: Sequence[PolicyData], seed: int = 10) -> tuple[TraceData, list[PolicyData]]:
+    """The trace with signals of the user, one case in fifty without, and the policies with a bound on each at random.
+
+    The bounds let nine in ten cases pass on average, so that the gates behind them decide too.
+    """
+    rng = np.random.default_rng(seed)
+    shape, names = trace.hits.chunk.shape[:3], [f"own_{number}" for number in range(OWN_SIGNALS)]
+    stated = {name: declaration(own_signal(name, higher="surer", unit="probability")) for name in names}
+    columns = {name: np.where(rng.random(shape) < 0.02, np.nan, rng.random(shape)) for name in names}
+    with_signals = replace(trace, columns=columns, meta={**trace.meta, "signals": stated})
+    gated = [
+        one.replace("signals", {name: {"min": float(rng.uniform(0.0, 0.2)), "on_fire": "refuse"} for name in names})
+        for one in policies
+    ]
+    return with_signals, gated
 
 
 def cost_policies(trace: TraceData, n: int, seed: int = 9) -> list[PolicyData]:
@@ -354,6 +374,13 @@ def main() -> None:
         least = TARGETS[engine]
         shown = f"{speed[engine] / 1e6:,.2f} M decisions/s"
         against(f"{engine}: sweep", shown, f">= {least / 1e6:,.0f} M", met=speed[engine] >= least)
+    judged, gated = own_signals(trace, policies)
+    for engine in engines():
+        reached, least = rates(judged, gated, sizes, engine), OWN_TARGETS[engine]
+        beside = rates(trace, policies, sizes, engine)
+        shown = f"{reached / 1e6:,.2f} M, {reached / beside:.2f} x"
+        what = f"{engine}: sweep with {OWN_SIGNALS} own signals, against without"
+        against(what, shown, f">= {least / 1e6:,.0f} M", met=reached >= least)
     by_cost = cost_policies(trace, sizes.policies)
     for engine in engines():
         reached, least = rates(trace, by_cost, sizes, engine), TARGETS["costs"]

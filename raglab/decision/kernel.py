@@ -71,7 +71,7 @@ class Numbers(NamedTuple):
 
 
 class SignalBounds(NamedTuple):
-    """Bounds of signals that some policy sets, [P, B]: the bound, upper ones with their signs changed; its outcome."""
+    """Bounds of signals that some policy sets, [B, P]: the bound, upper ones with their signs changed; its outcome."""
 
     bound: NDArray[np.float64]
     stage: NDArray[np.int64]
@@ -267,26 +267,34 @@ def _cost_counts(policies: Any, cases: Any, right: Any, number: Any, codes: int)
 
 
 @compile_kernel(inline="always")
+def _signal_stages(measured: Any, bounds: Any, first: int, last: int, out: Any) -> None:  # noqa: ANN401 - arrays
+    """Write the outcome of the gates on signals of one case, `NONE` where all pass, of the policies first to last.
+
+    A bound after the other over many policies, so that several are compared in one instruction.
+    """
+    out[: last - first] = NONE
+    for b in range(len(measured)):
+        for p in range(first, last):
+            passes = measured[b] - bounds.bound[b, p] >= 0.0
+            out[p - first] = min(out[p - first], NONE if passes else bounds.stage[b, p])
+
+
+@compile_kernel(inline="always")
 def _gate_signals(
     decided: tuple[int, int],
     case: Any,  # noqa: ANN401
-    measured: Any,  # noqa: ANN401
-    bounds: Any,  # noqa: ANN401
-    p: int,
+    fired: int,
     options_slot: int,
     number: Any,  # noqa: ANN401
 ) -> tuple[int, int]:
-    """Stage and slot with the gates on signals, of what `_decide_case` says without; p: place of the policy.
+    """Stage and slot with the gates on signals, of what `_decide_case` says without; fired: of `_signal_stages`.
 
     They stand before what decided only where that is an answer, or a refusal by a gate after them.
     """
     stage, slot = decided
     if stage <= number.signals or number.overview <= stage < number.gap:
         return stage, slot
-    first = stage
-    for b in range(len(measured)):
-        if not measured[b] - bounds.bound[p, b] >= 0.0:
-            first = min(first, bounds.stage[p, b])
+    first = min(stage, fired)
     if first != number.signals_ask:
         return first, slot
     return (first, options_slot) if case.n_options[0] >= LEAST_OPTIONS else (number.signals, slot)
@@ -316,12 +324,16 @@ def _outcome_counts(
     seen = np.zeros((len(policies), codes), dtype=np.int64)
     l2, rerank, hybrid, missing, measured = hits
     gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
+    fired = np.full(TILE, NONE, dtype=np.int64)
     for first in range(0, len(policies), TILE):
+        last = min(first + TILE, len(policies))
         for q in range(len(cases)):
-            for p in range(first, min(first + TILE, len(policies))):
+            if gated:
+                _signal_stages(measured[q], bounds, first, last, fired)
+            for p in range(first, last):
                 said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
                 if gated:
-                    said = _gate_signals(said, cases[q], measured[q], bounds, p, options_slot, number)
+                    said = _gate_signals(said, cases[q], fired[p - first], options_slot, number)
                 stage, slot = said
                 seen[p, stage * CELLS + cases[q].label * 2 + right[q, slot]] += 1
     return seen
@@ -333,11 +345,14 @@ def _stages(policies: Any, bounds: Any, cases: Any, hits: Any, number: Any) -> A
     slot = np.empty((len(policies), len(cases)), dtype=np.int16)
     l2, rerank, hybrid, missing, measured = hits
     gated, options_slot = measured.shape[1] > 0, l2.shape[1] + 1 + number.asked_slot
+    fired = np.full(len(policies), NONE, dtype=np.int64)
     for q in range(len(cases)):
+        if gated:
+            _signal_stages(measured[q], bounds, 0, len(policies), fired)
         for p in range(len(policies)):
             said = _decide_case(cases[q], policies[p], l2[q], rerank[q], hybrid[q], missing[q], number)
             if gated:
-                said = _gate_signals(said, cases[q], measured[q], bounds, p, options_slot, number)
+                said = _gate_signals(said, cases[q], fired[p], options_slot, number)
             stage[p, q], slot[p, q] = said
     return stage, slot
 
@@ -414,14 +429,14 @@ def _signals_of(found: Evidence, limits: Thresholds) -> NDArray[np.float64]:
 def _bounds(limits: Thresholds, n: int) -> SignalBounds:
     """Each stated bound of each policy, with the outcome that it leads to; `NONE` where the policy has none."""
     stated = _stated_bounds(limits)
-    bound, stage = np.empty((n, len(stated))), np.full((n, len(stated)), NONE, dtype=np.int64)
+    bound, stage = np.empty((len(stated), n)), np.full((len(stated), n), NONE, dtype=np.int64)
     for b, (name, key) in enumerate(stated):
         gate = limits.signals[name]
         value = getattr(gate, key)
         acts = gate.on & ~np.isnan(value)
         codes = np.where(gate.refuses, NUMBERS.signals, np.where(gate.asks, NUMBERS.signals_ask, NONE))
-        bound[:, b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
-        stage[:, b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
+        bound[b] = np.broadcast_to(value if key == "min" else np.negative(value), (n, 1))[:, 0]
+        stage[b] = np.broadcast_to(np.where(acts, codes, NONE), (n, 1))[:, 0]
     return SignalBounds(bound, stage)
 
 
@@ -490,7 +505,7 @@ def tallied(found: Evidence, limits: Thresholds, n_policies: int) -> NDArray[np.
     seen = np.empty((n_policies, codes), dtype=np.int64)
     right = np.ascontiguousarray(found.right[0].T)
     bounds = _bounds(limits, n_policies)
-    bounds = SignalBounds(bounds.bound[order], bounds.stage[order])
+    bounds = SignalBounds(bounds.bound[:, order], bounds.stage[:, order])
     seen[order] = _outcome_counts(right, policies[order], bounds, *_inputs(found, limits), NUMBERS, codes)
     return seen
 
