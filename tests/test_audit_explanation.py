@@ -298,7 +298,7 @@ class TestExplain:
             ),
             ("UPDATE decisions SET status = 'refuse'", "status refuse is recorded, the checks give ok"),
             ("UPDATE decisions SET policy_id = 'other'", "policy_id 'other' is recorded with the decision"),
-            ("UPDATE policies SET body = replace(body, '0.7', '0.8')", "its body has the id"),
+            ("UPDATE policies SET body = replace(body, '1.05', '1.15')", "its body has the id"),
             ("DELETE FROM policies", "is not in the log"),
             ("UPDATE learners SET body = replace(body, '0.85', '0.5')", "its settings have the digest"),
             (

@@ -288,7 +288,7 @@ def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     assert acted > 1000
 
 
-MIXES = 6
+MIXES = 3
 
 
 @pytest.mark.parametrize("seed", range(MIXES))

@@ -737,7 +737,20 @@ def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> T
 
 
 # Options of `raglab trace` that take a value, and those that take none; --out is stated anew.
-_VALUED = ("--cases", "-c", "--policy", "-p", "--arm", "--encoder", "--reranker", "--index", "--fetch-k", "--rerank-k")
+_VALUED = (
+    "--cases",
+    "-c",
+    "--policy",
+    "-p",
+    "--arm",
+    "--encoder",
+    "--reranker",
+    "--index",
+    "--fetch-k",
+    "--rerank-k",
+    "--dense-weight",
+    "--turns",
+)
 TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
 TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})
 _LONGEST_COMMAND = 2_000
