@@ -33,7 +33,8 @@ from raglab.answering.extractive import (
 from raglab.calibration import ece_interval, judged
 from raglab.live.trace_building import build_trace
 from raglab.metrics import auroc, auroc_interval, clopper_pearson
-from raglab.store.loaders import load_cases, load_corpus, load_pack
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import load_pack
 from raglab.store.traces import Trace
 from raglab.text import answer_recall, exact_match, normalise_answer, token_f1
 from raglab.values import Case, Chunk, Generation

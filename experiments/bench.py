@@ -40,7 +40,7 @@ from raglab.decision.measurement import (
 )
 from raglab.policy import PolicyData
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.store.loaders import Policy as StoredPolicy
+from raglab.store.policies import Policy as StoredPolicy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Chunk, Hits, TraceData

@@ -24,7 +24,7 @@ from raglab.lab.gate_fitting import CHAIN, FUSED, compare_gates, fuse
 from raglab.lab.search_space import always_answer, published_policy
 from raglab.metrics import TARGETS, upper_bound
 from raglab.replay import sweep
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 DELTA = 0.1

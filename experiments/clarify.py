@@ -35,7 +35,8 @@ from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
 from raglab.store.files import make_folder, write_bytes
-from raglab.store.loaders import load_corpus, load_pack
+from raglab.store.loaders import load_corpus
+from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
 BUNDLED = Path("datasets/broker")

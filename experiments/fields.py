@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from raglab.answering.contents import scope
 from raglab.answering.fields import extract
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_cases, load_corpus, load_pack
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -49,7 +49,7 @@ from raglab import metrics
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.costs import LABEL_OF_CELL, LABELS
 from raglab.store.files import locked_lines, make_folder
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 VERSION = 1  # of what the tuners here do: lines of another are measured again

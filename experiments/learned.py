@@ -54,7 +54,7 @@ from raglab.lab.score_models import STRENGTHS, Recipe, choose_recipe, fit_score_
 from raglab.lab.search_space import limit_depth
 from raglab.metrics.intervals import percentile_interval
 from raglab.signals import NAMES, signal
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 RISKS = (0.3, 0.4)

@@ -43,7 +43,7 @@ from tuners import draw_half, seen_cases, study, with_splits
 import raglab
 from raglab.lab.certification import certify_policy, check_policy, grid
 from raglab.store.files import make_folder
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 VERSION = 1  # of what is measured here: lines of another are measured again

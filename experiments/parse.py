@@ -22,7 +22,8 @@ from raglab.answering.missing_fields import failures
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import LEAST, SLOTS, Failure, Vocabulary, build_vocabulary
 from raglab.metrics import clopper_pearson
-from raglab.store.loaders import load_corpus, load_pack
+from raglab.store.loaders import load_corpus
+from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"

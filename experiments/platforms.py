@@ -22,7 +22,7 @@ from raglab.lab.certification import certify_policy
 from raglab.lab.search_space import always_answer
 from raglab.replay import decide, sweep
 from raglab.store.frames import trace_from_frame
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 

@@ -20,7 +20,8 @@ from sentence_transformers import SentenceTransformer
 from raglab.lab.certification import certify_policy, retest
 from raglab.lab.gate_fitting import transfer
 from raglab.live.trace_building import build_trace
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 DATA = Path(__file__).resolve().parents[1] / "datasets" / "broker"

@@ -23,7 +23,7 @@ from raglab.lab.search_space import always_answer, always_refuse, limit_depth, p
 from raglab.metrics.costs import DISTINCT_CELL
 from raglab.replay import decide, tally
 from raglab.signals import BUILT_IN_SET, NAMES, SignalSet
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 

@@ -82,11 +82,11 @@ from .replay import steps as steps
 from .replay import sweep as sweep
 from .store.files import InputError as InputError
 from .store.frames import trace_from_frame as trace_from_frame
-from .store.loaders import Policy as Policy
 from .store.loaders import load_cases as load_cases
 from .store.loaders import load_corpus as load_corpus
 from .store.loaders import save_cases as save_cases
 from .store.loaders import save_corpus as save_corpus
+from .store.policies import Policy as Policy
 from .store.score_tables import score_table as score_table
 from .store.traces import Trace as Trace
 from .store.traces import TraceError as TraceError

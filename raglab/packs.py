@@ -4,7 +4,7 @@ A pack is data that a researcher of another trade replaces: the engine that read
 out comes from the generic pack of this package, which names no trade. Expressions are Python's regular expressions;
 `{name}` in one stands for the part of that name under `parts`.
 
-Reading a pack from a file or folder is `raglab.store.loaders.load_pack`.
+Reading a pack from a file or folder is `raglab.store.policies.load_pack`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,8 @@ from raglab.lab.study import tune
 from raglab.live.trace_building import build_trace
 from raglab.replay import SWEPT, breakpoints, decide, steps, sweep, tally, threshold_values
 from raglab.signals import NAMES
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, map_fields

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from raglab.cli import app
 from raglab.replay import decide, flips
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 COMMANDS = ("trace", "decide", "sweep", "tune", "report", "policy", "demo")

@@ -15,7 +15,7 @@ from raglab.cli.common import parse_costs, parse_goal, parse_target, parse_targe
 from raglab.lab.search_space import Goal
 from raglab.metrics import TARGETS
 from raglab.replay import sweep
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 
 
 def test_costs_by_label_and_outcome() -> None:

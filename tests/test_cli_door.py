@@ -25,7 +25,7 @@ from raglab.cli.common import keep_inputs, show, shown_json, table_text
 from raglab.cli.door import EXIT_CODES, INTERNAL, INTERRUPTED, NO_READER, REFUSED, one_line, refusal, shell_command
 from raglab.cli.live import _response_text
 from raglab.store.files import InputError, Where, csv_text, input_error
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 pytestmark = pytest.mark.slow

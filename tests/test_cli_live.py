@@ -13,7 +13,8 @@ from raglab.cli import app
 from raglab.live import signal_functions
 from raglab.live.response import KEYS
 from raglab.live.signal_functions import SignalFunction, register_signal
-from raglab.store.loaders import Policy, save_corpus
+from raglab.store.loaders import save_corpus
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.testing import sample_trace
 from test_live_trace_building import CORPUS, WordEncoder, encoder  # noqa: F401 - a fixture

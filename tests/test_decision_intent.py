@@ -14,7 +14,8 @@ from raglab.decision.intent import FLAGS, RULES, intent
 from raglab.decision.measurement import bit_masks, positions
 from raglab.patterns import Patterns, entities_in, entities_of, matches, pattern_hits, patterns_hash
 from raglab.signals import degenerate_scores, retrieval_confidence
-from raglab.store.loaders import Policy, load_cases
+from raglab.store.loaders import load_cases
+from raglab.store.policies import Policy
 from raglab.text import BITS, content_words, split_words
 from raglab.values import Case, Chunk
 

@@ -25,7 +25,7 @@ from raglab.live.response import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide, sweep, tally
 from raglab.signals import BUILT_IN, NAMES
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Hits, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_trace, trace_of
 

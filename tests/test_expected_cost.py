@@ -23,7 +23,7 @@ from raglab.live.response import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep
 from raglab.signals import NAMES
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 from worlds import PATTERNS, Hit, ask, policy, random_policies, random_trace, trace_of
 

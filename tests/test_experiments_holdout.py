@@ -20,7 +20,7 @@ from labelled import labelled
 from raglab import metrics
 from raglab.lab.search_space import always_answer
 from raglab.replay import steps, tally
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 

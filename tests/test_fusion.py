@@ -35,7 +35,7 @@ from raglab.metrics import COUNTS
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import SIGNALS
-from raglab.store import loaders
+from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 from worlds import FUSED, Hit, ask, policy, random_policies, random_trace, trace_of
 
@@ -190,9 +190,9 @@ def test_bad_parts_are_refused_with_key_and_rule(section: dict[str, Any], rule: 
 
 def test_a_model_travels_in_the_yaml(tmp_path: Path) -> None:
     """To the last bit; parts in any order are one model and one policy_id, another knot is another."""
-    made = loaders.Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
+    made = Policy.from_mapping({"fused": FUSED | {"enabled": True, "bias": 0.1 + 0.2}})
     made.save(tmp_path / "p.yaml")
-    loaded = loaders.Policy.load(tmp_path / "p.yaml")
+    loaded = Policy.load(tmp_path / "p.yaml")
     assert (loaded, loaded.fused_model) == (made, made.fused_model)
     turned = made.replace("fused.parts", dict(reversed(made.fused.model_dump()["parts"].items())))
     assert (turned.policy_id, turned.structure) == (made.policy_id, made.structure)
@@ -431,7 +431,7 @@ def test_the_door_fits_compares_and_writes(trace: Any, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "fitted on 240 cases" in done.stdout
     assert "on 120 cases of split report" in done.stdout
-    made = loaders.Policy.load(tmp_path / "new" / "f.yaml")
+    made = Policy.load(tmp_path / "new" / "f.yaml")
     assert made == fuse(trace, FREE).policy
     told = json.loads(CliRunner().invoke(app, [*call, "--json"]).stdout, parse_constant=pytest.fail)
     assert told["policy_id"] == made.policy_id

@@ -40,7 +40,7 @@ from raglab.lab.report.blocks import threshold_unit
 from raglab.lab.search_space import always_answer, full_space
 from raglab.policy import PolicyData
 from raglab.thresholds import policy_thresholds
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of
 
 # The policy file: the threshold is there with its range, off as its row says, and written back with the others.

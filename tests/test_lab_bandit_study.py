@@ -33,7 +33,7 @@ from raglab.live.arm_choice import components, router, table
 from raglab.live.settings import BanditSettings
 from raglab.metrics.intervals import mean_interval
 from raglab.reward import PUBLISHED, reward
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 
 pytestmark = pytest.mark.slow
 

@@ -29,7 +29,7 @@ from raglab.lab.report.verdicts import answer_signals
 from raglab.lab.search_space import always_answer
 from raglab.metrics import cell_costs, cost_matrix, upper_bound
 from raglab.replay import decide, sweep
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import SCHEMA_VERSION, Status
 

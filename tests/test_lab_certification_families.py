@@ -25,7 +25,7 @@ from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import queries_hash
 from raglab.lab.search_space import always_answer
 from raglab.replay import breakpoints, decide
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status

@@ -18,7 +18,7 @@ from raglab.lab.comparison import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.replay import sweep
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import TraceData
 from worlds import Hit, ask, trace_of
 

@@ -13,7 +13,7 @@ from raglab.lab.gate_fitting import answer_outcomes, calibrate_answers, calibrat
 from raglab.live.response import TableFirst, record_answers
 from raglab.replay import decide
 from raglab.retrieval.tables import table_index
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Chunk, Generation
 from worlds import Hit, ask, policy, trace_of

@@ -17,7 +17,8 @@ from raglab.lab.reward_audit import RewardAudit, audit_rewards, audit_table
 from raglab.lab.search_space import always_answer
 from raglab.live.trace_building import build_trace
 from raglab.reward import COMPONENTS, RewardWeights
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 MARGIN = RewardWeights(margin=1.0, diversity=0.0, latency=0.0, cache=0.0, consistency=0.0)

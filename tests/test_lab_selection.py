@@ -39,7 +39,7 @@ from raglab.lab.study import tune
 from raglab.metrics import N_CELLS
 from raglab.replay import tally
 from raglab.signals import NAMES
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Status
 from worlds import Hit, ask, trace_of

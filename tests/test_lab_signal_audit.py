@@ -12,7 +12,7 @@ import pytest
 import raglab
 from raglab.lab.signal_audit import CONSTANT, EVERYWHERE, audit_signals, labelled_signals, rank_correlations
 from raglab.signals import NAMES
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Latency
 from worlds import Hit, ask, policy, trace_of

@@ -25,7 +25,7 @@ from raglab.lab.search_space import (
 from raglab.lab.study import OBJECTIVES, compare_policies, manual_loop, tune
 from raglab.metrics import RATES
 from raglab.replay import SWEPT, sweep, tally
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status
 from worlds import Hit, ask, trace_of

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 import raglab
 from raglab.answering.support import WordSupport, answer_support
 from raglab.lab.support_calibration import calibrate_support, certified_bar, pair_supports
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 RNG = np.random.default_rng(5)

@@ -18,7 +18,7 @@ from raglab.live.apply import COLUMNS, apply
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.frames import trace_from_frame
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 
 ROOT = Path(raglab.__file__).parents[1]
 NODE: dict[str, Any] = {"node_score": {"higher": "surer", "unit": "probability"}}

@@ -26,7 +26,7 @@ from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import RetrievalSettings, build_trace
 from raglab.replay import decide
 from raglab.retrieval.dense import EmbeddingCache
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Corpus, Generation, Status
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 

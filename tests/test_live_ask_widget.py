@@ -12,7 +12,7 @@ import pytest
 from raglab.live.ask import ask, buttons
 from raglab.live.response import Response
 from raglab.live.system import Lab
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.text import NO_MATH
 from test_live_clarification import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 

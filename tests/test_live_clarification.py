@@ -25,8 +25,9 @@ from raglab.live.ask import ask, reply
 from raglab.live.clarification_requests import ReplyMeaning, clarification_options, interpret_reply
 from raglab.live.response import KEYS, Response
 from raglab.live.system import Lab, build_index
-from raglab.store.loaders import Policy, load_corpus
+from raglab.store.loaders import load_corpus
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
+from raglab.store.policies import Policy
 from raglab.values import Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 

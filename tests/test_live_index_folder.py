@@ -21,7 +21,8 @@ from raglab.live.ask import ask
 from raglab.live.index_folder import Index, read_index
 from raglab.live.system import Lab, build_index
 from raglab.store.files import InputError
-from raglab.store.loaders import Policy, save_corpus
+from raglab.store.loaders import save_corpus
+from raglab.store.policies import Policy
 from raglab.values import Corpus
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 

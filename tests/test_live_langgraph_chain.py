@@ -17,7 +17,7 @@ from raglab.live.ask import ask
 from raglab.live.langgraph_chain import NODES, GraphInput, GraphState, build_graph
 from raglab.live.response import KEYS
 from raglab.live.system import Lab, build_index
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Chunk, Corpus, Generation
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, chunk, encoder  # noqa: F401 - a fixture
 

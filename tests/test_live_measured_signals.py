@@ -32,7 +32,7 @@ from raglab.live.trace_building import build_trace
 from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.retrieval.arms import walk
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace, content_hash
 from raglab.testing import sample_trace
 from raglab.values import Case, Latency, Status

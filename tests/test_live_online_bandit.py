@@ -32,8 +32,8 @@ from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
 from raglab.reward import RewardWeights, reward
-from raglab.store.loaders import Policy
 from raglab.store.log_tables import CHOICES, REWARDS, SETUPS, SNAPSHOTS, THUMBS, events
+from raglab.store.policies import Policy
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

@@ -27,7 +27,8 @@ from raglab.packs import GENERIC
 from raglab.replay import _single_case, decide
 from raglab.retrieval.arms import walk
 from raglab.signals import NAMES
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace, content_hash
 from raglab.values import Case, Chunk, Corpus, Generation, Hits, TraceData
 from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401

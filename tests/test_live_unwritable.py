@@ -18,8 +18,8 @@ from raglab.live.ask import ask
 from raglab.live.system import Lab, build_index
 from raglab.store.database import UnwritableLogError
 from raglab.store.files import InputError
-from raglab.store.loaders import Policy
 from raglab.store.log_tables import CHOICES, DECISIONS, REQUESTS, REWARDS
+from raglab.store.policies import Policy
 from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
 pytestmark = pytest.mark.slow

@@ -40,7 +40,7 @@ from raglab.live import arm_choice
 from raglab.packs import GENERIC
 from raglab.policy import PolicyData
 from raglab.retrieval import arms, entity_graph, indexes, quantities, table_records
-from raglab.store.loaders import load_pack
+from raglab.store.policies import load_pack
 from raglab.values import Chunk
 
 pytestmark = pytest.mark.slow

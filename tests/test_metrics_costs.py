@@ -31,7 +31,8 @@ from raglab.metrics import (
 )
 from raglab.metrics.intervals import t_quantile
 from raglab.replay import decide, steps, sweep, tally
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 from raglab.values import Status
 from worlds import policy, random_policies, random_trace
 

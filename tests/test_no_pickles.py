@@ -23,7 +23,7 @@ from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.retrieval.dense import EmbeddingCache, default_cache
 from raglab.store.files import InputError
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from test_lab_study import _world
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture

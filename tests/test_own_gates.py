@@ -16,7 +16,7 @@ from raglab.lab.search_space import always_answer, full_space
 from raglab.own_gates import REGISTERED, register_gate
 from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 

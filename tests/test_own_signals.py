@@ -29,7 +29,7 @@ from raglab.policy import PolicyData
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace, TraceError, content_hash, trace_head, trace_table, write
 from raglab.values import Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals

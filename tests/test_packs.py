@@ -22,7 +22,7 @@ from raglab.live.trace_building import build_trace
 from raglab.packs import GENERIC, Pack, nested_repeat, pack_of
 from raglab.policy import PolicyData, check_pack
 from raglab.replay import decide
-from raglab.store.loaders import Policy, load_pack
+from raglab.store.policies import Policy, load_pack
 from raglab.values import Case, Chunk, Corpus
 from test_live_clarification import BROKER, FRENCH, OPEN, QUI, indexed  # noqa: F401 - a fixture
 from test_live_trace_building import SMALL, WordEncoder

@@ -41,7 +41,7 @@ from raglab.lab.report.verdicts import (
 )
 from raglab.lab.search_space import always_answer, always_refuse
 from raglab.lab.slices import ranking, slices
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace as StoredTrace
 from raglab.values import Case, Chunk, Hits, Status, TraceData
 

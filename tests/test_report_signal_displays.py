@@ -13,7 +13,7 @@ import raglab
 from raglab.lab.report import canvas
 from raglab.lab.report.signal_displays import AREAS, WORTH, SignalAuditDisplay
 from raglab.lab.signal_audit import DOUBLE, EVERYWHERE, SignalAudit, audit_signals
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from worlds import PATTERNS, policy, random_trace
 
 CHOSEN = Policy.from_mapping(policy(patterns=PATTERNS).model_dump())

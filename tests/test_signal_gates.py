@@ -22,7 +22,7 @@ from raglab.policy import PolicyData
 from raglab.replay import SWEPT, decide, flips, steps, sweep, tally
 from raglab.signal_gates import SignalThresholds, signal_margins
 from raglab.signals import declaration, own_signal, signal
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 from worlds import NAN, Hit, ask, policy, random_policies, random_trace, trace_of, with_signals

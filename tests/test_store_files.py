@@ -35,8 +35,9 @@ from raglab.live import online_bandit
 from raglab.live.trace_building import VECTORS, _keep
 from raglab.store import files
 from raglab.store.files import InputError, locked_lines, logged_lines, make_folder, replacing, write_lines, write_text
-from raglab.store.loaders import Policy, load_cases, load_corpus, save_cases, save_corpus
+from raglab.store.loaders import load_cases, load_corpus, save_cases, save_corpus
 from raglab.store.log_tables import REQUEST_TABLES, REQUESTS
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Case, Chunk, Corpus, Latency
 

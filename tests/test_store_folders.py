@@ -14,7 +14,8 @@ from typer.testing import CliRunner
 from raglab import cli
 from raglab.store import files
 from raglab.store.files import InputError, json_lines, read_bytes
-from raglab.store.loaders import load_cases, load_corpus, load_pack
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import load_pack
 
 CASE = '{"id": "1", "query": "q", "expect_status": "refuse"}\n'
 

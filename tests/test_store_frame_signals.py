@@ -23,7 +23,8 @@ from raglab.lab.study import tune
 from raglab.replay import decide, flips, steps, sweep, tally
 from raglab.store.files import InputError
 from raglab.store.frames import MAX_ROWS, trace_from_frame
-from raglab.store.loaders import Policy, save_cases
+from raglab.store.loaders import save_cases
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace, answers_from_rows
 from raglab.values import LONGEST_QUESTION, Case
 

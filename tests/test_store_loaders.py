@@ -14,7 +14,8 @@ import yaml
 from raglab.policy import PolicyData as Plain
 from raglab.store.benchmarks import article_splits, query_split
 from raglab.store.files import InputError
-from raglab.store.loaders import MAX_POLICY_BYTES, Policy, hash_cases, load_cases, load_corpus, save_cases
+from raglab.store.loaders import hash_cases, load_cases, load_corpus, save_cases
+from raglab.store.policies import MAX_POLICY_BYTES, Policy
 from raglab.values import Case
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"

@@ -8,7 +8,7 @@ import pytest
 
 from raglab.languages import parse_language
 from raglab.store.files import MAX_NAME, InputError
-from raglab.store.loaders import Policy, load_pack
+from raglab.store.policies import Policy, load_pack
 from raglab.store.strict_yaml import MOST_YAML_VALUES
 
 pytestmark = pytest.mark.slow

@@ -20,7 +20,8 @@ from raglab.policy import PolicyData
 from raglab.replay import decide
 from raglab.store.files import InputError
 from raglab.store.loaders import hash_cases
-from raglab.store.traces import TRACE_FLAGS, TRACE_OPTIONS, Trace, TraceError, content_hash, rebuild_command
+from raglab.store.trace_commands import TRACE_FLAGS, TRACE_OPTIONS, rebuild_command
+from raglab.store.traces import Trace, TraceError, content_hash
 from raglab.values import FLOAT_FIELDS, Case
 from worlds import PATTERNS, Hit, ask, random_trace, trace_of
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from raglab.store.loaders import load_pack
+from raglab.store.policies import load_pack
 
 BROKER = Path(__file__).resolve().parents[1] / "datasets" / "broker"
 INSURANCE = load_pack(BROKER / "pack")

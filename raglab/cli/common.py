@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from raglab.lab.search_space import Goal
     from raglab.lab.study import TuneResult
-    from raglab.store.loaders import Policy
+    from raglab.store.policies import Policy
     from raglab.store.traces import Trace
 
 TracePath = Annotated[Path, typer.Argument(help="Trace, a Parquet file made by `raglab trace`.")]
@@ -152,7 +152,7 @@ def load_trace(path: Path, split: str | None = None) -> Trace:
 
 def load_policy(path: Path | None) -> Policy:
     """Policy of a file, or the published one."""
-    from raglab.store.loaders import Policy
+    from raglab.store.policies import Policy
 
     return Policy.load(path)
 

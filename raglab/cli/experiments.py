@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from raglab.lab.bandit_study import LearnerComparison
     from raglab.lab.clarify_study import ClarifyStudy
     from raglab.reward import RewardWeights
-    from raglab.store.loaders import Policy
+    from raglab.store.policies import Policy
     from raglab.store.traces import Trace
 
 BUDGET_MS = 8000.0

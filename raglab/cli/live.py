@@ -73,7 +73,8 @@ def index(
 ) -> None:
     """Index a corpus into a folder that `raglab ask` answers from."""
     from raglab.live.system import build_index
-    from raglab.store.loaders import Policy, load_corpus
+    from raglab.store.loaders import load_corpus
+    from raglab.store.policies import Policy
 
     _keep_corpus(out, corpus, policy)
     loaded = load_corpus(corpus, follow_links=follow_links)
@@ -179,7 +180,7 @@ def support(
     import pandas as pd
 
     from raglab.answering.support import WordSupport
-    from raglab.store.loaders import Policy
+    from raglab.store.policies import Policy
 
     said = (_scorer(nli) or WordSupport()).support(_stated_text(answer), [_stated_text(one) for one in evidence])
     table = pd.DataFrame(said.by_claim, columns=["claim", "support"])

@@ -39,7 +39,8 @@ from raglab.metrics import OBJECTIVES, TARGETS
 from raglab.policy import EXPECTED_COST
 from raglab.replay import SWEPT, breakpoints, threshold_at
 from raglab.signal_gates import SIGNALS, signal_path
-from raglab.store.loaders import Policy, load_cases, load_corpus
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.text import decimals
 from raglab.thresholds import policy_thresholds

@@ -17,7 +17,7 @@ from raglab.lab.search_space import always_answer
 from raglab.metrics import binomial_p, clopper_pearson, upper_bound
 from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.replay import tally
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData, check_labelled, label_codes
 

@@ -15,7 +15,8 @@ import numpy as np
 from raglab.answering.contents import contents_pages
 from raglab.default_learner.simulation import World, check_simulated_world, world
 from raglab.packs import GENERIC, Pack
-from raglab.store.loaders import load_corpus, load_pack
+from raglab.store.loaders import load_corpus
+from raglab.store.policies import load_pack
 from raglab.text import content_words, split_words
 from raglab.values import Chunk
 

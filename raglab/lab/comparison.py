@@ -13,7 +13,7 @@ from raglab.decision.measurement import measured_tables
 from raglab.lab.selection import DEFAULTS, FREE, NOT_THRESHOLDS, Advantage, best_of, count_cells, paired_advantage
 from raglab.metrics import Paired
 from raglab.replay import case_cells
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import TraceData
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from raglab.policy import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
 from raglab.signals import BUILT_IN_SET, Direction, SignalSet
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData
 

@@ -20,7 +20,8 @@ from raglab.metrics import Difference
 from raglab.replay import decide, swept_paths, threshold_values
 from raglab.robustness import quantile_map
 from raglab.signals import NAMES, SIGNALS
-from raglab.store.loaders import Policy, hash_cases
+from raglab.store.loaders import hash_cases
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.thresholds import policy_thresholds
 from raglab.values import Case, Status, TraceData, check_labelled, label_codes

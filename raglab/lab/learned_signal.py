@@ -49,7 +49,7 @@ from raglab.models import Encoder, identifier_of, load_encoder
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.signals import check_name
 from raglab.store.files import Where, input_error, read_json, write_text
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from raglab.replay import (
     threshold_at,
     user_gates,
 )
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 

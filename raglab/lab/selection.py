@@ -34,7 +34,7 @@ from raglab.lab.search_space import (
 from raglab.policy import EXPECTED_COST
 from raglab.replay import case_cells, case_rows, evidence_with_model
 from raglab.signal_gates import LEAST_OPTIONS
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from raglab.live.measured_signals import SIGNAL_STAGE
 from raglab.metrics.costs import OUTCOME_OF_CELL, Costs, cost_matrix
 from raglab.metrics.intervals import check_level, mean_interval
 from raglab.signals import Signal, SignalSet
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Latency, Status, TraceData
 

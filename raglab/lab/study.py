@@ -58,7 +58,7 @@ from raglab.lab.selection import (
 from raglab.metrics import Paired
 from raglab.replay import Tally, decide, sweep, tally
 from raglab.store.files import make_folder, write_text
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.store.traces import Trace
 from raglab.values import Status, TraceData, check_labelled, label_codes
 

@@ -17,7 +17,7 @@ from raglab.answering.support import ClaimScorer, WordSupport, split_claims
 from raglab.calibration import Calibrated, Method
 from raglab.certify import cases_needed, check_levels, fixed_sequence, pareto_order
 from raglab.metrics import binomial_p, upper_bound
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.text import decimals
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from raglab.policy import check_pack
 from raglab.retrieval.arms import DepthHits, Rewriter, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.store.files import Where, input_error
-from raglab.store.loaders import Policy, load_pack
+from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Hits, Status
 

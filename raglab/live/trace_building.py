@@ -34,8 +34,9 @@ from raglab.retrieval.indexes import Indexes, PictureVectors, Queries, Signature
 from raglab.retrieval.reranking import CrossEncoderReranker
 from raglab.retrieval.tables import table_index
 from raglab.store.files import Where, input_error, make_folder, replacing
-from raglab.store.loaders import hash_cases, hash_corpus, load_pack
+from raglab.store.loaders import hash_cases, hash_corpus
 from raglab.store.pictures import picture_digest, stored_pixels
+from raglab.store.policies import load_pack
 from raglab.store.traces import Trace, TraceError
 from raglab.values import SCHEMA_VERSION, Case, Chunk, Corpus, Hits, Latency
 

@@ -1,4 +1,4 @@
-"""Loaders (shore): corpora, cases, policies and packs from files (S0.5, S5.11, S6.1).
+"""Loaders (shore): corpora and cases from files (S6.1).
 
 A corpus as JSON lines has two forms of ours. One chunk a line, what `save_corpus` writes, after an optional first line
 `{"corpus": "name"}`::
@@ -20,19 +20,13 @@ that is no field is kept in `extra`::
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple
 
-import yaml
-
-from raglab import packs, policy
-from raglab.packs import BUNDLED
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunk,
@@ -81,12 +75,10 @@ from raglab.store.files import (
     required_text,
     shown_value,
     write_lines,
-    write_text,
 )
 from raglab.store.folders import check_link, files_below, is_folder
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
-from raglab.store.strict_yaml import load_yaml
 from raglab.text import BITS
 from raglab.values import LONGEST_QUESTION, Case, Chunk, Corpus, Status
 
@@ -701,112 +693,3 @@ FORMATS: dict[str, Format] = {
     "CSV": Format((".csv",), corpus=_csv),
     "pictures": Format(SUFFIXES, corpus=_picture),
 }
-
-
-MAX_POLICY_BYTES = 2**20
-
-
-class Policy(policy.PolicyData):
-    """A policy with its door to the disk: `load`, `save`. Everything else is `raglab.policy.PolicyData`."""
-
-    @classmethod
-    def load(cls, path: str | Path | None = None) -> Self:
-        """Policy of a YAML file, what it leaves out filled in from the published defaults.
-
-        Args:
-          path: None gives the published defaults.
-
-        Raises:
-          ValueError: unreadable, no mapping, an unknown or repeated key, a value out of range or a bad pattern; names
-            file, key, value and rule.
-        """
-        if path is None:
-            return cls.from_mapping()
-        stated = load_yaml(read_text(Path(path), MAX_POLICY_BYTES), str(path), "a policy")
-        made = cls.from_mapping(stated, str(path))
-        if made.pack in BUNDLED and made.pack_hash is None:
-            return made
-        place = made.pack if made.pack in BUNDLED else _pack_place(made.pack, Path(path))
-        pack = load_pack(place)
-        remedy = f"put that pack back, or correct pack_hash in {path}"
-        policy.check_pack(made.pack_hash, pack.digest, f"the policy {path}", remedy)
-        return made.model_copy(update={"pack": str(place), "pack_hash": pack.stored})
-
-    def save(self, path: str | Path) -> None:
-        """Write every value as YAML, whole or not at all, under a comment that names the policy_id.
-
-        Raises:
-          InputError: the folder cannot be written.
-        """
-        rows = self.model_dump(mode="json")
-        rows = {key: value for key, value in rows.items() if value is not None or key not in {"certificate", "notes"}}
-        rows.pop("pack_hash", None)  # the content of the pack may go on changing
-        if "pack" in rows and self.pack not in BUNDLED:
-            rows["pack"] = Path(os.path.relpath(self.pack, Path(path).resolve().parent)).as_posix()
-        text = yaml.safe_dump(rows, sort_keys=False, allow_unicode=True, width=120)
-        write_text(f"# policy_id {self.policy_id}\n{text}", Path(path))
-
-
-def _pack_place(pack: str, path: Path) -> Path:
-    """Where the pack of a policy file stands, stated relative to it."""
-    try:
-        return (path.parent / pack).resolve()
-    except (OSError, RuntimeError, ValueError) as error:  # a loop of links; a NUL
-        came = shown_value(pack)
-        raise input_error(Where(str(path)), "pack must be a bundled one or a path", "correct `pack`", came) from error
-
-
-def load_pack(name: str | Path) -> packs.Pack:
-    """Pack by name, or of a YAML file or a folder of them (rule S5.11); what it leaves out comes from the generic pack.
-
-    The files of a folder are one: each states keys of its own, and entries of `parts` and `wording` of its own.
-
-    Args:
-      name: of a bundled pack, or a path.
-
-    Raises:
-      ValueError: no such pack, a key in two files, an unknown key, a bad expression; names file, key and rule.
-    """
-    if str(name) in BUNDLED:
-        return BUNDLED[str(name)]
-    place = Path(name)
-    inside = is_folder(place)
-    files = sorted(place.glob("*.yaml")) if inside else [place]
-    if not files or not all(inside or file.is_file() for file in files):
-        rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
-        raise input_error(Where(str(place)), rule, "correct `pack` in the policy file", "none there")
-    return _pack_of_files(
-        tuple((str(file), read_text(file, MAX_POLICY_BYTES, follow_links=not inside)) for file in files)
-    )
-
-
-@lru_cache(maxsize=8)
-def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
-    """Pack of the texts of its files."""
-    rows: dict[str, Any] = {}
-    origin: dict[str, str] = {}
-    for file, text in texts:
-        for key, value in _yaml_mapping(file, text).items():
-            deep = key in packs.MERGED and isinstance(value, dict)
-            for path in (f"{key}.{name}" for name in value) if deep else (key,):
-                if path in origin:
-                    rule = f"a pack states {path} once, and {origin[path]} has it"
-                    raise input_error(Where(file), rule, "remove one of them")
-                origin[path] = file
-            rows[key] = {**rows.get(key, {}), **value} if deep else value
-
-    def where(path: str) -> str:
-        parts = path.split(".")
-        return origin.get(".".join(parts[:2])) or origin.get(parts[0]) or texts[0][0]
-
-    return packs.pack_of(rows, where)
-
-
-def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
-    """A YAML file that states a mapping."""
-    stated = load_yaml(text, file, "a pack")
-    if not isinstance(stated, dict):
-        raise input_error(
-            Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
-        )
-    return stated

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -21,13 +20,13 @@ from numpy.typing import NDArray
 
 from raglab import values
 from raglab.canonical import canonical_json, digest
-from raglab.characters import visible
 from raglab.decision.recorded_answers import select_answers
 from raglab.signals import declaration, own_signal
 from raglab.store.files import InputError, Where, canonical_text, input_error, make_folder, replacing, shown_value
 from raglab.store.loaders import case_record, hash_cases, parse_case
 from raglab.store.parquet import TEXT, OversizeError, check_decoded, check_parquet
 from raglab.store.signal_columns import array_hash, check_columns, frame_series, signal_column
+from raglab.store.trace_commands import rebuild_command
 from raglab.store.trace_merging import merge_traces
 from raglab.values import FLOAT_FIELDS, SCHEMA_VERSION, Answers, Case, Chunk, Hits, Latency, PatternHits, TraceData
 
@@ -734,75 +733,3 @@ def load(path: Path) -> values.TraceData:
 def _trace_error(path: Path, rule: str, came: str, meta: Mapping[str, Any]) -> TraceError:
     remedy = f"build it again with `{rebuild_command(path, meta.get('command'))}`"
     return TraceError(str(input_error(Where(str(path)), rule, remedy, came)))
-
-
-# Options of `raglab trace` that take a value, and those that take none; --out is stated anew.
-_VALUED = (
-    "--cases",
-    "-c",
-    "--policy",
-    "-p",
-    "--arm",
-    "--encoder",
-    "--reranker",
-    "--index",
-    "--fetch-k",
-    "--rerank-k",
-    "--dense-weight",
-    "--turns",
-)
-TRACE_OPTIONS = frozenset({*_VALUED, "--max-depth", "--out", "-o"})
-TRACE_FLAGS = frozenset({"--download", "--follow-links", "--quiet", "-q", "--json"})
-_LONGEST_COMMAND = 2_000
-NEW = "NEW.parquet"
-_TRACE = ("raglab", "trace")
-_PLAIN = ("CORPUS", "--cases", "CASES")
-
-
-def rebuild_command(path: Path, stored: object) -> str:
-    """Command that builds a trace again, never over a file that is there.
-
-    Args:
-      path: of the trace that cannot be used.
-      stored: command that the file says it was made by; it may be anyone's, so that it is repeated only where it is a
-        line of `raglab trace` or `raglab demo`, each word quoted for the shell.
-
-    Example:
-      >>> rebuild_command(Path("/"), "raglab trace docs --out t.parquet -q")
-      'raglab trace docs -q --out NEW.parquet'
-      >>> rebuild_command(Path("none.parquet"), "raglab trace docs; rm -rf ~")
-      'raglab trace CORPUS --cases CASES --out none.parquet'
-    """
-    words = _stored_words(stored)
-    if words == ["raglab", "demo"]:
-        return "raglab demo --out NEW"
-    kept = _trace_words(words[2:]) if tuple(words[:2]) == _TRACE else []
-    return shlex.join([*_TRACE, *(kept or _PLAIN), "--out", NEW if path.exists() else str(path)])
-
-
-def _trace_words(words: Sequence[str]) -> list[str]:
-    """Arguments of `raglab trace` without the file to write; none where it would not take them."""
-    kept: list[str] = []
-    corpora = 0
-    rest = iter(words)
-    for word in rest:
-        name, joined, _ = word.partition("=")
-        if name in TRACE_OPTIONS:
-            stated = [word] if joined else [word, next(rest, "")]
-            kept += [] if name in {"--out", "-o"} else stated
-        elif word.startswith("-") and word not in TRACE_FLAGS:
-            return []
-        else:
-            corpora += not word.startswith("-")
-            kept.append(word)
-    return kept if corpora == 1 else []
-
-
-def _stored_words(stored: object) -> list[str]:
-    """Words of a stored command; none where a terminal or a shell would take it for more than that."""
-    if not isinstance(stored, str) or len(stored) > _LONGEST_COMMAND or visible(stored) != stored:
-        return []
-    try:
-        return shlex.split(stored)
-    except ValueError:
-        return []

@@ -18,7 +18,8 @@ from raglab.lab.certification import certify_policy
 from raglab.live import trace_building
 from raglab.live.ask import ask
 from raglab.live.system import Lab, build_index
-from raglab.store.loaders import Policy, save_cases, save_corpus
+from raglab.store.loaders import save_cases, save_corpus
+from raglab.store.policies import Policy
 from raglab.values import Latency
 from test_live_trace_building import CASES, CORPUS, SMALL, PairEncoder, WordEncoder
 

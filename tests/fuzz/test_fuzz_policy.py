@@ -14,7 +14,7 @@ import yaml
 from fuzz.mutation import hostile_value, mutated_bytes, mutated_text, mutated_value, pick, shown
 from fuzz.outcomes import CASES, Trial, fuzz, report
 from raglab.replay import decide
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import TraceData
 from worlds import FUSED, PATTERNS, random_trace
 

@@ -17,7 +17,7 @@ from raglab.lab.report.canvas import html, rate_cells, text_summary
 from raglab.lab.search_space import always_answer
 from raglab.metrics import Interval
 from raglab.policy import EXPECTED_COST
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.thresholds import policy_thresholds
 from raglab.values import Status, TraceData
 

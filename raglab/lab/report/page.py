@@ -26,7 +26,7 @@ from raglab.lab.report.verdicts import DELTA, AnswerSignals, answer_signals, bes
 from raglab.lab.slices import slices
 from raglab.metrics import TARGETS, Paired
 from raglab.store.files import make_folder, write_bytes, write_text
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.text import decimals
 from raglab.values import Status, TraceData
 

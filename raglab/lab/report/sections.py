@@ -42,7 +42,7 @@ from raglab.lab.signal_audit import EVERYWHERE, audit_signals
 from raglab.lab.slices import DEPTHS_OF_LIST, ranking
 from raglab.metrics import TARGETS, Paired
 from raglab.policy import EXPECTED_COST
-from raglab.store.loaders import Policy
+from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 
 if TYPE_CHECKING:
