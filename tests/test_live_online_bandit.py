@@ -27,7 +27,8 @@ from raglab.cli import app, logs
 from raglab.live import arm_choice, online_bandit
 from raglab.live.arm_choice import feedback, list_features, offer
 from raglab.live.ask import ask
-from raglab.live.online_bandit import FEATURES, Online, linear_context, metrics_text, serve, setup_of, write_metrics
+from raglab.live.online_bandit import FEATURES, Online, linear_context, setup_of
+from raglab.live.prometheus import LOCALHOST, metrics_text, serve, write_metrics
 from raglab.live.system import Lab, build_index
 from raglab.live.trace_building import build_trace
 from raglab.replay import decide
@@ -929,7 +930,7 @@ class TestCommands:
         monkeypatch.setattr(logs, "_until_interrupted", interrupted)
         ended = CliRunner().invoke(app, ["metrics", str(tmp_path), "--serve", "0"])
         assert (seen, ended.exit_code) == ([1], 130)
-        assert f"http://{online_bandit.LOCALHOST}:" in ended.stderr
+        assert f"http://{LOCALHOST}:" in ended.stderr
 
     def test_feedback(self, at: Online, tmp_path: Path) -> None:
         """A thumb, up or down; one of them must be said."""

@@ -31,7 +31,7 @@ from raglab.lab.report import page
 from raglab.lab.report.blocks import Picture
 from raglab.lab.study import _Batches
 from raglab.lab.tracking import track_run
-from raglab.live import online_bandit
+from raglab.live.prometheus import METRICS, write_metrics
 from raglab.live.trace_building import VECTORS, _keep
 from raglab.store import files
 from raglab.store.files import InputError, locked_lines, logged_lines, make_folder, replacing, write_lines, write_text
@@ -99,9 +99,9 @@ def exported(number: int, path: Path) -> None:
 def prometheus(number: int, path: Path) -> None:
     """Metrics of sixty arms."""
     pytest.importorskip("prometheus_client")
-    columns = [row[2] for row in online_bandit.METRICS]
+    columns = [row[2] for row in METRICS]
     rows = [{"arm": f"{big(number)[:90]}{arm}", **dict.fromkeys(columns, 1.0)} for arm in range(60)]
-    online_bandit.write_metrics(pd.DataFrame(rows), path)
+    write_metrics(pd.DataFrame(rows), path)
 
 
 class Writer(NamedTuple):

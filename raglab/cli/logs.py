@@ -377,18 +377,18 @@ def metrics(
     as_json: AsJson = False,
 ) -> None:
     """Pulls, win rate, reward and latency of each arm that a bandit chooses from."""
-    from raglab.live import online_bandit
+    from raglab.live import prometheus
 
     keep_inputs(out, log)
     online = _online(log)
     table = online.arms_frame()
     show(table if as_json else table.round(4), as_json=as_json)
     if out is not None:
-        online_bandit.write_metrics(table, out)
+        prometheus.write_metrics(table, out)
         say(f"wrote {out}", err=True)
     if serve is not None:
-        served = online_bandit.serve(online.arms_frame, serve)
-        say(f"http://{online_bandit.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
+        served = prometheus.serve(online.arms_frame, serve)
+        say(f"http://{prometheus.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
         try:
             _until_interrupted()
         finally:
