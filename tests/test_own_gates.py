@@ -20,7 +20,7 @@ from raglab.store.policies import Policy
 from raglab.values import Status, TraceData
 from worlds import Hit, ask, policy, random_policies, random_trace, trace_of, with_signals
 
-LAWFUL = settings(deadline=None, derandomize=True, max_examples=25)
+LAWFUL = settings(deadline=None, derandomize=True, max_examples=12)
 SEEDS = st.integers(0, 100_000)
 CONFIDENT: dict[str, Any] = {"gap": {"enabled": False}, "sufficiency": {"enabled": False}}
 MIDDLE = ("l2", "density", "gap", "coverage", "similarity", "signals", "fused", "sufficiency", "confidence")
