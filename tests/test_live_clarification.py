@@ -31,6 +31,8 @@ from raglab.store.policies import Policy
 from raglab.values import Corpus
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
+pytestmark = pytest.mark.slow
+
 BROKER = Path(__file__).parents[1] / "datasets" / "broker"
 FRENCH = "vauban-habitation-conditions-particulieres-2024.md"  # page 1 is its body, and names the insurer
 ENGLISH = "castellan-proliability-schedule-2024.md"  # so is this one's

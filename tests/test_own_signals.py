@@ -332,6 +332,7 @@ def test_sweep_decides_as_decide_and_explain_do(seed: int) -> None:
     _agree(trace, _cost_policies(2, seed))
 
 
+@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
@@ -352,6 +353,7 @@ def test_an_own_copy_of_a_built_in_signal_is_that_signal(seed: int) -> None:
         assert first["flips_at"].tolist() == second["flips_at"].tolist()
 
 
+@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
@@ -362,6 +364,7 @@ def test_steps_and_flips_of_costs_over_own_signals_are_exact(seed: int) -> None:
         check_flip(trace, one, trace.cases[0].id)
 
 
+@pytest.mark.slow
 @LAWFUL
 @given(seed=SEEDS)
 def test_merged_parts_decide_as_the_whole(seed: int) -> None:
@@ -446,6 +449,7 @@ def test_a_study_selects_by_it(judged: Trace, monkeypatch: pytest.MonkeyPatch) -
     assert used_signals(found.policy) == ("judge",)
 
 
+@pytest.mark.slow
 def test_a_report_shows_what_a_model_makes_of_it(judged: Trace, tmp_path: Path) -> None:
     """With what it is, in the table of the model's weights."""
     part = judged.split("report")
