@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from raglab.answering import missing_fields, question_wording
+from raglab.answering import missing_fields, narrowed_questions, question_wording
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, build_vocabulary
 from raglab.store.loaders import load_corpus
@@ -18,7 +18,7 @@ from raglab.values import Chunk
 from trades import INSURANCE
 
 BROKER = Path(__file__).parent.parent / "datasets" / "broker"
-applied = partial(missing_fields.narrow_request, pack=INSURANCE)
+applied = partial(narrowed_questions.narrow_request, pack=INSURANCE)
 failures = partial(missing_fields.failures, pack=INSURANCE)
 asked = partial(question_wording.question_wording, pack=INSURANCE)
 HOME = ("acme-premier-home-schedule-2024.md", "acme-premier-home-endorsement-2025.md")

@@ -13,7 +13,8 @@ import yaml
 import raglab
 from raglab.answering.contents import contents_pages, page_kind
 from raglab.answering.fields import extract
-from raglab.answering.missing_fields import failures, narrow_request
+from raglab.answering.missing_fields import failures
+from raglab.answering.narrowed_questions import narrow_request
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.live.ask import ask, reply

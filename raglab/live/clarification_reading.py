@@ -10,7 +10,7 @@ import numpy as np
 
 from raglab.answering.contents import scope
 from raglab.answering.fields import Extraction, extract
-from raglab.answering.missing_fields import NarrowedRequest, narrow_request
+from raglab.answering.narrowed_questions import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion
 from raglab.decision.decisions import Check, answer_checks
