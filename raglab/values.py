@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -199,6 +199,17 @@ class Generation(NamedTuple):
     confidence: float
     cited: tuple[int, ...] = ()
     reason: str | None = None
+
+
+class Generator(Protocol):
+    """What writes answers."""
+
+    @property
+    def name(self) -> str:
+        """Stable identifier; belongs into fingerprints and cache keys."""
+
+    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
+        """Answer from the passages alone, or none with the reason."""
 
 
 class PatternHits(NamedTuple):

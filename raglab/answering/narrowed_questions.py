@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.answering.contents import contents_pages
+from raglab.answering.extractive import passage_lines
 from raglab.answering.missing_fields import (
     SPOKEN_OF,
     ScopedQuestion,
+    candidate_figures,
     changed_figures,
     document_date,
+    kinds_of,
     scope_question,
     section_kind,
     speaks,
     version_passages,
 )
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion
+from raglab.answering.question_vocabulary import (
+    READ,
+    Failure,
+    Figure,
+    ParsedQuestion,
+    plain_terms,
+    section,
+    topic_stems,
+)
+from raglab.answering.task_answers import TASKS
 from raglab.packs import GENERIC, Pack
+from raglab.text import pieces
 from raglab.values import Chunk
 
 _TASKS = {
@@ -25,19 +39,27 @@ _TASKS = {
     "summarise": ("Summarise", "Résumer"),
     "extract_conditions": ("Extract the conditions of", "Extraire les conditions de"),
 }
+_OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the text of a scope
 
 
 class NarrowedRequest(NamedTuple):
-    """A request narrowed by a value.
+    """A request narrowed by a value: what the question became.
 
-    question: with the words of the value where the value is no scope. documents: `file` or `file#page`; () where the
-    documents have nothing that the value names, which is as good as a field that comes back empty. field: key of the
-    extractor's rule, None where no rule reads it.
+    question: with the words of the value where the value is no scope. documents: `file` or `file#page`, to which
+    retrieval is restricted; () where the documents have nothing that the value names, which is as good as a field that
+    comes back empty. field: key of the extractor's rule, None where no rule reads it. task: of
+    `task_answers.TASKS`, '' for a question that is answered by its best sentence. topic: stems of what it is about
+    beside its scope. rows: label and value of the rows that the value names, for the task `figures`. query: the whole
+    question, by which it is retrieved and judged: with the title and heading of its scope; for a text, its beginning.
     """
 
     question: str
     documents: tuple[str, ...]
     field: str | None
+    task: str = ""
+    topic: tuple[str, ...] = ()
+    rows: tuple[tuple[str, str], ...] = ()
+    query: str = ""
 
 
 def narrow_request(
@@ -70,7 +92,82 @@ def narrow_request(
         )
         raise ValueError(msg)
     scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
-    return _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
+    made = _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
+    return _whole(made, parsed, scoped)
+
+
+def scope_request(
+    scope: str, question: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], *, pack: Pack = GENERIC
+) -> NarrowedRequest | None:
+    r"""The request of a question that names its scope and hardly more, `what does page 3 say?`; None for any other.
+
+    Args:
+      scope: a page's position or `document`, as the question names it.
+      question, parsed, chunks, pack: as in `narrow_request`.
+
+    Source: rule S5.10: a scope alone is answerable by its text.
+
+    Example:
+      >>> pages = [Chunk("a#1", "Bicycles > Charges\nA day costs £12.", "a.md", 1)]
+      >>> scope_request("1", "What does page 1 say?", ParsedQuestion(), pages).query
+      'Bicycles > Charges: A day costs £12.'
+    """
+    if parsed.said("target_field") is not None or not scope.isdecimal():
+        return None
+    scoped = scope_question(question, chunks, None, pack)
+    documents = _chunk_pages([chunk for chunk in scoped.chunks if chunk.page == int(scope)])
+    if not documents:
+        return None
+    asked = parsed.said("intent")
+    task = asked if asked in TASKS else "page"
+    return _whole(NarrowedRequest(question, documents, None, task, scoped.about), parsed, scoped)
+
+
+def words_request(
+    words: str, question: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], *, pack: Pack = GENERIC
+) -> NarrowedRequest:
+    """The request of a question completed in the user's own words; arguments as in `narrow_request`.
+
+    Where a heading, row or column is called so, its passages are the scope.
+    """
+    scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
+    documents = _chunk_pages(_passages_of(words, scoped)) or _chunk_files(scoped.chunks)
+    return _whole(NarrowedRequest(_with_brackets(question, words), documents, None), parsed, scoped)
+
+
+def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion) -> NarrowedRequest:
+    """A narrowed request with the query that says the whole of it, and its task.
+
+    A vague question is near to no passage. What it became names its document and section, as a user would who asked
+    for the whole.
+    """
+    named = set(made.documents)
+    inside = [chunk for chunk in scoped.chunks if chunk.shown in named or chunk.file_name in named]
+    asked = parsed.said("intent")
+    task = made.task or (asked if asked in {"compare", "procedure"} else "") or ""
+    titles = dict.fromkeys(filter(None, map(document_title, inside)))
+    title = next(iter(titles)) if len(titles) == 1 else ""
+    best = max(inside, key=lambda one: speaks(one, scoped), default=None)  # of several sections what speaks of it most
+    paged = best is not None and all("#" in one for one in made.documents)
+    heading = section(best.text) if best is not None and paged else ""
+    words = made.question
+    if best is not None and made.task in _OF_SCOPE:  # what is asked for is the text itself
+        lines = passage_lines(best.text)
+        topic = set(made.topic)
+        words = next((one.text for one in lines if topic & one.stems), lines[0].text if lines else "")
+    scope = " > ".join(part for part in (title, heading if heading != title else "") if part)
+    return made._replace(task=task, query=": ".join(part for part in (scope, words) if part) or made.question)
+
+
+def document_title(chunk: Chunk) -> str:
+    r"""Title of a passage's document: its tag, else the first of its heading path.
+
+    Example:
+      >>> document_title(Chunk("a#1", "Bicycles > Charges\nA day costs £12.", "a.md", 1))
+      'Bicycles'
+    """
+    path = chunk.text.partition("\n")[0]
+    return chunk.tags.get("title", "") or (path.partition(" > ")[0].strip() if " > " in path else "")
 
 
 def _chunk_files(chunks: Sequence[Chunk]) -> tuple[str, ...]:
@@ -99,10 +196,13 @@ def _spelled_value(value: str, parsed: ParsedQuestion, pack: Pack) -> str:
 def _narrow_to_pages(
     failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
 ) -> NarrowedRequest:
-    del parsed
     field = _extraction_field(failure.target_field, scoped.pack)
+    asked = parsed.said("intent")
+    task = "" if field else asked if asked in TASKS else "page"  # a field is read, any other scope is told
     if value == "document":
-        return NarrowedRequest(question, _chunk_files(scoped.chunks), field)
+        speaking = [chunk for chunk in scoped.chunks if scoped.about and speaks(chunk, scoped) >= SPOKEN_OF]
+        documents = _chunk_pages(speaking) if task and speaking else _chunk_files(scoped.chunks)
+        return NarrowedRequest(question, documents, field, task, scoped.about if task else ())
     if value == "toc":
         documents = tuple(
             f"{file}#{page}"
@@ -116,10 +216,11 @@ def _narrow_to_pages(
         )
         return NarrowedRequest(question, documents, field)
     if value.isdigit():
-        return NarrowedRequest(question, _chunk_pages([c for c in scoped.chunks if c.page == int(value)]), field)
-    of_kind = [chunk for chunk in scoped.chunks if section_kind(chunk, scoped.pack) == value]
+        on_page = [chunk for chunk in scoped.chunks if chunk.page == int(value)]
+        return NarrowedRequest(question, _chunk_pages(on_page), field, task, scoped.about if task else ())
+    of_kind = _passages_of(value, scoped)
     speaking = [chunk for chunk in of_kind if speaks(chunk, scoped) >= SPOKEN_OF]
-    return NarrowedRequest(question, _chunk_pages(speaking or of_kind), field)
+    return NarrowedRequest(question, _chunk_pages(speaking or of_kind), field, task, scoped.about)
 
 
 def _narrow_to_field(
@@ -129,11 +230,45 @@ def _narrow_to_field(
     family = pack.families.get(failure.target_field)
     reads = {} if family is None else family.reads
     field = value if value in pack.readings else reads.get(value, reads.get("*"))
+    found = _figures_of(value, scoped)
+    rows = tuple(dict.fromkeys((figure.label, figure.value) for figure in found))
+    passages = [scoped.chunks[at] for at in dict.fromkeys(figure.at for figure in found)]
+    documents = _chunk_pages(passages or _passages_of(value, scoped)) or _chunk_files(scoped.chunks)
     return NarrowedRequest(
         _with_brackets(question, _spelled_value(value, parsed, pack)),
-        _chunk_files(scoped.chunks),
+        documents,
         _extraction_field(field, pack),
+        "figures" if rows else "",
+        rows=rows,
     )
+
+
+def _figures_of(value: str, scoped: ScopedQuestion) -> list[Figure]:
+    """Figures that a value names: by their kind, row, column or heading."""
+    family, wanted = scoped.pack.families.get(scoped.family), plain_terms(value.replace("_", " ")).strip()
+    return [
+        figure
+        for figure in candidate_figures(scoped)
+        if figure.version != "old"
+        and (
+            (family is not None and value in kinds_of(figure, family))
+            or wanted in {plain_terms(text).strip() for text in (figure.label, figure.head, figure.section)}
+        )
+    ]
+
+
+def _passages_of(value: str, scoped: ScopedQuestion) -> list[Chunk]:
+    """Passages of a kind of section, else those under a heading, with a row or under a column of that name."""
+    kind = [chunk for chunk in scoped.chunks if section_kind(chunk, scoped.pack) == value]
+    return kind or [chunk for chunk in scoped.chunks if plain_terms(value).strip() in _printed_names(chunk.text)]
+
+
+@lru_cache(maxsize=READ)
+def _printed_names(text: str) -> frozenset[str]:
+    """Heading, first cells and heads of a passage, in plain letters."""
+    rows = [piece for piece in pieces(text) if piece.kind == "row"]
+    names = [section(text), *(piece.cells[0] for piece in rows), *(head for piece in rows for head in piece.heads)]
+    return frozenset(plain_terms(name).strip() for name in names if name.strip())
 
 
 def _narrow_to_date(
@@ -145,15 +280,27 @@ def _narrow_to_date(
     field, written = _extraction_field(parsed.said("target_field"), pack), _spelled_value(value, parsed, pack)
     if not old:  # one document states both
         version = "old" if value == older else "new"
-        heads = dict.fromkeys(figure.head for figure in changed_figures(scoped) if figure.version == version)
-        return NarrowedRequest(_with_brackets(question, next(iter(heads), written)), _chunk_files(scoped.chunks), field)
+        changed = [figure for figure in changed_figures(scoped) if figure.version == version]
+        asked = _with_brackets(question, changed[0].head if changed else written)
+        return _with_figures(NarrowedRequest(asked, _chunk_files(scoped.chunks), field), changed, scoped)
     stamped = {pack.versions.new.value: new, older: old}.get(value)
     if stamped is None:  # a date or year that the user named
         years = [
             c for c in (*old, *new) if c.tags.get("doc_type") in pack.documents.dated and value[:4] in document_date(c)
         ]
         stamped = tuple(years) or new
-    return NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field)
+    made = NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field)
+    found = [figure for figure in candidate_figures(scoped) if scoped.chunks[figure.at] in stamped]
+    return _with_figures(made, [figure for figure in found if figure.version != "old"], scoped)
+
+
+def _with_figures(made: NarrowedRequest, found: Sequence[Figure], scoped: ScopedQuestion) -> NarrowedRequest:
+    """A narrowed request whose answer is the rows of these figures, where there are any that the question tells."""
+    rows = tuple(dict.fromkeys((figure.label, figure.value) for figure in found if figure.table))
+    if not rows or not (scoped.about or len(rows) == 1):
+        return made
+    pages = _chunk_pages([scoped.chunks[at] for at in dict.fromkeys(figure.at for figure in found if figure.table)])
+    return made._replace(documents=pages, task="figures", rows=rows)
 
 
 def _narrow_to_entity(
@@ -167,18 +314,28 @@ def _narrow_to_entity(
             _chunk_files(scoped.chunks),
             _extraction_field(field, pack),
         )
-    own = [chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == value]
-    return NarrowedRequest(
-        _with_brackets(question, value), _chunk_files(own), _extraction_field(parsed.said("target_field"), pack)
-    )
+    own = [chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == value] or _passages_of(value, scoped)
+    field = _extraction_field(parsed.said("target_field"), pack)
+    made = NarrowedRequest(_with_brackets(question, value), _chunk_files(own), field)
+    return _with_figures(made, [one for one in candidate_figures(scoped) if scoped.chunks[one.at] in own], scoped)
 
 
 def _narrow_to_intent(
     failure: Failure, value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
 ) -> NarrowedRequest:
     del failure
-    task = _TASKS.get(value, (value, value))[parsed.language == "fr"]
-    return NarrowedRequest(f"{task} {question}", _chunk_files(scoped.chunks), None)
+    words = _TASKS.get(value, (value, value))[parsed.language == "fr"]
+    named = _section_passages(question, scoped)
+    documents = _chunk_pages(named) or _chunk_files(scoped.chunks)
+    return NarrowedRequest(f"{words} {question}", documents, None, value if value in TASKS else "page", scoped.about)
+
+
+def _section_passages(question: str, scoped: ScopedQuestion) -> list[Chunk]:
+    """Passages of the section that a question names: those whose headings hold most of its words, at least one."""
+    asked = set(topic_stems(question, filler=scoped.pack.filler))
+    met = [len(asked & set(topic_stems(section(chunk.text)))) for chunk in scoped.chunks]
+    best = max(met, default=0)
+    return [chunk for chunk, n in zip(scoped.chunks, met, strict=True) if n == best] if best else []
 
 
 _BY_KIND = {

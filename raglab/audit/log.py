@@ -49,6 +49,7 @@ from raglab.store.log_tables import (
     CURRENT,
     DECISIONS,
     EVENTS,
+    EVIDENCE,
     FORGOTTEN,
     OF_QUESTION,
     OPEN,
@@ -59,6 +60,7 @@ from raglab.store.log_tables import (
     SETTLEMENTS,
     VERSIONS,
     check_id,
+    evidence_without_text,
     request_row,
     without_quotations,
     without_values,
@@ -540,6 +542,17 @@ class AuditLog:
             asked = request_row(log, request_id)
             row = decision_columns(decision_row(asked, response, checks, ms), self.query)
             log.add(DECISIONS, {"at": self._at(now), **row})
+
+    def evidence(self, request_id: str, evidence: Mapping[str, Any], *, now: datetime | None = None) -> None:
+        """Log what a clarified request became, retrieved and was answered with; see `raglab.live.clarified_traces`.
+
+        Args:
+          evidence: query, documents, task, arm, depths and answer, as JSON values.
+        """
+        with self.log.writing() as log:
+            request_row(log, request_id)
+            row = {"at": self._at(now), "request_id": request_id, **json_value(evidence)}
+            log.add(EVIDENCE, row if self.query == "text" else row | evidence_without_text(row))
 
     def pending(self, request_id: str) -> Pending | None:
         """What a request waits for: its clarification that nobody replied to; None where it waits for nothing."""

@@ -363,7 +363,7 @@ def select_arm(ways: Mapping[str, Key], made_by: Sequence[Any], request: Request
     any_way = next(iter(ways.values()))
     about = {"policy_id": any_way.policy_id, "fingerprint": any_way.fingerprint}
     question = any_way._replace(arm="").digest()
-    if made_by[-1] is not None:
+    if request.selected is not None:
         before = online.asked_before(question, **about)
         if before is not None:
             return ArmChoice(before, f"selected {before}: it offered the options", None)

@@ -15,7 +15,9 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
+from raglab.answering.fields import NOTHING
 from raglab.answering.missing_fields import failures
+from raglab.answering.narrowed_questions import NarrowedRequest, scope_request, words_request
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
 from raglab.answering.question_wording import question_wording as wording
 from raglab.audit.default_rows import RowKey
@@ -35,6 +37,7 @@ from raglab.default_learner import (
     suggest,
 )
 from raglab.live import clarification_reading as documents
+from raglab.live.arm_choice import wants_bandit
 from raglab.live.clarification_reading import (
     Reading,
     domain_checks,
@@ -60,7 +63,7 @@ from raglab.live.clarification_requests import (
     vain_warning,
     value_phrase,
 )
-from raglab.live.pipeline import answer_request
+from raglab.live.pipeline import answer_request, try_request
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import AUDIT_UNWRITABLE, normalise_question
 from raglab.packs import Pack
@@ -114,6 +117,21 @@ class Turn:
         """Response of the pipeline to the request, or to one that is changed in these fields."""
         response = answer_request(self.request._replace(**changes, id=self.answered_as), self.system)
         return Response({**response, "request_id": self.request.id}, response.seen)
+
+    def answer_narrowed(self, narrowed: NarrowedRequest) -> Response:
+        """Response of the pipeline to what the question became."""
+        return self.answer(**self._narrowed(narrowed))
+
+    def try_answer(self, narrowed: NarrowedRequest) -> Response:
+        """Response that what the question became would get; nothing learns of it."""
+        return try_request(self.request._replace(**self._narrowed(narrowed)), self.system)
+
+    def _narrowed(self, narrowed: NarrowedRequest) -> dict[str, Any]:
+        return {
+            "text": narrowed.query,
+            "documents": narrowed.documents or self.request.documents,
+            "narrowed": narrowed,
+        }
 
 
 def learn_options(response: Response, turn: Turn) -> Response:
@@ -174,8 +192,13 @@ class Vague(NamedTuple):
         )
 
     def read(self, value: str) -> Reading:
-        """What a value leads to."""
-        return read_value(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        """What a value leads to; where no rule reads it, what the pipeline says to the narrower question."""
+        reading = read_value(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        if reading.found is not None:
+            return reading
+        if not reading.request.documents and self.pinned.chunks:  # the documents have nothing that it names
+            return reading._replace(found=NOTHING)
+        return reading._replace(response=self.turn.try_answer(reading.request))
 
 
 def clarify_request(request: Request, system: Lab) -> Response:
@@ -208,12 +231,19 @@ def clarify_request(request: Request, system: Lab) -> Response:
         ms = {**response.seen.ms, "total": 1e3 * (perf_counter() - start)}
         response = Response(response, response.seen._replace(ms=ms))
     try:
-        log.decided(logged_as, response, response.seen.checks, response.seen.ms, now=request.now)
+        _log_decision(log, logged_as, response, request.now)
     except UnwritableLogError as error:
         if system.audit_required:
             raise
         system.warn_once(AUDIT_UNWRITABLE, error)
     return response
+
+
+def _log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
+    """Log a decision; before it, of a clarified request, what it became and retrieved."""
+    if response.seen.evidence is not None:
+        log.evidence(request_id, response.seen.evidence, now=now)
+    log.decided(request_id, response, response.seen.checks, response.seen.ms, now=now)
 
 
 def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> tuple[str, bool]:
@@ -268,7 +298,9 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         return _fill_in(vague(turn, parsed, failure, pinned, domain))
     reading = read_complete(request.text, parsed, pinned.chunks, least, turn.pack)
     if reading is None:
-        return turn.answer()
+        scope = parsed.said("page_scope", least) or ""
+        narrowed = scope_request(scope, request.text, parsed, pinned.chunks, pack=turn.pack)
+        return turn.answer() if narrowed is None else turn.answer_narrowed(narrowed)
     return reading_response(request, reading, _why(reading, turn.pack), domain, turn.system, {})
 
 
@@ -309,11 +341,13 @@ def _prospect(one: Vague) -> Prospect:
     first = one.read(best.value)
     readings = [first] if silent and not first.failed else [first, *map(one.read, _other_values(best, one))]
     worth = question_worth(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
+    # Below ask_below the user is asked, whatever a question costs; above it only a question that is worth it is put.
+    sure = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) != "ask"
     return Prospect(
         row=row,
         best=best,
         is_default=learned_before,
-        silent=silent or (learned_before and not worth.asks),
+        silent=silent or (learned_before and sure and not worth.asks),
         readings=readings,
         worth=worth,
     )
@@ -338,18 +372,17 @@ def _fill_in(one: Vague) -> Response:
 
 
 def _without_default(one: Vague, prospect: Prospect) -> Response:
-    """Ask which of the values that read something is meant, or take the first where a question would cost too much."""
+    """Ask which of the values that lead to an answer is meant; where none does, the question is answered as it is."""
     field, readings = one.failure.target_field, prospect.readings
     left = [reading for reading in readings if not reading.failed]
     # Only what was tried before a value worked is named: later failures had no part in the answer.
-    tried = [reading.value for reading in readings[: readings.index(left[0]) if left else None]]
+    before = readings[: readings.index(left[0]) if left else None]
+    # A candidate that a gate refuses was never proposed; a page that was read and a learned default are named.
+    tried = [one.value for one in before if one.found is not None or (prospect.is_default and one is readings[0])]
     warnings = [vain_warning(field, tried, one.pack, one.failure.kind)] if tried else []
     if not left:
         return _extend_response(one.turn.answer(), {}, warnings)
-    if prospect.worth.asks:
-        return _ask_user(one, prospect, [reading.value for reading in left], tried)
-    unasked = f"nothing was asked: it would cost more than it could save on {field}"
-    return finish_request(one, left[0], {}, [*warnings, unasked])
+    return _ask_user(one, prospect, [reading.value for reading in left], tried)
 
 
 def _candidate_values(one: Vague) -> tuple[str, ...]:
@@ -427,12 +460,13 @@ def _question(one: Vague, values: Sequence[str], failed: str | None) -> str:
 
 
 def finish_request(one: Vague, reading: Reading, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
-    """Response to a request that is filled in: what was read, or what the pipeline says to the narrower question."""
+    """Response to a request that is filled in: what was read, or what the pipeline says to what it became."""
     if reading.found is not None:
         system, fields = one.turn.system, {"warnings": [*warnings], **more}
         return reading_response(one.request, reading, _why(reading, one.pack), one.domain, system, fields)
-    narrowed = one.turn.answer(text=reading.question, documents=reading.documents or one.request.documents)
-    return _extend_response(narrowed, more, warnings)
+    tried = reading.response  # a bandit learns from its own answer alone, which a trial is not
+    said = tried if tried is not None and not wants_bandit(one.turn.system) else None
+    return _extend_response(one.turn.answer_narrowed(reading.request) if said is None else said, more, warnings)
 
 
 def _extend_response(response: Response, more: Mapping[str, Any], warnings: Sequence[str]) -> Response:
@@ -527,7 +561,7 @@ def answer_reply(request_id: str, answer: str, system: Lab, *, question: str | N
     turn = Turn(request=one.request, system=system, log=log, clarifier=clarifier, answered_as=answered_as)
     response = _choose_option(one, answer, turn) if one.kind == KIND else _answer_reply(one, answer, turn)
     log.replied(request_id, answer, now=now)
-    log.decided(request_id, response, response.seen.checks, response.seen.ms, now=now)
+    _log_decision(log, request_id, response, now)
     return response
 
 
@@ -686,7 +720,8 @@ def _scopes(left: Sequence[str]) -> list[str]:
 
 def _in_words(waiting: Vague, words: str) -> Response:
     """Answer to the question with the user's own words behind it."""
-    response = waiting.turn.answer(text=f"{waiting.request.text} ({words})")
+    narrowed = words_request(words, waiting.request.text, waiting.parsed, waiting.pinned.chunks, pack=waiting.pack)
+    response = waiting.turn.answer_narrowed(narrowed)
     return _extend_response(response, {}, [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"])
 
 

@@ -84,26 +84,34 @@ PLAIN = 2  # cells of a row that says by itself which figure is meant
 class Reading(NamedTuple):
     """What a value of a failure leads to.
 
-    question, documents: of the narrower request. field: that the extractor fills, None where there is no rule for it.
-    chunks: that it read, in the order of reading. found: what it read there, None without a rule.
+    request: what the question became. chunks: that the extractor read, in the order of reading. found: what it read
+    there, None where no rule reads the field. response: of the narrower question where it was retrieved, None before.
     """
 
     value: str
-    question: str
-    documents: tuple[str, ...]
-    field: str | None
-    chunks: tuple[Chunk, ...]
-    found: Extraction | None
+    request: NarrowedRequest
+    chunks: tuple[Chunk, ...] = ()
+    found: Extraction | None = None
+    response: Response | None = None
+
+    @property
+    def field(self) -> str | None:
+        """Field that the extractor fills."""
+        return self.request.field if self.found is not None else None
 
     @property
     def failed(self) -> bool:
-        """Whether the field came back empty (rule S5.4)."""
-        return self.found is not None and self.found.value is None
+        """Whether it gives no answer: the field came back empty (rule S5.4), or a gate refuses what it became."""
+        if self.found is not None:
+            return self.found.value is None
+        return self.response is not None and self.response["status"] != "ok"
 
     @property
     def outcome(self) -> str | None:
         """What two values must share to lead to the same answer; None where it is not known before retrieval."""
-        return None if self.found is None else self.found.value or ""
+        if self.found is not None:
+            return self.found.value or ""
+        return None if self.response is None else str(self.response["answer"] if not self.failed else "")
 
 
 class _Page:
@@ -134,12 +142,10 @@ def read_value(
         scoped = _chunks_in_scope(chunks, value, failure.target_field, text, pack)
         return _read_in_scope(value, text, failure.target_field, scoped, pack)
     if failure.kind == KIND:
-        narrowed = NarrowedRequest(text, (value,), failure.target_field.removesuffix(f":{KIND}"))
+        narrowed = NarrowedRequest(text, (value,), failure.target_field.removesuffix(f":{KIND}"), query=text)
     else:
         narrowed = narrow_request(failure, value, text, parsed, chunks, pack=pack)
-    plain = Reading(
-        value=value, question=narrowed.question, documents=narrowed.documents, field=None, chunks=(), found=None
-    )
+    plain = Reading(value, narrowed)
     if narrowed.field is None or narrowed.field not in pack.readings or not chunks:
         return plain
     reading = _read_in_scope(
@@ -150,14 +156,8 @@ def read_value(
 
 def _read_in_scope(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
     pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
-    return Reading(
-        value=value,
-        question=text,
-        documents=pages,
-        field=wanted,
-        chunks=tuple(scoped),
-        found=extract(wanted, scoped, about=text, pack=pack),
-    )
+    found = extract(wanted, scoped, about=text, pack=pack)
+    return Reading(value, NarrowedRequest(text, pages, wanted, query=text), tuple(scoped), found)
 
 
 def read_complete(
@@ -176,11 +176,8 @@ def read_complete(
     known = stated in {"toc", "document"} or stated.isdecimal()
     scoped = _chunks_in_scope(chunks, stated, wanted, text, pack) if known else tuple(chunks)
     found = extract(wanted, scoped, about=text, pack=pack)
-    return (
-        None
-        if found.value is None
-        else Reading(value=stated, question=text, documents=(), field=wanted, chunks=tuple(scoped), found=found)
-    )
+    request = NarrowedRequest(text, (), wanted, query=text)
+    return None if found.value is None else Reading(stated, request, tuple(scoped), found)
 
 
 def _chunks_in_scope(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:

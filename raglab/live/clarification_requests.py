@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from raglab.answering.contents import page_kind
+from raglab.answering.narrowed_questions import NarrowedRequest
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import BY_RULES, QuestionReading, Vocabulary, plain_terms
 from raglab.canonical import instant
@@ -27,7 +28,8 @@ ANY = "any"  # doctype of documents of several kinds, or of none
 class Request(NamedTuple):
     """A question with all that its answer hangs on; now is with a zone.
 
-    resumed: whether the log knows it as a question that was stopped before its decision.
+    resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
+    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept.
     """
 
     id: str
@@ -37,6 +39,7 @@ class Request(NamedTuple):
     session: str
     now: datetime
     resumed: bool = False
+    narrowed: NarrowedRequest | None = None
 
 
 class Costs(Protocol):

@@ -17,12 +17,12 @@ from raglab.decision.decisions import Decisions
 from raglab.live.arm_choice import default_arm
 from raglab.live.clarification_requests import check_request
 from raglab.live.pipeline import case_trace, complete_response
-from raglab.live.response import Generator, Response, ResponseRecord
+from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import Lab, normalise_question
 from raglab.live.trace_building import question_scopes
 from raglab.replay import decide
 from raglab.retrieval.arms import DepthHits, walk
-from raglab.values import Case, Chunk, Generation, Status
+from raglab.values import Case, Chunk, Generation, Generator, Status
 
 NODES = ("retriever", "compressor", "critic", "refine_retrieve", "synthesizer")
 

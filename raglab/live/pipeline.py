@@ -16,13 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.answering.task_answers import TaskAnswers
 from raglab.audit.log import check_from_json, check_to_json
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
-from raglab.live.arm_choice import measures, record_outcome, select_arm
+from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.measured_signals import FAILURES, answer_places
 from raglab.live.question_signals import parsed_signals
@@ -48,6 +49,7 @@ from raglab.values import Answers, Case, Hits, Status, TraceData
 def answer_request(request: Request, system: Lab) -> Response:
     """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
     start = perf_counter()
+    system = _with_task(request, system)
     keys = {
         arm: Key(
             policy_id=system.policy.policy_id,
@@ -61,7 +63,7 @@ def answer_request(request: Request, system: Lab) -> Response:
     made_by = (system.generator.name, system.scorer.name, request.selected, *system.signals.identities)
     choice = select_arm(keys, made_by, request, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
-    key, caches = keys[choice.arm], system.caches
+    key, caches = keys[choice.arm], None if request.narrowed else system.caches  # what it became is retrieved anew
     digest = key.digest("answer", *made_by)
     kept = None if caches is None else caches.answers.get(digest, partial(_cached_answer, system.policy.policy_id))
     if kept is not None:
@@ -109,6 +111,8 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
     """Fields of an answer that no cache holds, and how it came about."""
     if set(used_signals(system.policy)) & set(ANSWERED) or system.signals.read_answers:
         system = replace(system, generator=SingleGeneration(system.generator))
+    if request.narrowed:
+        system = replace(system, caches=None)
     retrieval = _retrieve_depths(request, key, system)
     decisions = retrieval.decisions
     ms: dict[str, float] = {}
@@ -125,8 +129,43 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
         measures=dict(zip(("margin", "diversity", "consistency"), map(_present, row), strict=True)),
         retrieved=_hit_statistics(decisions),
         signal_failures=decisions.trace.meta.get(FAILURES, ()),
+        evidence=_request_evidence(request, key.arm, retrieval.depths) if request.narrowed else None,
     )
     return complete_response(decisions, request.text, request.selected, system, account)
+
+
+def try_request(request: Request, system: Lab) -> Response:
+    """Response that a request would get, by the arm that answers without a bandit; nothing learns of it."""
+    system = _with_task(request, system)
+    arm, reason = default_arm(request.text, system)
+    key = Key(
+        policy_id=system.policy.policy_id,
+        fingerprint=system.fingerprint,
+        arm=arm,
+        question=request.text,
+        documents=request.documents,
+    )
+    fields, account = _generate_answer(request, key, system)
+    identity = {"request_id": request.id, "arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
+    return Response({**fields, **identity}, account)
+
+
+def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -> dict[str, Any]:
+    """What a clarified request was and retrieved, as JSON values."""
+    narrowed = request.narrowed
+    task = "" if narrowed is None else narrowed.task
+    asked = {"query": request.text, "documents": list(request.documents), "task": task, "arm": arm}
+    return asked | {"depths": pack_depths(depths), "answer": None}
+
+
+def _with_task(request: Request, system: Lab) -> Lab:
+    """System whose generator answers the narrower question, where the request is one, by its task."""
+    one = request.narrowed
+    if one is None:
+        return system
+    return replace(
+        system, generator=TaskAnswers(one.task, one.question, topic=one.topic, rows=one.rows, base=system.generator)
+    )
 
 
 def _present(value: float) -> float | None:
@@ -300,6 +339,9 @@ def complete_response(
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
     parts = {"brevity": float(answer_brevity(len(answer.text.split()))), "logprob": _present(answer.confidence)}
     more = parts if account.measures and final.status[0] == Status.ok else {}
+    if account.evidence is not None:
+        said = answer._asdict() | {"chunks": list(chunks), "depth": key.depth, "cited": list(answer.cited)}
+        account = account._replace(evidence={**account.evidence, "answer": said})
     account = account._replace(ms=ms, checks=tuple(final.explain(case_id)), measures={**account.measures, **more})
     return _response_fields(final, system, answer), account
 

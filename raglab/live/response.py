@@ -25,7 +25,7 @@ from raglab.replay import decide
 from raglab.retrieval.tables import TableIndex
 from raglab.store.traces import Trace
 from raglab.text import NO_MATH, decimals, html_text
-from raglab.values import Answers, Chunk, Generation
+from raglab.values import Answers, Chunk, Generation, Generator
 
 KEYS = (
     "answer",
@@ -56,7 +56,8 @@ class ResponseRecord(NamedTuple):
     the reward (rule S4.3), of an answer its brevity and logprob too, None where one cannot be measured; both from the
     cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
     the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
-    measured, in words.
+    measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values; see
+    `raglab.live.clarified_traces`.
     """
 
     ms: Mapping[str, float]
@@ -69,6 +70,7 @@ class ResponseRecord(NamedTuple):
     propensity: float | None = None
     offered: Sequence[Mapping[str, Any]] = ()
     signal_failures: tuple[str, ...] = ()
+    evidence: Mapping[str, Any] | None = None
 
 
 class Response(Mapping[str, Any]):
@@ -126,17 +128,6 @@ def _question_columns(fields: Mapping[str, Any]) -> dict[str, Any]:
 def _escape_cell(value: object) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return html_text(text).replace("\n", "<br>")
-
-
-class Generator(Protocol):
-    """What writes answers."""
-
-    @property
-    def name(self) -> str:
-        """Stable identifier; belongs into fingerprints and cache keys."""
-
-    def answer(self, question: str, passages: Sequence[Chunk]) -> Generation:
-        """Answer from the passages alone, or none with the reason."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,7 +26,7 @@ from raglab.live.clarification_requests import Clarifier, Parser
 from raglab.live.index_folder import CACHE, EMBEDDINGS, read_index, write_index
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.question_signals import DocumentReader
-from raglab.live.response import Generator, SupportScorer, TableFirst
+from raglab.live.response import SupportScorer, TableFirst
 from raglab.live.signal_functions import SignalFunction
 from raglab.live.trace_building import Retriever, check_settings, retriever, warn_of_cut_chunks, warn_of_pictures
 from raglab.packs import Pack
@@ -37,7 +37,7 @@ from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.store.files import Where, input_error
 from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
-from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Hits, Status
+from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Generator, Hits, Status
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

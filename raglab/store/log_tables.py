@@ -197,6 +197,13 @@ def without_quotations(row: Mapping[str, Any], gates: Collection[str]) -> dict[s
     return {"reason": reason, "checks": [one | {"text": ""} if one["gate"] in gates else one for one in row["checks"]]}
 
 
+def evidence_without_text(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Evidence without the question's words and the answer's; its hits and numbers stay."""
+    depths = [one | {"query": ""} for one in row["depths"]]
+    answer = row["answer"] and row["answer"] | {"text": "", "claim": "", "refused": ""}
+    return {"query": None, "depths": depths, "answer": answer}
+
+
 REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
     "query_log",
     "clarifications",
@@ -204,6 +211,7 @@ REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, DECISIONS = (
     "default_applications",
     "decisions",
 )
+EVIDENCE = "evidence"
 CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
 SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
 POLICIES, LEARNERS = "policies", "learners"
@@ -292,6 +300,19 @@ REQUEST_TABLES = (
             Column("prompt_version", "name"),
         ),
         without=_decision_without_texts,
+    ),
+    EventTable(
+        EVIDENCE,
+        (
+            Column("request_id", "name", listed=True),
+            Column("query", "text", missing=True),
+            Column("documents", "json"),
+            Column("task", "name"),
+            Column("arm", "name"),
+            Column("depths", "json"),
+            Column("answer", "json"),
+        ),
+        without=evidence_without_text,
     ),
     EventTable(
         CHANGES,

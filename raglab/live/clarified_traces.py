@@ -1,0 +1,67 @@
+"""Clarified traces (shore): what a clarified request became, as a trace of one case that is replayed (S5.10)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from raglab.decision.recorded_answers import AnswerKey
+from raglab.live.pipeline import case_trace
+from raglab.live.response import CheckedAnswer, answer_sets
+from raglab.live.system import unpack_depths
+from raglab.store.log_tables import EVIDENCE, request_row
+from raglab.store.traces import Trace
+from raglab.values import Case
+
+if TYPE_CHECKING:
+    from raglab.live.system import Lab
+
+
+def clarified_trace(request_id: str, lab: Lab) -> Trace:
+    """Trace of the one case that a clarified request became, with the answer that was given.
+
+    Its query is the whole question under the accepted scope, its hits are those of the documents or pages that the
+    scope leaves. `raglab.decide` under the lab's policy decides it as it was decided live; any other policy of the same
+    structure may be replayed over it.
+
+    Args:
+      request_id: of a request that a reply, a learned default or its own scope completed, and that was retrieved; one
+        whose field was read from its page has no hits.
+
+    Raises:
+      ValueError: the lab keeps no log or clarifies nothing, the log has no such request or no hits of it, its text is
+        not kept, or it was asked of another index.
+
+    Source: rule S5.10.
+    """
+    if lab.audit is None:
+        msg = "a clarified trace needs the audit log, which is switched off; open the lab with audit=True."
+        raise ValueError(msg)
+    with lab.audit.log.reading() as log:
+        asked, row = request_row(log, request_id), log.one(EVIDENCE, request_id=request_id)
+    if row is None:
+        msg = f"a clarified trace must be of a request that was retrieved anew, got {request_id!r}; see explain."
+        raise ValueError(msg)
+    if row["query"] is None:
+        msg = f"the log keeps no text of {request_id!r}, by which patterns are decided; keep texts (query='text')."
+        raise ValueError(msg)
+    if asked["fingerprint"] != lab.fingerprint:
+        msg = f"{request_id!r} was asked of index {asked['fingerprint']}, got {lab.fingerprint}; open that index."
+        raise ValueError(msg)
+    depths = unpack_depths(row["depths"], len(lab.retriever.chunks))
+    case = Case(request_id, row["query"], "ok", selected_sources=tuple(row["documents"]))
+    made = case_trace(case, row["arm"], depths, lab)
+    answers = None if row["answer"] is None else _given_answer(row["answer"], lab)
+    fields = {name: getattr(made, name) for name in ("cases", "chunks", "arms", "hits", "pattern_hits", "vectors")}
+    return Trace(**fields, meta=made.meta, columns=made.columns, answers=answers)
+
+
+def _given_answer(said: dict[str, Any], lab: Lab) -> Any:  # noqa: ANN401 - Answers
+    """The answer that was given, as the recorded one of its set of hits."""
+    numbers = {name: np.nan if said[name] is None else float(said[name]) for name in ("confidence", "support")}
+    answer = CheckedAnswer(
+        text=said["text"], claim=said["claim"], cited=tuple(said["cited"]), refused=said["refused"], **numbers
+    )
+    key = AnswerKey(case=0, arm=0, depth=int(said["depth"]), chunks=tuple(said["chunks"]))
+    return answer_sets([key], [answer], lab.generator.name, lab.scorer.name)
