@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,6 +26,7 @@ SPLITS = {"tune": 0.30, "certify": 0.45, "report": 0.25}
 STATUSES = {"ok": 0.50, "refuse": 0.25, "ambiguous": 0.25}
 REFUSALS = {"out_of_domain", "absent", "false_premise"}
 AMBIGUITIES = {"field_type", "date_scope", "page_scope", "implicit_entity", "overview"}
+GAPS = {"field_type", "page_scope", "date_scope", "intent", "implicit_entity"}
 FRONT_MATTER = {"title", "domain", "doc_type", "product", "vendor", "version", "lang", "date", "page_1_kind"}
 NEAR_JACCARD = 0.5
 NEAR_COSINE = 0.75
@@ -45,6 +48,13 @@ def cases() -> tuple[Case, ...]:
 def documents() -> dict[str, Chunk]:
     """File name -> its first chunk, which carries the front matter."""
     return {chunk.file_name: chunk for chunk in reversed(corpus().chunks)}
+
+
+@cache
+def situations() -> tuple[dict[str, Any], ...]:
+    """Load the situations of the clarification loop once."""
+    lines = (BROKER / "situations.jsonl").read_text(encoding="utf-8").splitlines()
+    return tuple(json.loads(line) for line in lines)
 
 
 def with_status(status: str) -> list[Case]:
@@ -190,6 +200,33 @@ def test_every_case_says_its_language_and_why() -> None:
     found = {(case.extra["lang"], case.split) for case in cases()}
     assert found == {(lang, split) for lang in ("en", "fr") for split in SPLITS}
     assert all(case.notes for case in cases())
+
+
+def test_situations_are_of_five_gaps_in_two_languages() -> None:
+    """24 situations: four or more of each gap, eight or more in French, two each of cases 1 and 12 of the source."""
+    names = [one["id"] for one in situations()]
+    assert len(set(names)) == len(names) == 24
+    gaps = Counter(one["gap"] for one in situations())
+    assert set(gaps) == GAPS
+    assert min(gaps.values()) >= 4
+    assert Counter(one["lang"] for one in situations())["fr"] >= 8
+    assert all(sum(name.startswith(case) for name in names) >= 2 for case in ("case1-", "case12-"))
+
+
+def test_situations_have_an_answer_on_a_page_of_their_documents_and_recur_on_others_of_the_kind() -> None:
+    """An answer stands on each page that is named; a week later other documents of the same types are meant."""
+    pages: dict[str, str] = defaultdict(str)
+    for chunk in corpus().chunks:
+        pages[f"{chunk.file_name}#{chunk.page}"] += f"{chunk.text}\n"
+    for one in situations():
+        for need in (one, one["again"]):
+            assert {source.partition("#")[0] for source in need["sources_any"]} <= set(need["documents"]), one["id"]
+            for source in need["sources_any"]:
+                text = " ".join(pages[source].split())
+                assert all(answer in text for answer in need["answer"]), (one["id"], source)
+        kinds = [[documents()[name].tags["doc_type"] for name in need["documents"]] for need in (one, one["again"])]
+        assert kinds[0] == kinds[1], one["id"]
+        assert not set(one["documents"]) & set(one["again"]["documents"]), one["id"]
 
 
 def test_no_two_splits_share_a_near_duplicate_by_words() -> None:

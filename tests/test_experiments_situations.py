@@ -1,0 +1,106 @@
+"""What `experiments/situations.py` counts, by hand and on two situations of the bundled set, end to end."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import raglab
+from raglab.live import trace_building
+from raglab.live.response import KEYS, Response, ResponseRecord
+from raglab.values import Corpus
+from test_live_trace_building import SMALL, PairEncoder, WordEncoder
+
+ROOT = Path(raglab.__file__).parents[1]
+BROKER = ROOT / "datasets" / "broker"
+POLICY = {"pack": str(BROKER / "pack"), "l2": {"enabled": False}, "similarity": {"enabled": False}}
+
+
+@pytest.fixture(scope="module")
+def script() -> Iterator[Any]:
+    """Return the script as a module."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "path", [*sys.path, str(ROOT / "experiments")])
+        yield importlib.import_module("situations")
+    del sys.modules["situations"]
+
+
+def asking(*texts: str) -> Response:
+    """Return a response that offers these readings, valued by their numbers in letters."""
+    values = ["one", "two", "three"][: len(texts)]
+    options = [{"id": n, "value": v, "text": t} for n, (v, t) in enumerate(zip(values, texts, strict=True), 1)]
+    fields = {**dict.fromkeys(KEYS), "status": "ambiguous", "options": options, "clarification": {"proposed": "one"}}
+    return Response(fields, ResponseRecord({}, answer_cache_hit=False, strategy_cache_hit=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "held"),
+    [
+        ("The excess is £250.", "£250", True),
+        ("The limit is £250,000.", "£250", False),
+        ("9\u202f000\u00a0€ par an", "9 000 €", True),
+        ("109 000 € par an", "9 000 €", False),
+        ("1 500 € par an", "500 €", False),
+        ("Mr TOM  Aldridge", "Tom Aldridge", True),
+        ("21 days’ notice", "21 days' notice", True),
+    ],
+)
+def test_an_answer_is_held_whole_whatever_its_blanks_and_case(
+    script: Any, text: str, wanted: str, *, held: bool
+) -> None:
+    """Thin blanks, case and apostrophes do not matter; a part of another figure is no figure."""
+    assert script.holds(text, wanted) is held
+
+
+@pytest.mark.parametrize(
+    ("wanted", "offered"),
+    [
+        ("page 1", True),
+        ("page 7", False),
+        ("table of contents", True),
+        ("sommaire", False),
+        ("Table des matières", True),
+    ],
+)
+def test_a_reading_is_offered_by_its_own_words(script: Any, wanted: str, *, offered: bool) -> None:
+    """A page is its number; the words that every option has tell nothing; accents and case do not matter."""
+    assert script.offers(asking("page 1", "the table of contents", "la table des matieres"), wanted) is offered
+
+
+def test_words_that_all_options_share_tell_no_reading(script: Any) -> None:
+    """`The excess for storm` is not what a user wants who wants the excess for flood."""
+    assert script.offers(asking("the excess for storm", "the excess for flood"), "excess for flood")
+    assert not script.offers(asking("the excess for storm", "the excess for fire"), "excess for flood")
+
+
+@pytest.mark.slow
+def test_two_situations_run_end_to_end(script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases 1 and 2 in French and English, and case 12, each on a log of its own; the table counts both."""
+    words = WordEncoder()
+    monkeypatch.setattr(trace_building, "load_encoder", lambda _: words)
+    monkeypatch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
+    monkeypatch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
+    monkeypatch.setattr(raglab, "build_index", _with_small_settings(raglab.build_index))
+    wanted = {"case1-insurer-fr", "case12-insurer-en"}
+    situations = [one for one in script.read_situations(BROKER / "situations.jsonl") if one.id in wanted]
+    files = {name for one in situations for need in (one.first, one.again) for name in need.documents}
+    chunks = tuple(one for one in raglab.load_corpus(BROKER).chunks if one.file_name in files)
+    corpus = Corpus("some", chunks)
+    desk = script.open_desk(corpus, script.Policy.from_mapping(POLICY), tmp_path)
+    outcomes = [desk.meet(one, script.pages_of(corpus)) for one in situations]
+    assert [(one.situation.id, *script.causes(one)) for one in outcomes] == [(name,) for name in sorted(wanted)]
+    assert all(all(one.marks.values()) for one in outcomes)
+    assert [line for line in script.table(outcomes) if line.startswith("| all | 2/2 [0.16, 1.00]")]
+    assert any("proposes toc" in line for line in script.listing(outcomes[1]))
+
+
+def _with_small_settings(build: Any) -> Any:
+    def small(corpus: Corpus, folder: Path, **more: Any) -> str:
+        return str(build(corpus, folder, arms=("hybrid",), cache=None, **SMALL, **more))
+
+    return small
