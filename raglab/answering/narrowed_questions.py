@@ -51,6 +51,7 @@ class NarrowedRequest(NamedTuple):
     `task_answers.TASKS`, '' for a question that is answered by its best sentence. topic: stems of what it is about
     beside its scope. rows: label and value of the rows that the value names, for the task `figures`. query: the whole
     question, by which it is retrieved and judged: with the title and heading of its scope; for a text, its beginning.
+    asked: what is answered from the passages of the scope, without words that only name the scope.
     """
 
     question: str
@@ -60,6 +61,7 @@ class NarrowedRequest(NamedTuple):
     topic: tuple[str, ...] = ()
     rows: tuple[tuple[str, str], ...] = ()
     query: str = ""
+    asked: str = ""
 
 
 def narrow_request(
@@ -156,7 +158,8 @@ def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion
         topic = set(made.topic)
         words = next((one.text for one in lines if topic & one.stems), lines[0].text if lines else "")
     scope = " > ".join(part for part in (title, heading if heading != title else "") if part)
-    return made._replace(task=task, query=": ".join(part for part in (scope, words) if part) or made.question)
+    query = ": ".join(part for part in (scope, words) if part) or made.question
+    return made._replace(task=task, query=query, asked=made.asked or made.question)
 
 
 def document_title(chunk: Chunk) -> str:
@@ -289,7 +292,7 @@ def _narrow_to_date(
             c for c in (*old, *new) if c.tags.get("doc_type") in pack.documents.dated and value[:4] in document_date(c)
         ]
         stamped = tuple(years) or new
-    made = NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field)
+    made = NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field, asked=question)
     found = [figure for figure in candidate_figures(scoped) if scoped.chunks[figure.at] in stamped]
     return _with_figures(made, [figure for figure in found if figure.version != "old"], scoped)
 
@@ -316,7 +319,7 @@ def _narrow_to_entity(
         )
     own = [chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == value] or _passages_of(value, scoped)
     field = _extraction_field(parsed.said("target_field"), pack)
-    made = NarrowedRequest(_with_brackets(question, value), _chunk_files(own), field)
+    made = NarrowedRequest(_with_brackets(question, value), _chunk_files(own), field, asked=question)
     return _with_figures(made, [one for one in candidate_figures(scoped) if scoped.chunks[one.at] in own], scoped)
 
 

@@ -11,7 +11,14 @@ from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 from raglab.answering.contents import page_kind
 from raglab.answering.narrowed_questions import NarrowedRequest
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import BY_RULES, QuestionReading, Vocabulary, plain_terms
+from raglab.answering.question_vocabulary import (
+    BY_RULES,
+    QuestionReading,
+    Vocabulary,
+    first_match,
+    plain_terms,
+    topic_stems,
+)
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
 from raglab.live.trace_building import question_scopes
@@ -297,13 +304,46 @@ def interpret_reply(
         return ReplyMeaning(proposed, learned=True)
     bare = _without_article(_TRY.sub("", _LEADING.sub("", said)))
     value = next((one for one in candidates if bare in _value_names(one, pack)), None) or _scope(bare, kind)
+    value = value or _value_by_words(said, candidates, pack)
     if value is not None:
         return ReplyMeaning(value, learned=True)
-    if kind == PAGE_SCOPE or bare in _value_names(OTHER, pack):
-        what = "a page's number" if kind == PAGE_SCOPE else "what is meant, in words,"
+    paged = kind == PAGE_SCOPE and all(one in _SCOPES or one.isdecimal() for one in candidates)
+    if paged or bare in _value_names(OTHER, pack):
+        what = "a page's number" if paged else "what is meant, in words,"
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
         raise ValueError(msg)
     return ReplyMeaning(" ".join(reply.split()), learned=False)
+
+
+def _value_by_words(said: str, candidates: Sequence[str], pack: Pack) -> str | None:
+    """The only candidate that a reply in the user's words can mean, None where that is open.
+
+    A pack's expressions of a value come first, then the words that tell the candidates apart, of which the reply must
+    have at least half.
+    """
+    named = [one for one in candidates if first_match(_value_expressions(one, pack), said)]
+    if len(named) == 1:
+        return named[0]
+    stems = {
+        one: frozenset().union(*(topic_stems(name, filler=pack.filler) for name in _value_names(one, pack)))
+        for one in candidates
+    }
+    shared = frozenset.intersection(*stems.values()) if len(stems) > 1 else frozenset()
+    spoken = set(topic_stems(said))
+    share = {one: len(spoken & (own - shared)) for one, own in stems.items()}
+    best = max(share.values(), default=0)
+    first = [one for one in candidates if best and share[one] == best]
+    names = [set(topic_stems(name, filler=pack.filler)) - shared for one in first for name in _value_names(one, pack)]
+    return first[0] if len(first) == 1 and any(name and 2 * len(name & spoken) >= len(name) for name in names) else None
+
+
+def _value_expressions(value: str, pack: Pack) -> tuple[str, ...]:
+    """How questions and documents name a value, by the tables of a pack."""
+    versions = {version.value: (*version.asked, *version.heads) for version in (pack.versions.old, pack.versions.new)}
+    roles = {name: role.asked for name, role in pack.roles.items()}
+    families = [family.kinds for family in pack.families.values()]
+    tables = (*families, roles, versions, pack.intents, pack.sections)
+    return tuple(expression for table in tables for expression in table.get(value, ()))
 
 
 def _value_names(value: str, pack: Pack) -> set[str]:

@@ -164,7 +164,10 @@ def _with_task(request: Request, system: Lab) -> Lab:
     if one is None:
         return system
     return replace(
-        system, generator=TaskAnswers(one.task, one.question, topic=one.topic, rows=one.rows, base=system.generator)
+        system,
+        generator=TaskAnswers(
+            one.task, one.asked or one.question, topic=one.topic, rows=one.rows, base=system.generator
+        ),
     )
 
 
