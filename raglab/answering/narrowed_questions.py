@@ -25,6 +25,7 @@ from raglab.answering.question_vocabulary import (
     Failure,
     Figure,
     ParsedQuestion,
+    figures,
     plain_terms,
     section,
     topic_stems,
@@ -39,6 +40,7 @@ _TASKS = {
     "summarise": ("Summarise", "Résumer"),
     "extract_conditions": ("Extract the conditions of", "Extraire les conditions de"),
 }
+_BEGINNING = 60  # words of a text by which it is asked for
 _OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the text of a scope
 
 
@@ -152,14 +154,26 @@ def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion
     best = max(inside, key=lambda one: speaks(one, scoped), default=None)  # of several sections what speaks of it most
     paged = best is not None and all("#" in one for one in made.documents)
     heading = section(best.text) if best is not None and paged else ""
-    words = made.question
-    if best is not None and made.task in _OF_SCOPE:  # what is asked for is the text itself
-        lines = passage_lines(best.text)
-        topic = set(made.topic)
-        words = next((one.text for one in lines if topic & one.stems), lines[0].text if lines else "")
+    words = made.question if best is None else _asked_text(made, best)
     scope = " > ".join(part for part in (title, heading if heading != title else "") if part)
     query = ": ".join(part for part in (scope, words) if part) or made.question
     return made._replace(task=task, query=query, asked=made.asked or made.question)
+
+
+def _asked_text(made: NarrowedRequest, passage: Chunk) -> str:
+    """What a narrowed request asks for, in the words of its best passage where that is a text or a row of it.
+
+    A scope is asked for by its own words: those on the topic, all where there is none or the heading is on it.
+    """
+    lines = passage_lines(passage.text)
+    if made.task == "figures":
+        rows = [one.text for one in lines if any(a in one.text and b in one.text for a, b in made.rows)]
+        return " ".join(f"{made.question} {' '.join(rows)}".split()[:_BEGINNING])
+    if made.task not in _OF_SCOPE:
+        return made.question
+    topic = set(made.topic)
+    own = [one.text for one in lines if topic & (one.stems | one.heading)]
+    return " ".join(" ".join(own or [one.text for one in lines]).split()[:_BEGINNING])
 
 
 def document_title(chunk: Chunk) -> str:
@@ -293,8 +307,18 @@ def _narrow_to_date(
         ]
         stamped = tuple(years) or new
     made = NarrowedRequest(_with_brackets(question, written), _chunk_files(stamped), field, asked=question)
-    found = [figure for figure in candidate_figures(scoped) if scoped.chunks[figure.at] in stamped]
+    found = [figure for figure in _meant_figures(scoped) if scoped.chunks[figure.at] in stamped]
     return _with_figures(made, [figure for figure in found if figure.version != "old"], scoped)
+
+
+def _meant_figures(scoped: ScopedQuestion) -> Sequence[Figure]:
+    """Figures of the family that is asked for; where none is, rows that have most of the question's words."""
+    if scoped.family:
+        return candidate_figures(scoped)
+    rows = [figure for figure in figures(scoped.chunks, pack=scoped.pack) if figure.table]
+    met = [sum(stem in topic_stems(figure.context) for stem in scoped.about) for figure in rows]
+    best = max(met, default=0)
+    return [figure for figure, n in zip(rows, met, strict=True) if n == best and 2 * best >= len(scoped.about) > 0]
 
 
 def _with_figures(made: NarrowedRequest, found: Sequence[Figure], scoped: ScopedQuestion) -> NarrowedRequest:
@@ -320,7 +344,7 @@ def _narrow_to_entity(
     own = [chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == value] or _passages_of(value, scoped)
     field = _extraction_field(parsed.said("target_field"), pack)
     made = NarrowedRequest(_with_brackets(question, value), _chunk_files(own), field, asked=question)
-    return _with_figures(made, [one for one in candidate_figures(scoped) if scoped.chunks[one.at] in own], scoped)
+    return _with_figures(made, [one for one in _meant_figures(scoped) if scoped.chunks[one.at] in own], scoped)
 
 
 def _narrow_to_intent(

@@ -22,7 +22,7 @@ from raglab.values import Chunk, Generation, Generator
 TASKS = ("page", "cite", "summarise", "extract_conditions", "procedure", "compare", "figures")
 MOST = 12  # lines of an answer
 LONGEST = 1800  # characters of an answer
-_LEADING = 3  # sentences of a section that a summary keeps at most where one section alone is summarised
+_LEADING = 3  # lines of a section, and as many on the topic, that a summary of one section keeps; one of several
 
 
 class _Line(NamedTuple):
@@ -38,9 +38,10 @@ class TaskAnswers:
     """A generator that answers the narrower question of a scope by its task, whatever it is asked.
 
     page: what the scope says of the topic, in its order; without a topic its first lines. cite: the same word for word
-    from the first line on. summarise: how each section begins. extract_conditions: the lines that oblige, allow or
-    except. procedure: the lines of the passage that speaks of it most, in their order. compare: the best line of each
-    document or section. figures: the rows that the user's value names. No task: as `base` answers.
+    from the first line on. summarise: how each section begins, and what it says of the topic. extract_conditions: the
+    lines that oblige, allow or except. procedure: the lines of the passage that speaks of it most, in their order.
+    compare: the best line of each document or section. figures: the rows that the user's value names. No task: as
+    `base` answers.
 
     Confidence of tasks on a scope: the share of the topic that the lines and their headings name, in [0, 1]; 1 without
     a topic, since a quotation of the scope that the user named is what was asked for, as are the rows of
@@ -70,7 +71,7 @@ class TaskAnswers:
         if self.task not in TASKS:
             return self.base.answer(self.question, passages)
         lines = _lines(passages, self.topic)
-        chosen = self._rows(lines) if self.task == "figures" else _chosen(self.task, lines)
+        chosen = self._rows(lines) if self.task == "figures" else _chosen(self.task, self.topic, lines)
         if not chosen and self.task == "figures":  # retrieval chose none of their passages
             return self.base.answer(self.question, passages)
         if not chosen:
@@ -126,14 +127,16 @@ def _names(stem: str, stems: frozenset[str]) -> bool:
     return stem in stems or any(one.startswith(stem) for one in stems)
 
 
-def _chosen(task: str, lines: Sequence[_Line]) -> list[_Line]:
-    about = [one for one in lines if one.on_topic] or list(lines)
+def _chosen(task: str, topic: Sequence[str], lines: Sequence[_Line]) -> list[_Line]:
+    headed = [one for one in lines if any(_names(stem, one.line.heading) for stem in topic)]
+    about = headed or [one for one in lines if one.on_topic] or list(lines)
     if task == "summarise":
         sections: dict[tuple[int, frozenset[str]], list[_Line]] = {}
         for one in about:
             sections.setdefault((one.passage, one.line.heading), []).append(one)
         each = _LEADING if len(sections) == 1 else 1
-        return _short([one for part in sections.values() for one in part[:each]])
+        kept = [part[:each] + [one for one in part[each:] if _on(topic, one)][:each] for part in sections.values()]
+        return _short([one for part in kept for one in part])
     if task == "extract_conditions":
         bound = [one for one in about if _duties().search(fold_case(one.line.text))]
         return _short(bound or about)
@@ -142,6 +145,11 @@ def _chosen(task: str, lines: Sequence[_Line]) -> list[_Line]:
         best = max(sorted(count), key=lambda at: count[at])
         return _short([one for one in lines if one.passage == best])
     return _short(about)
+
+
+def _on(topic: Sequence[str], one: _Line) -> bool:
+    """Whether a line itself names the topic."""
+    return any(_names(stem, one.line.stems) for stem in topic)
 
 
 def _short(lines: Sequence[_Line]) -> list[_Line]:

@@ -146,12 +146,32 @@ def read_value(
     else:
         narrowed = narrow_request(failure, value, text, parsed, chunks, pack=pack)
     plain = Reading(value, narrowed)
+    row = _read_row(value, narrowed, chunks)
+    if row is not None:
+        return row
     if narrowed.field is None or narrowed.field not in pack.readings or not chunks:
         return plain
     reading = _read_in_scope(
         value, narrowed.question, narrowed.field, chunks_of_documents(chunks, narrowed.documents), pack
     )
     return plain if reading.failed else reading
+
+
+def _read_row(value: str, narrowed: NarrowedRequest, chunks: Sequence[Chunk]) -> Reading | None:
+    """The row that a value names, where it names one alone; None where it names several or none.
+
+    Its confidence is 1: label and value stand in one row under the name that the user chose.
+    """
+    if len(narrowed.rows) != 1:
+        return None
+    label, figure = narrowed.rows[0]
+    scoped = chunks_of_documents(chunks, narrowed.documents)
+    for place, chunk in enumerate(scoped):
+        for piece in pieces(chunk.text):
+            if piece.kind == "row" and label in piece.cells and figure in piece.cells:
+                found = Extraction(figure, piece.text, place, chunk.page, 1.0)
+                return Reading(value, narrowed._replace(field=narrowed.field or label), scoped, found)
+    return None
 
 
 def _read_in_scope(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
