@@ -378,7 +378,8 @@ class Pack(_Part):
     somebody: persons. verb: of a question that asks for something. form_words: scope a question and say nothing about
     its subject; filler: content words that do neither; same: stems of words that mean one thing. language_words: that
     tell the language beside its small words. amounts: by language, nouns whose value is a number. later:
-    words of a question about tables that speak of the newer figures.
+    words of a question about tables that speak of the newer figures. value_words: by kind of value (`amount`,
+    `duration`, `person`, …), words by which a question asks for one.
     """
 
     name: str
@@ -411,6 +412,7 @@ class Pack(_Part):
     language_words: Mapping[str, frozenset[str]]
     amounts: Mapping[str, Expressions]
     later: Expressions = ()
+    value_words: TermTable = {}
     figures: Figures
     contents_intro: Expression
     page_kind: PageKinds

@@ -6,6 +6,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from raglab.answering.question_readings import (
+    CONTACT,
+    Readings,
+    column_axis,
+    heading_of,
+    readings,
+    statements,
+    stems,
+    wanted,
+)
 from raglab.answering.question_vocabulary import (
     KINDS,
     LEAST,
@@ -24,6 +34,7 @@ from raglab.answering.question_vocabulary import (
     parties,
     plain_terms,
     section,
+    spans,
     topic_stems,
 )
 from raglab.answering.question_wording import question_wording
@@ -41,7 +52,8 @@ class ScopedQuestion(NamedTuple):
     """A question beside its documents.
 
     chunks: of the documents of the products it may mean. field, family: what it asks for, '' where it names none.
-    about: stems of what it is about beside that. products: that its names leave open, in the order of the documents.
+    about: stems of what it is about beside that. unknown: number
+    of words of its subject that stand in none of the documents. products: that its names leave open, in the order of the documents.
     names: products, clients and vendors that it names. pack: of the trade.
     """
 
@@ -49,6 +61,7 @@ class ScopedQuestion(NamedTuple):
     field: str
     family: str
     about: tuple[str, ...]
+    unknown: int
     products: tuple[str, ...]
     names: tuple[Name, ...]
     pack: Pack
@@ -62,7 +75,9 @@ def scope_question(question: str, chunks: Sequence[Chunk], field: str | None, pa
     asked = about(question, [name.words for name in met], field=field, pack=pack)
     known = frozenset[str]().union(*(_figure_word_stems(chunk.text, pack) for chunk in kept))
     left = tuple(stem for stem in asked if stem in known)  # a word that stands nowhere tells no passage from another
-    return ScopedQuestion(kept, field or "", pack.family(field), left, products, met, pack)
+    form = topic_stems(" ".join(spans((*pack.wide, *pack.broad), question)))
+    unknown = sum(stem not in known and stem not in form for stem in asked)
+    return ScopedQuestion(kept, field or "", pack.family(field), left, unknown, products, met, pack)
 
 
 def _products(chunks: Sequence[Chunk], met: Sequence[Name]) -> tuple[str, ...]:
@@ -193,7 +208,8 @@ def version_passages(scoped: ScopedQuestion) -> tuple[tuple[Chunk, ...], tuple[C
     """Passages of the older and of the newer sums of one product; both () where there is one version alone."""
     dated = scoped.pack.documents.dated
     for product in scoped.products:
-        own = [c for c in scoped.chunks if c.tags.get("product", "") == product and c.tags.get("doc_type") in dated]
+        own = [c for c in scoped.chunks if c.tags.get("product", "") == product]
+        own = [c for c in own if (c.tags.get("doc_type") in dated if dated else any(document_date(c)))]
         stamps = sorted({document_date(chunk) for chunk in own})
         if len(stamps) > 1:
             old = tuple(chunk for chunk in own if document_date(chunk) == stamps[0])
@@ -218,10 +234,13 @@ def changed_figures(scoped: ScopedQuestion) -> tuple[Figure, ...]:
 
 
 def section_kinds(chunks: Sequence[Chunk], pack: Pack) -> tuple[str, ...]:
-    """Kinds of section that passages are of, in the order of the pack; page numbers where fewer than two are told."""
+    """Kinds of section that passages are of, in the order of the pack; else their headings, else their pages."""
     told = {kind for chunk in chunks if (kind := section_kind(chunk, pack))}
     kinds = tuple(kind for kind in pack.sections if kind in told)
-    return kinds if len(kinds) > 1 else tuple(dict.fromkeys(str(chunk.page) for chunk in chunks if chunk.page))
+    if len(kinds) > 1:
+        return kinds
+    headings = tuple(dict.fromkeys(filter(None, map(heading_of, chunks))))
+    return headings if len(headings) > 1 else tuple(dict.fromkeys(str(chunk.page) for chunk in chunks if chunk.page))
 
 
 def section_kind(chunk: Chunk, pack: Pack) -> str | None:
@@ -265,7 +284,7 @@ def failures(
     if not chunks:
         return ()
     scoped = scope_question(question, chunks, parsed.said("target_field", least), pack)
-    made = (failure for kind in KINDS for failure in _RULES[kind](parsed, question, scoped, least))
+    made = () if is_foreign(parsed, question, scoped) else _gaps(parsed, question, scoped, least)
     left = (
         failure._replace(candidates=tuple(value for value in failure.candidates if value not in tried)[:MOST])
         for failure in made
@@ -283,12 +302,96 @@ def failures(
     )
 
 
+def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> bool:
+    """Whether a question is about something that the documents do not speak of, so that nothing can be left out of them.
+
+    One word that they do not have may be a slip, or another word for one of theirs.
+    """
+    if scoped.names or scoped.unknown < 2:
+        return False
+    wide = parsed.said("intent") == "summarise" or first_match((*scoped.pack.wide, *scoped.pack.broad), question)
+    return not scoped.about if wide else scoped.unknown > 2 * len(scoped.about)
+
+
+def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
+    """Gaps by kind; by the words of the pack where it knows the field, else by what the documents tell apart."""
+    # Where the user named no documents, those at hand are what retrieval found: that they differ says nothing yet.
+    told = bool(parsed.documents) and not is_known(scoped)
+    by_documents = _reading_gap(parsed, question, scoped, least) if told else None
+    for kind in KINDS:
+        by_pack = list(_RULES[kind](parsed, question, scoped, least))
+        yield from by_pack
+        if not by_pack and by_documents is not None and by_documents.kind == kind:
+            yield by_documents
+
+
+def is_known(scoped: ScopedQuestion) -> bool:
+    """Whether the pack tells what the field asked for may be: by figures to choose from, or by a rule that was measured.
+
+    Where it does, its rules decide whether something is missing; elsewhere the documents do.
+    """
+    family, field = scoped.pack.families.get(scoped.family), scoped.pack.fields.get(scoped.field)
+    measured = field is not None and field.reading is not None and field.reading.filled > 0
+    return measured or (family is not None and family.is_chosen)
+
+
+READ_FOR = ("lookup", None)  # intents of a question that one value answers
+
+
+def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Failure | None:
+    """What tells the readings of a question apart in the documents, None where nothing is left open."""
+    pack = scoped.pack
+    contact = first_entry(pack.value_words, question) in CONTACT  # `whom do I ring?` asks for a number, not for steps
+    if not (parsed.said("intent", least) in READ_FOR or contact) or first_match((*pack.wide, *pack.broad, *pack.change), question):
+        return None
+    if named_heading(question, scoped):
+        return None
+    found = question_readings(question, scoped)
+    if found is None:
+        return None
+    reason = f"{len(found.names)} readings state different values"
+    about = " ".join(sorted(found.words)) or scoped.field or "answer"
+    if found.axis == "version":
+        if parsed.said("date_scope", least) is not None:
+            return None
+        values = (pack.versions.new.value, pack.versions.old.value) if len(found.names) == 2 else found.names
+        return Failure("date_scope", f"{about}:date", values, "", reason)
+    if found.axis in ("person", "model", "document"):
+        key = {"person": "role", "model": "model", "document": "product"}[found.axis]
+        return Failure("implicit_entity", f"{about}:{key}", found.names, "", reason)
+    return Failure("field_type", about, found.names, "", reason)
+
+
+def question_readings(question: str, scoped: ScopedQuestion) -> Readings | None:
+    """Readings of a question in the documents that its names leave; see `question_readings.readings`."""
+    asked = wanted(question, [name.words for name in scoped.names], scoped.pack)
+    return readings(scoped.chunks, asked, scoped.pack)
+
+
+def named_heading(question: str, scoped: ScopedQuestion) -> str:
+    """Heading that a question names, and nothing beside it; '' where it asks for something."""
+    pack = scoped.pack
+    if first_match(pack.verb, question) or len(split_words(question)) > _SHORT:
+        return ""
+    part = first_match((pack.part,), question)
+    bare = plain_terms(question)
+    asked = wanted(bare if part is None else f"{bare[: part.start()]} {bare[part.end() :]}", (), pack)
+    core = frozenset(asked.core)
+    if not core or asked.shape:
+        return ""
+    for heading in dict.fromkeys(map(heading_of, scoped.chunks)):
+        own = frozenset(wanted(heading, (), pack).core)
+        if own and (core == own or (part is not None and core <= own)):
+            return heading
+    return ""
+
+
 def _field_type(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A family is asked for, and the documents state several of it that the question does not tell apart."""
     family, field = scoped.pack.families.get(scoped.family), scoped.pack.fields.get(scoped.field)
     if parsed.said("intent", least) == "compare" or family is None or not family.is_chosen:
         return
-    if field is None or field.one_kind or (scoped.about and (family.bare or field.column)):
+    if field is None or not is_stated(scoped) or field.one_kind or (scoped.about and (family.bare or field.column)):
         return
     kinds = several(scoped)
     named = first_entry(family.kinds, question) if family.settled else None
@@ -348,12 +451,14 @@ def _date_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, l
 def _missing_intent(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A part of a document is named, and nothing said of what to do with it."""
     short, pack = not scoped.field and len(split_words(question)) <= _SHORT, scoped.pack
-    if (
+    part = (
         short
         and parsed.said("intent", least) is None
         and first_match((pack.part,), question)
         and not first_match(pack.verb, question)
-    ):
+    )
+    headed = bool(parsed.documents) and parsed.said("intent", least) in READ_FOR and named_heading(question, scoped)
+    if part or headed:
         yield Failure("intent", "section:intent", TASKS, "", "a part of the document is named without a task")
 
 
@@ -377,9 +482,32 @@ def _page_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, l
 
 
 def is_on_a_page(scoped: ScopedQuestion) -> bool:
-    """Whether the field asked for is one that documents state once."""
+    """Whether the field asked for is one that documents of this type state once, as far as the pack knows the type."""
     field = scoped.pack.fields.get(scoped.field)
-    return field is not None and field.on_a_page
+    return field is not None and field.on_a_page and (is_of_trade(scoped) or not _types(scoped)) and is_stated(scoped)
+
+
+def _types(scoped: ScopedQuestion) -> set[str]:
+    return {chunk.tags.get("doc_type", "") for chunk in scoped.chunks} - {""}
+
+
+def is_of_trade(scoped: ScopedQuestion) -> bool:
+    """Whether the pack knows a type of the documents at hand."""
+    return not _types(scoped).isdisjoint(scoped.pack.documents.kinds)
+
+
+def is_stated(scoped: ScopedQuestion) -> bool:
+    """Whether the documents at hand have words of the field asked for, or are of a type that the pack knows."""
+    pack, field = scoped.pack, scoped.pack.fields.get(scoped.field)
+    if field is None or is_of_trade(scoped):
+        return True
+    words = (*pack.own_words(scoped.field), *field.asked)
+    return any(_has_words(chunk.text, words) for chunk in scoped.chunks)
+
+
+@lru_cache(maxsize=READ)
+def _has_words(text: str, words: tuple[str, ...]) -> bool:
+    return first_match(words, text) is not None
 
 
 Rule = Callable[[ParsedQuestion, str, ScopedQuestion, float], Iterator[Failure]]

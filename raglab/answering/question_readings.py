@@ -1,0 +1,424 @@
+"""Question readings (shore): what a question may mean in the documents at hand, told apart by their own words (S5.1).
+
+A reading is a figure, name or short text that a document states, with the words that tell it from its neighbours: the
+label of a row, the head of a column, a label before a colon, a heading, the version of a document, the words of a
+sentence that the sentences beside it do not share. A question is underspecified where the statements that have most of
+its words state different values, and it has none of the words that tell them apart. No word of a trade is needed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+from raglab.answering.question_vocabulary import READ, first_entry, first_match, plain_terms, section, spans
+from raglab.languages import LANGUAGES
+from raglab.numerals import CURRENCY_CODES, CURRENCY_SIGNS, any_of, tables
+from raglab.packs import Pack
+from raglab.text import Piece, content_terms, pieces, split_words
+from raglab.values import Chunk
+
+STEM, SHORT = 5, 4  # letters of a word that are compared, and of one that is met by its longer forms
+UNMET = 1 / 3  # most of the words of a question that its readings may lack
+_LONGEST_LABEL = 60  # characters
+_LONGEST_VALUE = 160
+_SHORT_VALUE = 6  # words of a value that is one
+_TELLING = 6  # words by which a sentence is told apart
+_HEADED = 0.5  # what a word of the heading counts beside one of the statement
+
+
+class Statement(NamedTuple):
+    """Something that a passage states, with the words that say what it is.
+
+    form: `cell` of a table, `line` with a label, or `clause` of a sentence. block: number of its table, run of lines or
+    paragraph within the passage. row: label of its row or line. head: of its column. value: as printed. figures: what
+    it states, to compare. shape: kind of value, such as `amount`, `duration`, `person`, `text`. own: stems of row, head
+    and clause. shared: stems that its whole block shares. heading: stems of the heading. at: position of its passage.
+    """
+
+    form: str
+    block: int
+    row: str
+    head: str
+    value: str
+    figures: str
+    shape: str
+    own: frozenset[str]
+    shared: frozenset[str]
+    heading: frozenset[str]
+    at: int = -1
+
+    @property
+    def words(self) -> frozenset[str]:
+        """All stems that say what it is."""
+        return self.own | self.shared | self.heading
+
+
+class Readings(NamedTuple):
+    """What a question may mean, told apart along one axis.
+
+    axis: `row`, `column`, `person`, `model`, `version`, `document` or `clause`. names: words that tell the readings
+    apart, in the order of the documents. statements: of each, the first that has its name. words: stems of the question
+    that they share.
+    """
+
+    axis: str
+    names: tuple[str, ...]
+    statements: tuple[Statement, ...]
+    words: tuple[str, ...]
+
+
+def _shapes() -> dict[str, re.Pattern[str]]:
+    """How each kind of value is printed, the surest first."""
+    known, quantities = tables(), LANGUAGES.quantities
+    words = any_of({*known.numbers, *known.inside, "a", "an"})
+    months = any_of(known.months)
+    times = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
+    periods = any_of(name for unit in times for name in quantities.units.get(unit, ()))
+    signs, codes = any_of(CURRENCY_SIGNS), any_of(CURRENCY_CODES)
+    currencies = any_of(name for names in quantities.currencies.values() for name in names)
+    figure = r"\d[\d.,]{0,12}(?:[ \u00a0\u202f]\d{3}){0,4}(?:[.,]\d{1,2})?"
+    expressions = {
+        "email": r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}",
+        "phone": r"(?<![\w./-])(?:\+|\(?0)\d[\d \u00a0\u202f().-]{6,20}\d(?![\w/])|(?<![\w./-])\d{3}-\d{4}(?![\w/-])",
+        "date": rf"\b(?:\d{{1,2}}(?:er|st|nd|rd|th)? (?:of )?(?:{months})\b|(?:{months}) \d{{1,2}}\b|\d{{4}}-\d\d-\d\d\b"
+        r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b)",
+        "amount": rf"(?:{signs}|\b(?:{codes}))\s?{figure}|{figure}\s?(?:{signs}|\b(?:{codes}|{currencies})\b)",
+        "percentage": rf"{figure}\s?(?:%|\bper ?cent\b|\bpour ?cent\b)",
+        "duration": rf"\b(?:{figure}|(?:{words}))(?:[ \u00a0-][a-zà-ÿ]{{3,12}})?[ \u00a0-](?:{periods})\b",
+        "quantity": rf"{figure}[ \u00a0\u202f]?(?:°\s?[a-z]|[a-zµω]{{1,3}}\b(?:[²³]|/\w{{1,4}})?|litres?\b|liters?\b)",
+    }
+    return {kind: re.compile(expression, re.IGNORECASE) for kind, expression in expressions.items()}
+
+
+SHAPES: Mapping[str, re.Pattern[str]] = _shapes()
+CONTACT = frozenset({"person", "phone", "email"})  # values that a question may ask for without a further word
+_LABELLED = re.compile(
+    rf"^\s*(?:[-*+•]\s+|\d{{1,2}}[.)]\s+)?\*{{0,2}}(?P<label>[^\W\d_][^:|*]{{1,{_LONGEST_LABEL}}}?)\*{{0,2}}\s?:\*{{0,2}}"
+    rf"\s+(?P<value>\S.{{0,{_LONGEST_VALUE}}})$"
+)
+_SENTENCE_END = re.compile(r"[.;!?] +[A-ZÀ-Þ]")  # a line of several sentences
+_TITLED = re.compile(r"^(?:mrs?|ms|miss|dr|prof|mme|mlle|m|monsieur|madame)\.? [A-ZÀ-Þ]\w", re.IGNORECASE)
+_CAPITALS = re.compile(r"^[A-ZÀ-Þ][\w'’-]*\.?(?: (?:d[eu]|van|von))?(?: [A-ZÀ-Þ][\w'’-]*\.?){1,3}$")
+_JOINT = re.compile(r"[;,]|\b(?:and|but|while|whereas|then|or|et|mais|puis|ou|tandis)\b", re.IGNORECASE)
+_NUMBERING = re.compile(
+    r"^(?:(?:section|chapter|part|chapitre|partie|article)\s+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}|[A-H])[.:)]?\s*[—–:-]*\s+",
+    re.IGNORECASE,
+)
+_YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_PAGE_HEAD = re.compile(r"(?:printed )?(?:pages?|p\.)$", re.IGNORECASE)  # a table of contents states nothing
+_MODEL = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[^\W\d_])[\w-]{2,14}\b|\b[A-ZÀ-Þ][\w-]+ \d{1,4}\b")
+
+
+@lru_cache(maxsize=READ)
+def stems(text: str) -> frozenset[str]:
+    """Beginnings of the content words of a text, numbers in one spelling; a short word is met by its longer forms.
+
+    Example:
+      >>> sorted(stems("Claims of two years"))
+      ['2', 'clai', 'claim', 'year']
+    """
+    own = [_stem(word) for word in content_terms(plain_terms(text))]
+    return frozenset((*own, *(stem[:SHORT] for stem in own)))
+
+
+SMALL = frozenset(plain_terms(word) for word in (*LANGUAGES.words.small, *LANGUAGES.words.asking))  # as questions have
+
+
+def _stem(word: str) -> str:
+    bare = word[:-1] if len(word) > 3 and word.endswith(("s", "x")) and not word.endswith("ss") else word
+    return f"{bare[:-1]}i"[:STEM] if len(bare) > 3 and bare.endswith("y") else bare[:STEM]
+
+
+def shape_of(text: str) -> str:
+    """Kind of value that a short text is.
+
+    Example:
+      >>> [shape_of(text) for text in ("£1,250", "two weeks", "9 W", "Dr Anne Lorrain", "Battery empty")]
+      ['amount', 'duration', 'quantity', 'person', 'text']
+    """
+    bare = text.strip(" .*")
+    held = next((kind for kind, form in SHAPES.items() if form.search(bare)), None)
+    if held is not None:
+        return held
+    if any(char.isdigit() for char in bare):
+        return "number" if sum(char.isalpha() for char in bare) <= 12 else "text"
+    name = bare.partition(",")[0].strip()
+    return "person" if _TITLED.match(name) or _CAPITALS.match(name) else "text"
+
+
+def heading_of(chunk: Chunk) -> str:
+    """Heading that a passage stands under, without its number; '' where it is the title of the document."""
+    heading = _NUMBERING.sub("", section(chunk.text)).strip()
+    title = chunk.tags.get("title", "")
+    return "" if plain_terms(heading) == plain_terms(title) else heading
+
+
+def statements(chunks: Sequence[Chunk]) -> Iterator[Statement]:
+    """What passages state, in their order."""
+    for at, chunk in enumerate(chunks):
+        for one in _statements(chunk.text):
+            yield one._replace(at=at)
+
+
+@lru_cache(maxsize=READ)
+def _statements(text: str) -> tuple[Statement, ...]:
+    heading = stems(section(text))
+    kept: list[str] = []
+    made: list[Statement] = []
+    block = 0
+    for line in text.splitlines()[1:]:
+        labelled = None if line.lstrip().startswith("|") else _LABELLED.match(line.replace("**", ""))
+        if labelled is None or _SENTENCE_END.search(labelled["value"]):
+            kept.append(line)
+            block += bool(line.strip())
+        else:  # lines with labels that follow one another are one block
+            kept.append("")
+            made += _line(labelled, heading, block)
+    found = pieces("\n".join((text.partition("\n")[0], "", *kept)))
+    made += _cells(found, heading, block)
+    for piece in found[1:]:
+        if piece.kind == "prose":
+            labelled = _LABELLED.match(piece.text)
+            made += _clauses(piece.text, heading) if labelled is None else _line(labelled, heading, block + 1)
+    return tuple(made)
+
+
+def _line(match: re.Match[str], heading: frozenset[str], block: int) -> Iterator[Statement]:
+    """What a line with a label states: its value, or one for each figure of a longer one."""
+    label, value = match["label"].strip(), match["value"].strip()
+    clauses = list(_clauses(f"{label}: {value}", heading, label)) if len(value.split()) > _SHORT_VALUE else []
+    if clauses:
+        yield from clauses
+    else:
+        own = stems(label)
+        yield Statement("line", block, label, "", value, _plain(value), shape_of(value), own, frozenset(), heading)
+
+
+def _plain(value: str) -> str:
+    return " ".join(content_terms(plain_terms(value))) or plain_terms(value).strip()
+
+
+def _cells(found: Sequence[Piece], heading: frozenset[str], block: int) -> Iterator[Statement]:
+    """Cells of the tables of a passage beside the label of their row, under the head of their column."""
+    lead: frozenset[str] = frozenset()
+    heads: tuple[str, ...] = ()
+    for piece in found:
+        if piece.kind == "prose":
+            lead = stems(piece.text) if piece.text.rstrip().endswith(":") else frozenset()
+        elif piece.kind == "head":
+            heads, block = piece.cells, block + 1
+        elif piece.kind == "row" and len(piece.cells) > 1:
+            own_heads = piece.heads or ("",) * len(piece.cells)
+            shapes = [shape_of(cell) if cell else "" for cell in piece.cells]
+            label = piece.cells[0] if piece.cells[0] else ""
+            texts = [cell for cell, shape in zip(piece.cells, shapes, strict=True) if shape in ("text", "person")]
+            basis = stems(" ".join((label, *texts)))
+            shared = lead | (stems(heads[0]) if heads and piece.heads else frozenset())
+            for at, (cell, shape) in enumerate(zip(piece.cells, shapes, strict=True)):
+                if at and shape and not _PAGE_HEAD.match(own_heads[at].strip()):
+                    head = own_heads[at]
+                    own = (stems(label) if shape == "text" else basis) | stems(head)
+                    yield Statement("cell", block, label, head, cell, _plain(cell), shape, own, shared, heading)
+
+
+def _clauses(sentence: str, heading: frozenset[str], label: str = "") -> Iterator[Statement]:
+    """What a sentence states: once for each value of a kind that stands in a clause of its own; label: before it."""
+    for shape, form in SHAPES.items():
+        values = list(form.finditer(sentence))
+        cuts = [0]
+        for before, after in zip(values, values[1:], strict=False):
+            joint = _JOINT.search(sentence, before.end(), after.start())
+            if joint:
+                cuts.append(joint.start())
+        if not values:
+            continue
+        parts = [sentence[a:b] for a, b in zip(cuts, [*cuts[1:], len(sentence)], strict=True)]
+        lead = stems(sentence[: values[0].start()])
+        for part in parts:
+            held = [match[0] for match in form.finditer(part)]
+            if held:
+                own = stems(form.sub(" ", part)) | lead
+                shown = " ".join(part.split()).strip(" ,;.")
+                row = label if len(parts) == 1 else ""
+                yield Statement("clause", -1, row, "", shown, _plain(" ".join(held)), shape, own, frozenset(), heading)
+
+
+class Wanted(NamedTuple):
+    """What a question asks for, in stems.
+
+    core: those that say what it is about. rest: others that may tell statements apart. shape: kind of value, '' where
+    none is told. bare: whether it says nothing beside the kind. numbers: figures that it names.
+    """
+
+    core: tuple[str, ...]
+    rest: frozenset[str]
+    shape: str
+    numbers: frozenset[str]
+
+
+def wanted(question: str, names: Iterable[str], pack: Pack) -> Wanted:
+    """What a question asks for, its names and the words for the kind of value aside."""
+    shape = first_entry(pack.value_words, question) or ""
+    expressions = (*(pack.value_words[shape] if shape else ()), *pack.form_words)
+    told = stems(" ".join(spans(expressions, question)))
+    named, idle = stems(" ".join(names)), pack.filler | SMALL
+    same = {_stem(word): _stem(other) for word, other in pack.same.items()}
+    core: dict[str, None] = {}
+    rest: set[str] = set()
+    for word in content_terms(plain_terms(question)):
+        stem = _stem(word)
+        if stem in named:
+            continue
+        if word in idle or stem in told or len(word) < 2 or word.isdigit():
+            rest.add(stem)
+        else:
+            core[same.get(stem, stem)] = None
+    return Wanted(tuple(core), frozenset(rest), shape, frozenset(stem for stem in rest if stem.isdigit()))
+
+
+def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | None:
+    """Readings of a question that lead to different values, where it tells none of them; None where it is clear.
+
+    The statements that have most of the question's words are what it may mean. One of them alone, or several that state
+    the same, leave nothing open; so does a question whose words no statement has.
+
+    Args:
+      chunks: of the documents it is asked of. asked: see `wanted`.
+    """
+    tied = _best(list(statements(chunks)), asked)
+    if len({one.figures for one in tied}) < 2:
+        return None
+    if asked.numbers and any(stem.isdigit() for one in tied for stem in one.own):
+        return None  # a number of the question tells which of them is meant, by itself or by a range that it falls into
+    words = tuple(stem for stem in asked.core if all(stem in one.words for one in tied))
+    for axis, parts in _axes(tied, chunks, pack):
+        stated = {name: frozenset(one.figures for one in some) for name, some in parts.items() if name}
+        if len(set(stated.values())) > 1:
+            names = tuple(stated)
+            return Readings(axis, names, tuple(parts[name][0] for name in names), words)
+    return None
+
+
+def _best(stated: Sequence[Statement], asked: Wanted) -> list[Statement]:
+    """Statements that have most of the words of a question; () where they lack too many of them."""
+    core, rest = frozenset(asked.core), asked.rest
+    if not core and asked.shape not in CONTACT:
+        return []
+    fit = [one for one in stated if one.shape == asked.shape]
+    told = [one for one in stated if one.shape != "text" or _is_told_by_heads(one, core)]
+    # A sentence below a heading that names the subject may be about anything: its own words must speak of it.
+    fit, told = ([one for one in some if one.form != "clause" or core & one.own] for some in (fit, told))
+    for pool in (fit, told) if asked.shape in CONTACT or fit else (told,):
+        scores = [len(core & one.words) for one in pool]
+        most = max(scores, default=0)
+        if (most or not core) and len(core) - most <= UNMET * len(core):
+            met = [one for one, score in zip(pool, scores, strict=True) if score == most]
+            return _closest(met, core, rest)
+    return []
+
+
+def _is_told_by_heads(one: Statement, core: frozenset[str]) -> bool:
+    """Whether a text of a table is asked for by the heads of its columns alone, so that any row may be meant."""
+    return one.form == "cell" and bool(core) and core <= stems(one.head) | one.shared | one.heading and bool(core & (stems(one.head) | one.shared))
+
+
+def _closest(met: Sequence[Statement], core: frozenset[str], rest: frozenset[str]) -> list[Statement]:
+    """Of statements with the same words of a question, those that its other words, and their headings, speak for."""
+    scores = [(len(rest & one.own) + _HEADED * len(core & one.heading) + _HEADED * len(core & one.own)) for one in met]
+    most = max(scores, default=0.0)
+    kept = [one for one, score in zip(met, scores, strict=True) if score == most]
+    shapes = [one.shape for one in kept]
+    shape = max(dict.fromkeys(shapes), key=shapes.count, default="")
+    return [one for one in kept if one.shape == shape]
+
+
+Parts = dict[str, list[Statement]]
+
+
+def _axes(tied: Sequence[Statement], chunks: Sequence[Chunk], pack: Pack) -> Iterator[tuple[str, Parts]]:
+    """Ways to tell statements apart, the likeliest first."""
+    if len({chunks[one.at].source for one in tied}) > 1:
+        if len({chunks[one.at].tags.get("doc_type", "") for one in tied}) == 1:  # a guide is no version of a contract
+            yield "version", _parts(tied, lambda one: version_of(chunks[one.at]))
+            yield "document", _parts(tied, lambda one: chunks[one.at].tags.get("title", "") or chunks[one.at].file_name)
+        return
+    cells = [one for one in tied if one.form == "cell"]
+    if cells and len(cells) == len(tied):
+        rows, heads = _parts(tied, lambda one: one.row), _parts(tied, lambda one: one.head)
+        if len(heads) > 1 and len(rows) == 1:
+            yield column_axis(tuple(heads), pack), heads
+        yield ("person" if tied[0].shape == "person" else "row"), rows
+        if len(heads) > 1:
+            yield column_axis(tuple(heads), pack), heads
+    lines = [one for one in tied if one.form == "line"]
+    if lines and len(lines) == len(tied):
+        yield ("person" if tied[0].shape == "person" else "row"), _parts(tied, lambda one: one.row)
+    if len(tied) == 2 and are_versions([one.value for one in tied], pack):
+        yield "version", _parts(tied, lambda one: one.value)
+    common = frozenset.intersection(*(one.own for one in tied))
+    yield "clause", _parts(tied, lambda one: telling_words(one, common))
+
+
+def _parts(tied: Sequence[Statement], name: Callable[[Statement], str]) -> Parts:
+    parts: Parts = {}
+    for one in tied:
+        parts.setdefault(" ".join(name(one).split()), []).append(one)
+    return parts
+
+
+def version_of(chunk: Chunk) -> str:
+    """Version of the document of a passage, else its date; '' where it has neither."""
+    return chunk.tags.get("version", "") or chunk.tags.get("date", "")
+
+
+def are_versions(clauses: Sequence[str], pack: Pack) -> bool:
+    """Whether one of two clauses states what held before a date or what holds since, and the other does not."""
+    told = [[bool(first_match(v.heads, one)) for one in clauses] for v in (pack.versions.old, pack.versions.new)]
+    dated = any(_YEAR.search(one) or SHAPES["date"].search(one) for one in clauses)
+    return dated and any(one != other for one, other in told)
+
+
+def column_axis(heads: Sequence[str], pack: Pack) -> str:
+    """What the heads of some columns tell apart: versions, models, or something else."""
+    olds, news = (
+        [bool(first_match(version.heads, head)) for head in heads] for version in (pack.versions.old, pack.versions.new)
+    )
+    dated = [bool(_YEAR.search(head) or SHAPES["date"].search(head)) for head in heads]
+    if (any(olds) and any(news)) or all(dated):
+        return "version"
+    return "model" if all(_MODEL.search(head) for head in heads) else "column"
+
+
+def telling_words(one: Statement, common: frozenset[str]) -> str:
+    """Words that tell a statement from those that share `common`: of a cell or line its label, else of its sentence."""
+    if one.form != "clause" or one.row:
+        return one.row or one.head
+    form = SHAPES.get(one.shape)
+    bare = form.sub(" | ", one.value) if form is not None else one.value
+    words = re.findall(r"[\w'’-]+|\|", bare)
+    content = [stems(word) for word in words]
+    marks = [bool(own - common) for own in content]
+    breaks = [word == "|" or bool(own & common) for word, own in zip(words, content, strict=True)]
+    best = (0, 0)  # the longest run of telling words, with small words between them
+    start = None
+    for at in range(len(words) + 1):
+        joins = at < len(words) and not breaks[at] and (marks[at] or start is not None)
+        if joins and start is None:
+            start = at
+        elif not joins and start is not None:
+            best = max(best, (sum(marks[start:at]), -start), key=lambda run: run)
+            start = None
+    if not best[0]:
+        return ""
+    first = -best[1]
+    last = first
+    while last < len(words) and last - first < _TELLING and not breaks[last]:
+        last += 1
+    while not marks[last - 1]:
+        last -= 1
+    first -= first > 0 and not content[first - 1] and not breaks[first - 1]  # `during probation`: the small word before it belongs to it
+    return " ".join(words[first:last])
+
