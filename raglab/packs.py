@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cache, cached_property, lru_cache
 from importlib.resources import files
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -155,6 +155,11 @@ class Total(_Part):
 
 
 FigureKind = Literal["deducted", "each", "total", "inner"]
+ValueKind = Literal[
+    "date", "amount", "percentage", "duration", "phone", "email", "url", "person", "organisation", "reference",
+    "quantity", "text",
+]  # fmt: skip
+VALUE_KINDS: tuple[ValueKind, ...] = get_args(ValueKind)
 
 
 class FieldReading(_Part):
@@ -163,7 +168,9 @@ class FieldReading(_Part):
     prose, headings: patterns, strongest first. role: what the cell of a table's row says that states the field; its
     name stands in another cell. total: of the row whose amount it is. figure: which figure of tables it is: what is
     deducted, or the ceiling for each event, in total, or within another. aside: words of a question that mean another
-    matter. no_value: what no value of it holds. filled, right: on labelled documents, how often a value was given and
+    matter. kind: of its value, which is read whole or not at all; labels: words by which documents name the field, read
+    without case and accents as whole words, beside which a value of the kind stands; without: must not occur in its
+    sentence or row; under: must occur in the section's heading. no_value: what no value of it holds. filled, right: on labelled documents, how often a value was given and
     how often it was the right one; the confidence is made of them.
     """
 
@@ -173,9 +180,23 @@ class FieldReading(_Part):
     total: Total | None = None
     figure: FigureKind | None = None
     aside: Aside | None = None
+    kind: ValueKind | None = None
+    labels: Expressions = ()
+    without: Expression | None = None
+    under: Expression | None = None
     no_value: Expression | None = None
     filled: Annotated[int, Field(ge=0)] = 0
     right: Annotated[int, Field(ge=0)] = 0
+
+    @model_validator(mode="after")
+    def _has_a_kind(self) -> Self:
+        if self.labels and self.kind is None:
+            msg = f"a reading with labels must have a kind, which its value has; write one of {', '.join(VALUE_KINDS)}"
+            raise ValueError(msg)
+        if (self.without or self.under) and not self.labels:
+            msg = "without and under narrow the labels of a reading, got no labels; name them, or leave these out"
+            raise ValueError(msg)
+        return self
 
     @property
     def confidence(self) -> float:
@@ -415,6 +436,7 @@ class Pack(_Part):
     value_words: TermTable = {}
     figures: Figures
     contents_intro: Expression
+    contents_title: Expression
     page_kind: PageKinds
     wording: Mapping[str, Wording]
 

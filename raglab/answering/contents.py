@@ -10,34 +10,29 @@ data of the pack, trained by `experiments/page_kind.py`; nothing but numpy is ne
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from raglab.answering.contents_layouts import (
+    LEAST_ENTRIES,
+    Layout,
+    Listed,
+    bare_title,
+    goes_up,
+    heading_page,
+    layouts,
+    page_of_anchor,
+    single_labels,
+)
+from raglab.answering.labelled_values import plain_line
+from raglab.answering.typed_values import fold
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
-
-LEAST_ENTRIES = 3
-_LABEL = r"(?:\d{1,3}|[ivxl]{1,5})"
-_LABELS = rf"{_LABEL}(?:\s?[–-]\s?{_LABEL})?"
-_RANGE = re.compile(rf"^({_LABEL})(?:\s?[–-]\s?({_LABEL}))?$", re.IGNORECASE)
-_PAGE_HEAD = re.compile(r"\b(?:printed )?pages?\b", re.IGNORECASE)
-_ITEM = re.compile(
-    rf"^(?P<title>\S.{{0,120}}?)[\s,.:—–…-]*\s(?:pages?|p\.)\s*(?P<labels>{_LABELS})\s*[.;]?$", re.IGNORECASE
-)
-_RUN_IN = re.compile(
-    rf"(?P<title>[^·]{{1,89}}?(?:[^·\s]|(?<=\S)\s))\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
-    r"[\s.,;:—–]*(?:(?:and|et)\s)?",
-    re.IGNORECASE,
-)
-_DOTTED_LAST = re.compile(rf"^(?P<title>.{{2,90}}?)\s(?P<labels>{_LABELS})\b\.?", re.IGNORECASE)
-_DOTTED_FIRST = re.compile(rf"^(?P<labels>{_LABELS})\s(?P<title>\D.{{1,90}}?)\.?$", re.IGNORECASE)
-
 
 class Entry(NamedTuple):
     """One line of a table of contents: title, printed label, and the page's position, None where none carries it."""
@@ -50,9 +45,9 @@ class Entry(NamedTuple):
 def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, ...]:
     r"""Entries of a document's first table of contents in their order; none where there is none.
 
-    Read are tables with a column of pages, lists (`Cover — page 2`), lines with middle dots (`Parties 1 · Cover 2`) and
-    run-in sentences (`Parties, page 1.`, `parties (p. 1)`), in English and French. A range of pages makes an entry a
-    page. Fewer than three entries, or labels that go down, are no table of contents.
+    Read are the layouts of `contents_layouts`, in English and French. A range of pages makes an entry a page; where no
+    page is printed, the heading of that title tells it. Fewer than three entries, or labels that go down, are no table
+    of contents, nor is what has neither a title over it, nor the word page, nor the document's headings as titles.
 
     Args:
       chunks: of one document, in its order. pack: what leads up to a table of contents in its words.
@@ -71,13 +66,81 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     if len(sources) > 1:
         msg = f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
         raise ValueError(msg)
-    where = _positions(chunks)
+    where, headings = _positions(chunks), _headings(chunks, pack)
     for chunk in chunks:
-        for found in _contents_tables(chunk.text, compile_expression(pack.contents_intro)):
-            single = [(title, label) for title, labels in found for label in _label_range(labels)]
-            if len(single) >= LEAST_ENTRIES and _goes_up([label for _, label in single]):
-                return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+        titled = _is_titled(chunk, pack)
+        for layout in layouts(chunk.text, compile_expression(pack.contents_intro)):
+            found = _entries(layout, where, headings, titled=titled)
+            if found:
+                return found
     return ()
+
+
+def _entries(
+    layout: Layout, where: Mapping[str, int], headings: Mapping[str, int], *, titled: bool
+) -> tuple[Entry, ...]:
+    """Entries of a layout that is a table of contents; none of one that is not.
+
+    What does not say itself that it names pages needs a title over it, or titles that are the document's headings.
+    """
+    listed = layout.entries
+    if len(listed) < LEAST_ENTRIES:
+        return ()
+    known = [heading_page(entry, headings) for entry in listed]
+    headed = sum(page is not None for page in known)
+    if not any(entry.labels for entry in listed):
+        linked = all(entry.anchor for entry in listed)
+        paged = [_anchor_entry(entry, page, where) for entry, page in zip(listed, known, strict=True)]
+        reached = sum(entry.page is not None for entry in paged)
+        enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
+        return tuple(paged) if enough else ()
+    single = [(entry.title, label) for entry in listed for label in single_labels(entry.labels)]
+    if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
+        return ()
+    if not layout.sure:
+        reached = sum(label.lower() in where for _, label in single)
+        on_pages = len(where) < LEAST_ENTRIES or reached >= _HEADED * len(single)
+        if not on_pages or not (titled or headed >= _HEADED * len(listed)):
+            return ()
+    return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+
+
+_HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages
+
+
+def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> Entry:
+    """Entry of a title without a label: by the page that its link names, else by the heading."""
+    linked = page_of_anchor(entry.anchor)
+    if linked is not None:
+        return Entry(entry.title, linked, where.get(linked))
+    label = next((label for label, at in where.items() if at == page), "")
+    return Entry(entry.title, label, page)
+
+
+def _is_titled(chunk: Chunk, pack: Pack) -> bool:
+    """Whether a heading or a line of its own says that a table of contents follows."""
+    title = compile_expression(rf"^\W*(?:{pack.contents_title})\W*$")
+    parts = pieces(chunk.text)
+    heads = [part for piece in parts if piece.kind == "heading" for part in piece.text.split(" > ")]
+    lines = [line for line in chunk.text.splitlines()[:_TITLE_LINES] if len(line) <= _TITLE_LENGTH]
+    return any(title.search(fold(plain_line(text))) for text in (*heads, *lines))
+
+
+_TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and its characters
+
+
+def _headings(chunks: Sequence[Chunk], pack: Pack) -> dict[str, int]:
+    """First page of each heading but those of the table of contents itself, by its bare title."""
+    found: dict[str, int] = {}
+    for chunk in chunks:
+        if chunk.page is None:
+            continue
+        parts = pieces(chunk.text)
+        first = parts[0].text.split(" > ")[1:] if parts and parts[0].kind == "heading" else []
+        later = [plain_line(piece.text) for piece in parts[1:] if piece.kind == "heading"]
+        for text in (*first, *later):
+            found.setdefault(bare_title(text), chunk.page)
+    return found
 
 
 def contents_pages(field: str, chunks: Sequence[Chunk], about: str = "", *, pack: Pack = GENERIC) -> tuple[int, ...]:
@@ -156,64 +219,6 @@ def _positions(chunks: Iterable[Chunk]) -> dict[str, int]:
         if chunk.page_label and chunk.page is not None:
             found.setdefault(chunk.page_label.lower(), chunk.page)
     return found
-
-
-def _contents_tables(text: str, lead: re.Pattern[str]) -> Iterator[list[tuple[str, str]]]:
-    """Possible tables of contents of a passage as (title, labels), one for each way to write them."""
-    parts = pieces(text)
-    for is_row, rows in groupby(parts, lambda piece: piece.kind == "row"):
-        if is_row:
-            held = [(piece.cells, piece.heads) for piece in rows]
-            if held[0][1] and _PAGE_HEAD.search(held[0][1][-1]):
-                yield [(" ".join(filter(None, cells[:-1])), cells[-1]) for cells, _ in held if _RANGE.match(cells[-1])]
-    prose = [piece.text for piece in parts if piece.kind == "prose"]
-    items = [match for match in map(_ITEM.match, prose) if match]
-    if not any(lead.search(line) for line in prose if _RUN_IN.search(line)):
-        yield [(match["title"].strip(), match["labels"]) for match in items]
-    for line in prose:
-        if line.count("·") >= LEAST_ENTRIES - 1:
-            yield _dot_separated_entries(line, lead)
-    joined = " ".join(prose)
-    intro = lead.search(joined)
-    if intro:
-        yield _consecutive_entries(joined[intro.end() :])
-
-
-def _dot_separated_entries(line: str, lead: re.Pattern[str]) -> list[tuple[str, str]]:
-    """Entries between middle dots; the labels stand all behind the titles or all before them."""
-    intro = lead.search(line)
-    parts = [part.strip() for part in (line[intro.end() :] if intro else line).split("·")]
-    for form in (_DOTTED_FIRST, _DOTTED_LAST):
-        found = [match for match in map(form.match, parts) if match]
-        if len(found) == len(parts):
-            return [(match["title"].strip(), match["labels"]) for match in found]
-    return []
-
-
-def _consecutive_entries(text: str) -> list[tuple[str, str]]:
-    """Entries that follow each other without a gap from the text's start."""
-    found = []
-    at = 0
-    while match := _RUN_IN.match(text, at):
-        found.append((match["title"].strip(" ,;:—–"), match["a"] or match["b"]))
-        at = match.end()
-    return found
-
-
-def _label_range(labels: str) -> list[str]:
-    """Single labels of a range: `6–7` is 6 and 7."""
-    match = _RANGE.match(labels.strip())
-    if match is None:
-        return []
-    first, last = match[1], match[2]
-    if not last or not (first.isdecimal() and last.isdecimal()) or not int(first) < int(last) <= int(first) + 20:
-        return [first]
-    return [str(n) for n in range(int(first), int(last) + 1)]
-
-
-def _goes_up(labels: Sequence[str]) -> bool:
-    numbers = [int(label) for label in labels if label.isdecimal()]
-    return all(a <= b for a, b in pairwise(numbers))
 
 
 FEATURES = ("log_words", "sections", "contents_share", "words_a_sentence", "reference", "terms")

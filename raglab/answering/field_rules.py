@@ -67,13 +67,17 @@ class ChunkReading(NamedTuple):
     """A chunk as it is read.
 
     place: among those given. section: heading it stands under; the document's title where there is no other. printed:
-    headings that the page itself prints, "" where there is only the title. stated: pieces without headings.
+    headings that the page itself prints, "" where there is only the title. stated: pieces without headings. text: the
+    whole chunk; headed: whether its first line is the heading. language: of the document's tags, "" where none says.
     """
 
     place: int
     section: str
     printed: str
     stated: tuple[Piece, ...]
+    text: str = ""
+    headed: bool = False
+    language: str = ""
 
 
 def role_value(role: str, pages: Sequence[ChunkReading]) -> Iterator[tuple[str, str, int]]:

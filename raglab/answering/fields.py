@@ -21,6 +21,8 @@ from raglab.answering.field_rules import (
     role_value,
     total_value,
 )
+from raglab.answering.labelled_values import labelled_value, stems
+from raglab.answering.typed_values import is_whole
 from raglab.characters import unaccented
 from raglab.packs import GENERIC, FieldPattern, FieldReading, FigureKind, Figures, Pack, compile_expression
 from raglab.text import STOP_WORDS, Piece, pieces, split_words
@@ -267,6 +269,10 @@ def _preferred_values(
         yield from _pattern_values(rule, pattern, texts, names=names)
     for pattern in rule.headings:
         yield from _pattern_values(rule, pattern, ((page, page.printed) for page in pages), names=names)
+    if rule.labels:
+        place = labelled_value(rule, pages, about, stems(pack.own_words(field)))
+        if place is not None and not (rule.no_value is not None and _states(rule.no_value, place.value.text)):
+            yield place.value.text, place.sentence, place.chunk
 
 
 def _pattern_values(
@@ -280,8 +286,15 @@ def _pattern_values(
             continue
         for match in expression.finditer(text):
             value = _clean(rule, match, names=names)
-            if value:
+            if value and is_whole(rule.kind, text, *_printed_span(match, value), page.language):
                 yield value, text, page.place
+
+
+def _printed_span(match: re.Match[str], value: str) -> tuple[int, int]:
+    """Where a value stands in its sentence; a year that was added stands elsewhere and is no part of the span."""
+    start, end = match.span("value")
+    at = match.string.find(value, start, end)
+    return (start, end) if at < 0 else (at, at + len(value))
 
 
 def _silent(pattern: FieldPattern, about: str) -> bool:
@@ -314,4 +327,4 @@ def _read_chunk(place: int, chunk: Chunk) -> ChunkReading:
     head = parts[0].text if parts and parts[0].kind == "heading" else ""
     printed = head.partition(_PATH_JOINT)[2]
     stated: tuple[Piece, ...] = tuple(piece for piece in parts if piece.kind != "heading")
-    return ChunkReading(place, printed or head, printed, stated)
+    return ChunkReading(place, printed or head, printed, stated, chunk.text, bool(head), chunk.tags.get("lang", ""))

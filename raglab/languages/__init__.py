@@ -255,6 +255,42 @@ class Poles:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ValueWords:
+    """Words in and around the values that documents state, in small letters without accents.
+
+    capital_months: months that are other words in small letters, and without a year months only in capitals. times:
+    units of time beyond those of `Quantities`. modifiers: stand beside a unit of time. coins: parts of a currency
+    by ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before in
+    one. extension: expressions before a telephone's extension. regions: ISO codes of countries where numbers are
+    written without the country's own. firms: what ends the name of a firm. no_name: words that stand in no person's
+    name. link: words that may stand between a label and its value. qualify: prepositions that narrow a label. clause:
+    expressions that begin another clause. doubt: words after which a sentence states nothing; conditions: those of them that make it hold at times. former, newer:
+    expressions that tell an old figure or a new one. start: words before the first of two dates.
+    """
+
+    capital_months: Words = ()
+    times: Words = ()
+    modifiers: Words = ()
+    coins: Mapping[str, Words] = field(default_factory=dict)
+    rates: Patterns = ()
+    counted: Words = ()
+    extension: Patterns = ()
+    regions: Words = ()
+    firms: Words = ()
+    no_name: Words = ()
+    link: Words = ()
+    qualify: Words = ()
+    clause: Patterns = ()
+    doubt: Words = ()
+    conditions: Words = ()
+    former: Patterns = ()
+    newer: Patterns = ()
+    start: Words = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Language:
     """A language, or several of them taken together.
 
@@ -276,6 +312,7 @@ class Language:
     answers: AnswerKinds = field(default_factory=AnswerKinds)
     intent: Intents = field(default_factory=Intents)
     tables: TableWords = field(default_factory=TableWords)
+    values: ValueWords = field(default_factory=ValueWords)
 
     __pydantic_config__ = _STRICT
 

@@ -1,0 +1,493 @@
+"""Labelled values (shore): a value beside the words by which documents name it, or nothing.
+
+A place is a `Label: value` line, a row or a column of a table, a sentence in which nothing but small words parts label
+and value, or a section under a heading. Where the places that name the field best state different values, the words of
+the question may tell them apart by the other words of row, column, heading or sentence; else none is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache, lru_cache
+from itertools import zip_longest
+from typing import NamedTuple
+
+from raglab.answering.field_rules import ChunkReading
+from raglab.answering.typed_values import TypedValue, fold, same_values, typed_values
+from raglab.characters import unaccented
+from raglab.languages import LANGUAGES
+from raglab.packs import FieldReading, ValueKind, compile_expression
+from raglab.text import STOP_WORDS, Piece, split_words
+
+_WORDS = LANGUAGES.values
+_STEM = 5  # letters by which two words are the same word
+PAIR, QUALIFIED, SENTENCE, HEADING = range(4)  # how surely a place names the field, the surest first
+_LABEL_WORDS = 9  # words of a label at most, and of a heading
+_LOOSE = frozenset({"phone", "email", "url"})  # kinds that nothing else looks like: words may stand before them
+_NAMES = frozenset({"person", "organisation"})
+_LONGEST_TEXT = 160  # characters of a value of kind text
+
+
+class Place(NamedTuple):
+    """A value beside a label.
+
+    rank: `PAIR`, `QUALIFIED`, `SENTENCE` or `HEADING`. value: as printed. sentence: line, row or sentence, without
+    marks. chunk: position among those given. words: stems of the further words of label, row, head and section. timed:
+    whether it says that it is an old figure or a new one.
+    """
+
+    rank: int
+    value: TypedValue
+    sentence: str
+    chunk: int
+    words: frozenset[str]
+    timed: bool
+
+
+def labelled_value(
+    reading: FieldReading, pages: Sequence[ChunkReading], about: str = "", own_words: frozenset[str] = frozenset()
+) -> Place | None:
+    """The value of a field by the labels of its reading; None where there is none, or where several are open.
+
+    Args:
+      reading: with `kind` and `labels`. pages: best first. about: words of the question, which may tell several values
+        apart. own_words: stems of those that name the field and tell nothing apart.
+    """
+    return _choice(labelled_values(reading, pages), _stems(about) - own_words - _label_stems(reading))
+
+
+def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading]) -> list[Place]:
+    """Every place of some pages that states a value beside a label of the field, in the order of the pages."""
+    label = _label_expression(reading.labels)
+    found: list[Place] = []
+    for page in pages:
+        if reading.under is not None and not compile_expression(reading.under).search(page.section):
+            continue
+        reader = _Reader(reading, label, page)
+        kept = (place for place in reader.places() if not _left_out(reading, place))
+        found.extend(place for place in kept)
+    return found
+
+
+def _left_out(reading: FieldReading, place: Place) -> bool:
+    return reading.without is not None and compile_expression(reading.without).search(place.sentence) is not None
+
+
+def _choice(places: Sequence[Place], wanted: frozenset[str]) -> Place | None:
+    """The place whose value is the field's; None where different values are open."""
+    if not places:
+        return None
+    telling = wanted & frozenset().union(*(place.words for place in places))
+    shared = max(len(telling & place.words) for place in places)
+    # a word of the question that only some places have chooses among them; else the surest kind of place does
+    best = [place for place in places if len(telling & place.words) == shared] if shared else list(places)
+    best = [place for place in best if place.rank == min(one.rank for one in best)]
+    if not all(place.value.whole for place in best) or not same_values(place.value for place in best):
+        return None
+    rivals = [place for place in places if place.timed != best[0].timed and place.rank <= QUALIFIED and not shared]
+    if not same_values(place.value for place in (best[0], *rivals)):
+        return None  # an old figure and a new one
+    return best[0]
+
+
+# -- labels ------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=512)
+def _label_expression(labels: tuple[str, ...]) -> re.Pattern[str]:
+    """Labels as whole words of a folded text."""
+    whole = "|".join(f"(?:{_plain_expression(label)})" for label in sorted(labels, key=lambda label: -len(label)))
+    return re.compile(rf"(?<![^\W_])(?:{whole})(?![^\W_])", re.IGNORECASE)
+
+
+def _plain_expression(expression: str) -> str:
+    """An expression without accents; letters behind a backslash are left alone."""
+    return re.sub(r"\\.|[^\\]+", lambda match: match[0] if match[0][0] == "\\" else unaccented(match[0]), expression.replace("’", "'"))
+
+
+@lru_cache(maxsize=512)
+def _label_stems(reading: FieldReading) -> frozenset[str]:
+    return _stems(" ".join(re.sub(r"\\.|[^\w\s'-]", " ", label) for label in reading.labels))
+
+
+@lru_cache(maxsize=8192)
+def _stems(text: str) -> frozenset[str]:
+    """First letters of the words that tell one place from another, and letters that stand alone (`Grade C`)."""
+    plain = unaccented(text)
+    kept = {word[:_STEM] for word in split_words(plain) if (len(word) > 1 or word.isdigit()) and word not in STOP_WORDS}
+    return frozenset(kept | {f"={letter}" for letter in re.findall(r"(?<![\w'’])[A-Z](?![\w'’])", plain)})
+
+
+@cache
+def _linking() -> frozenset[str]:
+    return frozenset(fold(word) for word in _WORDS.link) | frozenset(map(fold, LANGUAGES.numerals.endings))
+
+
+@cache
+def _doubting() -> re.Pattern[str]:
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(re.escape, map(fold, _WORDS.doubt)))})(?![^\W_])|n't(?![^\W_])")
+
+
+@cache
+def _timing() -> re.Pattern[str]:
+    patterns = "|".join(fold(pattern) for pattern in (*_WORDS.former, *_WORDS.newer))
+    return re.compile(rf"(?<![^\W_])(?:{patterns})(?![^\W_])")
+
+
+@cache
+def _clauses() -> re.Pattern[str]:
+    return re.compile("|".join(fold(pattern) for pattern in _WORDS.clause))
+
+
+def _is_link(text: str) -> bool:
+    """Whether a folded text holds nothing but small words that may part a label and its value."""
+    words = re.findall(r"[a-z][a-z'-]*|\d+|[^\s\w]", text)
+    return all(word in _linking() or word in {",", ":", "'", "-", "(", '"', "*"} or _elided(word) for word in words)
+
+
+def _elided(word: str) -> bool:
+    """Whether a word is made of small ones: `d'un`, `s'eleve`, `weeks'`."""
+    parts = [part for part in re.split(r"['-]", word) if part]
+    return "'" in word and all(part in _linking() or len(part) == 1 for part in parts)
+
+
+# -- lines -------------------------------------------------------------------------------------------------------------
+
+_EMPHASIS = re.compile(r"\*{1,3}|(?<![^\W_])_{1,3}(?=[^\s_])|(?<=[^\s_])_{1,3}(?![^\W_])|`")
+_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,300}\)|<((?:https?://|mailto:)?[^<>\s]{3,200}[@.][^<>\s]{1,99})>")
+_FOOTNOTE = re.compile(r"\[\^[^\[\]]{1,9}\]|(?<=\S)[¹²³⁴⁵⁶⁷⁸⁹⁰†‡]{1,3}(?=[\s).,;:|]|$)")
+_TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}\s?/?>", re.IGNORECASE)
+_MARK = re.compile(r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|\d{1,2})\)\s+)?(?:\[[ x]\]\s)?")
+_UNITS_BEHIND = frozenset("²³")
+_SEGMENT = re.compile(
+    r"(?:^|(?<=[;|·•(/,])\s{0,3}|(?<=[.!?])\s{1,3}|\s[–—-]\s|\s{2,9})(?P<label>[^\W\d_][^:;|·•,()\n]{0,70}?)\s?(?:(?<!\d):(?!//)(?=\S)|:\s)"
+)
+_PARTED = re.compile(
+    r"^(?P<label>[^:|]{2,90}?)(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|\s[–—]\s|\s-\s|\s\|\s|\s=\s|\s→\s|\s=>\s)(?P<value>\S.*)$"
+)
+
+
+def plain_line(line: str) -> str:
+    """A line without Markdown's marks, links and footnote marks, which are no part of a value.
+
+    Example:
+      >>> plain_line("- **Phone:** [0800 123 4567](tel:08001234567)[^1]")
+      'Phone: 0800 123 4567'
+    """
+    text = _MARK.sub("", line, count=1)
+    text = _IMAGE_OR_LINK.sub(lambda match: match[1] if match[1] is not None else match[2].removeprefix("mailto:"), text)
+    text = _EMPHASIS.sub("", text.replace("\\*", "").replace("&nbsp;", "\u00a0"))
+    text = _TAG.sub(" ", text)
+    return _FOOTNOTE.sub(lambda match: match[0] if match[0] in _UNITS_BEHIND and match.string[match.start() - 1].isalpha() else "", text).strip()
+
+
+class _Line(NamedTuple):
+    """A line of prose as it stands: without marks, and what the lines of its paragraph go on with."""
+
+    text: str
+    rest: str
+    follows: tuple[str, bool]  # the next line, and whether a blank line parts it
+
+
+def _lines(text: str, skip: bool) -> Iterator[tuple[str, _Line]]:  # noqa: FBT001
+    """Lines of prose with the heading inside the passage that they stand under; tables are read by rows."""
+    raw = text.splitlines()[1:] if skip else text.splitlines()
+    head = ""
+    for n, line in enumerate(raw):
+        bare = line.strip()
+        if not bare or bare.startswith("|"):
+            continue
+        if re.match(r"#{1,6}\s", bare):
+            head = plain_line(bare.lstrip("# "))
+            continue
+        rest = []
+        for later in raw[n + 1 : n + 4]:
+            if not later.strip() or re.match(r"\s*(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s|\|)", later) or _SEGMENT.match(plain_line(later)):
+                break
+            rest.append(plain_line(later))
+        behind = raw[n + 1 : n + 3]
+        gap = len(behind) > 1 and not behind[0].strip()
+        following = behind[1] if gap else behind[0] if behind else ""
+        yield head, _Line(plain_line(line), " ".join(rest), (following, gap))
+
+
+# -- places ------------------------------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """What reads one page for one field."""
+
+    def __init__(self, reading: FieldReading, label: re.Pattern[str], page: ChunkReading) -> None:
+        self.reading, self.label, self.page = reading, label, page
+        self.kind: ValueKind = reading.kind or "text"
+
+    def places(self) -> Iterator[Place]:
+        """Every place of the page, surest first within each way to write one."""
+        if not self.label.search(fold(self.page.text)):
+            return
+        yield from self._pairs()
+        for piece in self.page.stated:
+            if piece.kind in {"row", "head"}:
+                yield from self._row(piece)
+        for piece in self.page.stated:
+            if piece.kind == "prose":
+                yield from self._sentence(piece.text)
+        yield from self._under_heading()
+
+    def _place(self, rank: int, value: TypedValue, sentence: str, said: str, *, narrowed: bool = False) -> Place:
+        """A place; said: words of label, row or head. narrowed: whether they narrow the field to a part of it."""
+        words = _stems(f"{self.page.section} {said}")
+        timed = self.kind != "date" and _timing().search(fold(said)) is not None
+        return Place(QUALIFIED if narrowed and rank == PAIR else rank, value, sentence, self.page.place, words, timed)
+
+    def _named(self, text: str) -> str | None:
+        """What a label says beyond the field's name, '' for nothing; None where it does not name the field."""
+        plain = fold(text)
+        match = self.label.search(plain)
+        if match is None or len(plain.split()) > _LABEL_WORDS:
+            return None
+        left = f"{text[: match.start()]} {text[match.end() :]}"
+        return " ".join(word for word in re.findall(r"[\w'’-]+", left) if fold(word) not in _linking() and not word.isdigit())
+
+    def _values(self, text: str) -> list[TypedValue]:
+        """Values with which the text behind a label begins; several where it states several."""
+        if self.kind == "text":
+            values = typed_values("text", text)
+            return [value for value in values if len(value.text) <= _LONGEST_TEXT]
+        values = list(typed_values(self.kind, text, self.page.language))
+        if not values:
+            return []
+        if self.kind not in _LOOSE and not _is_link(fold(text[: values[0].start])):
+            return []
+        if self.kind in _NAMES:
+            return self._names(text, values)
+        if self.kind == "reference":
+            return values[:1] if len(values) == 1 or re.match(r"\s?[,;(.–—-]", text[values[0].end :]) else values
+        return values
+
+    def _names(self, text: str, values: list[TypedValue]) -> list[TypedValue]:
+        """Names that stand side by side; what follows a comma or a bracket is an address or a role."""
+        kept = values[:1]
+        for value in values[1:]:
+            joint = fold(text[kept[-1].end : value.start]).strip()
+            if joint not in {"and", "et", "or", "ou", "&", "/", ";"}:
+                break
+            kept.append(value)
+        return kept
+
+    def _pairs(self) -> Iterator[Place]:
+        """`Label: value`, `Label ..... value`, `Label — value`, and a label above its value."""
+        for head, line in _lines(self.page.text, self.page.headed):
+            segments = list(_SEGMENT.finditer(line.text))
+            for match, after in zip_longest(segments, segments[1:]):
+                end = after.start() if after else len(line.text)
+                yield from self._pair(match["label"], line.text[match.end() : end], line, head, last=after is None)
+            if not segments:
+                parted = _PARTED.match(line.text)
+                direct = self.label.match(fold(line.text)) if self.kind != "text" else None
+                if parted:
+                    yield from self._pair(parted["label"], parted["value"], line, head, last=True)
+                elif direct and re.match(r"\.?\s", line.text[direct.end() :]) and self._follows(line.text, direct.end()):
+                    yield from self._pair(direct[0], line.text[direct.end() :].lstrip(". "), line, head, last=True)
+                else:
+                    yield from self._label_above(line, head)
+
+    def _pair(self, label: str, said: str, line: _Line, head: str, *, last: bool) -> Iterator[Place]:
+        further = self._named(label)
+        if further is None:
+            return
+        if last and not said.strip():
+            yield from self._label_above(line._replace(text=label), head)
+            return
+        values = self._cell(_bare(said), label)
+        if last and line.rest:  # a value may go on in the next line: both readings must agree
+            longer = self._values(f"{_bare(said)} {line.rest}")
+            if self.kind == "text":
+                values = [] if not re.search(r"[.!?]$", said.strip()) and line.rest[:1].islower() else values
+            elif not values:
+                values = longer[:1]
+            elif not longer or longer[0].text != values[0].text or not longer[0].whole:
+                values = [value._replace(whole=False) for value in values]
+        if self.kind == "date" and len(values) > 1 and fold(label).split()[-1] in _WORDS.start:
+            values = values[:1]  # `Valid from 1 May to 30 June` says which of the two is meant
+        for value in values:
+            yield self._place(PAIR, value, line.text, f"{further} {head}", narrowed=bool(further))
+
+    def _follows(self, text: str, at: int) -> bool:
+        """Whether a value follows at once: `Tel. 0800 123 4567`, `Notice period 4 weeks`."""
+        said = text[at:].lstrip(". ")
+        values = typed_values(self.kind, said, self.page.language)
+        return bool(values) and values[0].start == 0
+
+    def _label_above(self, line: _Line, head: str) -> Iterator[Place]:
+        """A label on a line of its own, and the value on the next, as definition lists have them."""
+        following, parted = line.follows
+        if not following or len(line.text.split()) > _LABEL_WORDS // 2 + 1 or line.text.endswith((".", "!", "?")):
+            return
+        below = plain_line(following.strip().removeprefix(":").strip())
+        further = self._named(line.text.rstrip(": "))
+        if further is None or following.lstrip().startswith(("|", "#")) or _SEGMENT.match(below):
+            return
+        if parted and not (self.kind in _LOOSE or len(below.split()) <= _LABEL_WORDS):
+            return
+        for value in self._values(below):
+            yield self._place(PAIR, value, below, f"{further} {head}", narrowed=bool(further))
+
+    def _row(self, piece: Piece) -> Iterator[Place]:
+        """Values of a row that a cell of it names, and of the column whose head names the field."""
+        cells = [plain_line(cell) for cell in piece.cells]
+        heads = [plain_line(cell) for cell in piece.heads] or [""] * len(cells)
+        if piece.kind == "head" and (len(cells) != 2 or self.kind in _NAMES | {"text"}):  # noqa: PLR2004
+            return  # of two cells a head may be the first pair, where nothing but a value looks like one
+        by_column = [n for n, head in enumerate(heads) if head and self._named(head) is not None]
+        for n, cell in enumerate(cells):
+            further = self._named(cell) if cell else None
+            if further is None:
+                continue
+            others = [m for m in range(len(cells)) if m != n and (self.kind != "text" or m == n + 1)]
+            others = [m for m in others if m in by_column] or others
+            values = [(m, value) for m in others for value in self._cell(cells[m], f"{heads[m]} {cell}")]
+            for m, value in values:
+                said = " ".join([further, heads[m], *(cells[k] for k in others if k != m)])
+                yield self._place(PAIR, value, piece.text, said, narrowed=bool(further))
+        if piece.kind == "head":
+            return
+        for n in by_column:
+            said = " ".join([self._named(heads[n]) or "", *(cell for m, cell in enumerate(cells) if m != n)])
+            for value in self._cell(cells[n], heads[n]):
+                yield self._place(QUALIFIED, value, piece.text, said)
+
+    def _cell(self, cell: str, said: str) -> list[TypedValue]:
+        """Values of a cell; a bare figure where the head or the label holds the unit."""
+        values = self._values(cell)
+        if values or self.kind not in {"amount", "percentage", "duration", "quantity"}:
+            return values
+        bare = re.fullmatch(r"[-−]?\d{1,3}(?:[ ,.\u00a0\u202f]\d{3}){0,4}(?:[.,]\d{1,2})?", cell)
+        unit = re.search(r"\(([^()]{1,20})\)|,\s([^,]{1,12})$|\b(?:in|en)\s(\w{1,12})$", said)
+        if not bare or not unit:
+            return []
+        joined = f"{cell} {unit[1] or unit[2] or unit[3]}"
+        measured = typed_values(self.kind, joined) or typed_values(self.kind, joined.replace(cell, "2", 1))
+        return [TypedValue(0, len(cell), cell, joined)] if measured else []
+
+    def _sentence(self, text: str) -> Iterator[Place]:
+        """The value of a clause that small words part from the label, before it or behind."""
+        if self.kind == "text":
+            return
+        for start, end in _clause_spans(text):
+            clause = text[start:end]
+            plain = fold(clause)
+            for match in self.label.finditer(plain):
+                found = self._clause_value(clause, plain, match)
+                if found is None:
+                    continue
+                value, said = found
+                timed = f"{said} {text}" if self.kind != "date" else said
+                place = self._place(SENTENCE, value, text, timed)
+                yield place._replace(words=_stems(f"{self.page.section} {text}"))
+
+    def _clause_value(self, clause: str, plain: str, label: re.Match[str]) -> tuple[TypedValue, str] | None:
+        """The value that a label of a clause names, and what narrows it; None where there is none, or several."""
+        values = [one for one in typed_values(self.kind, clause, self.page.language) if not _overlaps(one, label)]
+        behind = [value for value in values if value.start >= label.end()]
+        before = [value for value in values if value.end <= label.start()]
+        found = None
+        if behind:
+            narrowing = _parting(plain[label.end() : behind[0].start])
+            if narrowing is not None and not (self.kind == "date" and self._opens_a_span(plain, label, behind)):
+                found = behind[0], narrowing
+        if found is None and before and _leads_to_label(plain[before[-1].end : label.start()], self.kind):
+            found = before[-1], ""
+        if found is None:
+            return None
+        led = f"{plain[: label.end()]} {_passed_over(plain[label.end() : found[0].start])}"
+        if any(self.kind not in _LOOSE or word[0] not in _WORDS.conditions for word in _doubting().finditer(led)):
+            return None  # `if it breaks, ring us on` still states the number
+        rivals = [value for value in values if value.start > found[0].end or value.end < found[0].start]
+        if self.kind in _NAMES:
+            rivals = [value for value in rivals if fold(clause[found[0].end : value.start]).strip() in {"and", "et", "or", "ou", "&"}]
+        elif self.kind == "date" or self.kind == "reference":
+            rivals = [value for value in rivals if re.fullmatch(r"\s?(?:,|or|ou|/|and|et)\s", plain[found[0].end : value.start])]
+        return found if same_values([found[0], *rivals]) else None
+
+    def _opens_a_span(self, plain: str, label: re.Match[str], behind: Sequence[TypedValue]) -> bool:
+        """Whether a date is the first of two and the label does not say which is meant: `the year: 1 May to 30 June`."""
+        if len(behind) == 1 or not re.fullmatch(r"\s?[-–—]\s?|,?\s(?:to|until|and|au|jusqu'au|et le|and)\s(?:the\s|le\s)?", plain[behind[0].end : behind[1].start]):
+            return False
+        words = re.findall(r"[a-z']+", plain[: label.end()])
+        return not words or words[-1] not in _WORDS.start
+
+    def _under_heading(self) -> Iterator[Place]:
+        """The value with which a section begins whose heading is the label, if it is the section's only one."""
+        head = self.page.printed.rpartition(" > ")[2] or self.page.printed
+        further = self._named(head) if head else None
+        prose = [piece.text for piece in self.page.stated if piece.kind != "heading"]
+        if further is None or further or not prose or any(piece.kind == "row" for piece in self.page.stated):
+            return
+        values = [value for text in prose for value in typed_values(self.kind, text, self.page.language)]
+        if self.kind == "text" and (len(prose) > 1 or len(prose[0]) > _LONGEST_TEXT):
+            return
+        first = self._values(prose[0])
+        if first and same_values(values) and (self.kind not in _LOOSE or values):
+            yield self._place(HEADING, first[0], prose[0], "")
+
+
+def _bare(said: str) -> str:
+    """What stands behind a label, without the marks that part it from what follows."""
+    text = said.strip(" |·•/,;")
+    return text.rstrip("( |·•/,;") if text.count("(") > text.count(")") else text
+
+
+def _overlaps(value: TypedValue, label: re.Match[str]) -> bool:
+    return value.start < label.end() and label.start() < value.end
+
+
+def _clause_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Clauses of a sentence: one ends where another subject begins."""
+    start = 0
+    for match in _clauses().finditer(fold(text)):
+        yield start, match.start()
+        start = match.start()
+    yield start, len(text)
+
+
+def _passed_over(gap: str) -> str:
+    """What parts a label and its value, without a bracket and what stands between two commas."""
+    return re.sub(r",[^,]{1,80},", " , ", re.sub(r"\([^()]{0,80}\)", " ", gap), count=1)
+
+
+def _parting(gap: str) -> str | None:
+    """What narrows a label between it and its value, '' for nothing; None where more than small words part them.
+
+    A bracket, or what stands between two commas, is passed over: `the fee (see page 3) is £5`.
+    """
+    gap = _passed_over(gap)
+    gap = re.sub(r"^\.(?=\s)", "", gap)  # `Tel. 0800 123 4567`
+    if _is_link(gap):
+        return ""
+    words = gap.split()
+    # `for new customers is`: a preposition, up to five words, a verb that links
+    for n in range(min(len(words), 7), 1, -1):
+        tail = " ".join(words[n:])
+        narrowing = words[:n]
+        if tail and narrowing[0].strip("'") in _WORDS.qualify and _is_link(tail) and tail.split()[0] in _VERBS:
+            return " ".join(narrowing)
+    return None
+
+
+_VERBS = frozenset("is are be remains will shall must can est sont sera reste dure s'eleve amounts equals starts ends runs".split())
+
+
+def _leads_to_label(gap: str, kind: ValueKind) -> bool:
+    """Whether a label follows a value: `four weeks' notice`, `a £50 deposit`, `Dana Whitlock is the manager`."""
+    if kind in _NAMES:
+        return bool(re.fullmatch(r"\s?(?:,|\(|–|—|-)?\s?(?:(?:is|est|as|comme|acts as|who is|qui est)\s)?(?:the |our |your |l'|le |la |votre |notre )?", gap))
+    if kind in _LOOSE:
+        return bool(re.fullmatch(r"\s?\(?(?:for |pour )?(?:the |la |le |our )?", gap))
+    return bool(re.fullmatch(r"'?s?\s(?:of |de |d'|is the |est le |est la |in |paid |written )?(?:the |le |la |l')?|\s?\(|-", gap))
+
+
+def stems(texts: Iterable[str]) -> frozenset[str]:
+    """Stems of the words of some texts."""
+    return _stems(" ".join(texts))
