@@ -255,9 +255,7 @@ class TestWording:
 class TestApplied:
     """What a value makes of a request."""
 
-    def of(
-        self, question: str, files: tuple[str, ...], value: str, at: int = 0
-    ) -> tuple[str, tuple[str, ...], str | None]:
+    def of(self, question: str, files: tuple[str, ...], value: str, at: int = 0) -> narrowed_questions.NarrowedRequest:
         """The request after a value of a failure."""
         parsed = parse(question, vocabulary(), documents=files)
         chunks = pinned(*files)
@@ -266,8 +264,8 @@ class TestApplied:
     def test_a_page(self) -> None:
         """Page 2 of the pinned document; any number the user names; one that is not there is nothing."""
         asks, files = "who is the insurer?", ("acme-premier-home-schedule-2024.md",)
-        assert self.of(asks, files, "2") == (asks, ("acme-premier-home-schedule-2024.md#2",), "insurer_name")
-        assert self.of(asks, files, "99").documents == ()  # type: ignore[attr-defined]
+        assert self.of(asks, files, "2")[:3] == (asks, ("acme-premier-home-schedule-2024.md#2",), "insurer_name")
+        assert self.of(asks, files, "99").documents == ()
         assert self.of(asks, files, "document")[1] == files
 
     def test_the_table_of_contents(self) -> None:
@@ -280,33 +278,34 @@ class TestApplied:
     def test_a_kind_of_limit(self) -> None:
         """Words of it in the question, and the rule that reads it."""
         asks, files = "What is the limit?", ("acme-premier-home-contract-2025.md",)
-        question, documents, field = self.of(asks, files, "aggregate_limit")
-        assert question == "What is the limit (aggregate limit per period)?"
-        assert (documents, field) == (files, "aggregate_limit")
+        made = self.of(asks, files, "aggregate_limit")
+        assert made.question == "What is the limit (aggregate limit per period)?"
+        assert made.field == "aggregate_limit"
+        assert {page.partition("#")[0] for page in made.documents} == set(files)
 
     def test_a_version(self) -> None:
         """One document of the two."""
         asks = "What is the deductible on the home contents cover?"
-        assert self.of(asks, HOME, "renewal")[1] == HOME[1:]
-        assert self.of(asks, HOME, "old schedule")[1] == HOME[:1]
-        assert self.of(asks, HOME, "2024")[1] == HOME[:1]
+        for value, files in (("renewal", HOME[1:]), ("old schedule", HOME[:1]), ("2024", HOME[:1])):
+            made = self.of(asks, HOME, value)
+            assert {page.partition("#")[0] for page in made.documents} == set(files)
+            assert made.asked == asks
 
     def test_a_version_within_one_document(self) -> None:
-        """The head of the column that states it goes into the question."""
+        """The head of the column that states it goes into the question, and its row answers it."""
         asks, files = "What is the limit for pedal cycles, each?", ("northmark-homeplus-schedule-2025.md",)
-        assert self.of(asks, files, "renewal")[:2] == (
-            "What is the limit for pedal cycles, each (From 1 Oct 2025)?",
-            files,
-        )
+        made = self.of(asks, files, "renewal")
+        assert made.question == "What is the limit for pedal cycles, each (From 1 Oct 2025)?"
+        assert [label for label, _ in made.rows] == ["Pedal cycles, each"]
         assert "(Until 30 Sept 2025)" in self.of(asks, files, "old schedule")[0]
 
     def test_a_role_and_a_product(self) -> None:
         """A role is the field of that role; a product leaves its documents."""
         role = self.of("the policyholder", HOME[:1], "loss payee")
-        assert role == ("the policyholder (the loss payee)", HOME[:1], "loss_payee")
+        assert role[:3] == ("the policyholder (the loss payee)", HOME[:1], "loss_payee")
         files = ("acme-premier-home-contract-2025.md", "acme-essential-home-contract-2025.md")
         product = self.of("what is the wind speed of a storm?", files, "Acme Essential Home")
-        assert product[1] == files[1:]
+        assert {page.partition("#")[0] for page in product.documents} == set(files[1:])
 
     def test_a_task_and_a_kind_of_section(self) -> None:
         """The task begins the question; the section's pages are the scope."""
@@ -316,6 +315,26 @@ class TestApplied:
         pages = self.of("what does it say?", (contract,), "exclusions")[1]
         assert pages
         assert all(page.startswith(f"{contract}#") for page in pages)
+
+    def test_the_whole_question_names_its_scope(self) -> None:
+        """Title and section of what it became; the text itself where a text is asked for."""
+        contract = "meridian-cargoshield-contract-2025.md"
+        made = self.of("what does it say?", (contract,), "exclusions")
+        assert made.task == "page"
+        title = narrowed_questions.document_title(pinned(contract)[0])
+        assert made.query.startswith(f"{title} > ")
+        assert len(made.query.split()) > len(title.split()) + 20
+
+    def test_a_scope_alone(self) -> None:
+        """A page is asked for by its own words; a question of a field is none of a scope."""
+        chunks = pinned(HOME[0])
+        for asks, task in (("what does page 3 say?", "page"), ("summarise page 3", "summarise")):
+            parsed = parse(asks, vocabulary(), documents=HOME[:1])
+            made = narrowed_questions.scope_request("3", asks, parsed, chunks, pack=INSURANCE)
+            assert made is not None
+            assert (made.documents, made.task, made.topic) == ((f"{HOME[0]}#3",), task, ())
+        parsed = parse("the limit on page 3?", vocabulary(), documents=HOME[:1])
+        assert narrowed_questions.scope_request("3", "the limit on page 3?", parsed, chunks, pack=INSURANCE) is None
 
     def test_no_value_and_no_failure_are_refused(self) -> None:
         """With what came."""

@@ -77,7 +77,7 @@ class TaskAnswers:
         if not chosen:
             return Generation("", nan, (), "the passages have no sentence to answer with")
         cited = tuple(dict.fromkeys(one.passage for one in chosen))
-        return Generation(_joined(chosen), self._share(chosen), cited)
+        return Generation(_joined(chosen, steps=self.task == "procedure"), self._share(chosen), cited)
 
     def _rows(self, lines: Sequence[_Line]) -> list[_Line]:
         """Lines that hold label and value of one of the rows."""
@@ -162,13 +162,14 @@ def _short(lines: Sequence[_Line]) -> list[_Line]:
     return kept
 
 
-def _joined(lines: Sequence[_Line]) -> str:
-    """Lines one under the other; sentences of one paragraph go on in the line."""
+def _joined(lines: Sequence[_Line], *, steps: bool) -> str:
+    """Lines one under the other; sentences of one section go on in the line, unless they are steps."""
     parts: list[str] = []
     for place, one in enumerate(lines):
         before = lines[place - 1] if place else None
         goes_on = (
             before is not None
+            and not steps
             and before.passage == one.passage
             and before.line.heading == one.line.heading
             and before.line.text.rstrip("\"'”»)]").endswith((".", "!", "?", "…"))
