@@ -1,10 +1,14 @@
-"""How many requests it takes to find that page 1 is a coversheet, and how often 20 columns of noise split a row.
+"""When a row of the default table splits: the seed's own sequence, random traffic, and rows of noise.
 
-Case 12 of the clarification article: the insurer of a broker contract is on page 1, but where page 1 is a coversheet it
-is in the section that the table of contents names. Requests come one after the other to one row of the default table;
-each has the value that the classifier saw in `page_1_kind` and 20 columns that say nothing.
+Case 12 of the clarification article: the insurer of a broker contract is on page 1, but where page 1 is a cover sheet
+it is in the section that the table of contents names. Requests come one after the other to one row; each has the value
+that the classifier saw in `page_1_kind`, and columns that say nothing.
 
-    python experiments/strata.py            the distributions, in about a minute
+Decidable is the first signal after which one-sided Fisher tests of every candidate value under every column value, at
+`alpha` shared by all of them and with nothing paid for looks, reject at all. No valid test that looks every time can be
+expected before.
+
+    python experiments/strata.py            the tables, in about a minute
     python experiments/strata.py --quick    the same path with few rows, in seconds
 """
 
@@ -12,45 +16,98 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import hypergeom
 
 from raglab.default_learner import (
     RULES,
     ClarificationDefault,
-    Counts,
     Learner,
     asks,
-    due,
     init,
-    looked,
     met,
     stratify,
     suggest,
     update,
 )
+from raglab.default_learner.stratification import evidence, outcomes
+from raglab.metrics import clopper_pearson
 
 START = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 FIRST, SECOND, COLUMN = "1", "toc", "page_1_kind"
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 SHARES = (0.1, 0.3, 0.5)
 CONTENTS = (0.0, 0.5)
-SPLITS = 10  # rows of noise for one of case 12
+BODIES = (3, 5, 8, 12, 20, 50)  # before the first cover sheet; 12 in the article
+COLUMNS = (0, 2, 20)  # of noise; live there are two beside page_1_kind
+MOST = 60  # cover sheets
+HUNDRED = 100.0
+
+
+class SeedSequence(NamedTuple):
+    """The article's own sequence: cover sheets until a split is decidable, and until the row splits; 0 never."""
+
+    decidable: int
+    split: int
+    column: str
+
+
+def seed_sequence(bodies: int, noise: NDArray[np.int64], learner: Learner) -> SeedSequence:
+    """One yes on a body, silent successes on others, then cover sheets: page 1 fails, `toc` is confirmed.
+
+    Args:
+      noise: values of the columns of noise, [requests, columns].
+    """
+    row, decidable = init("insurer_name", "broker_contract", now=START), 0
+    for number in range(bodies + MOST):
+        cover, count = number >= bodies, number - bodies + 1
+        seen = conditions("coversheet" if cover else "body", noise[number])
+        about: dict[str, Any] = {"now": START + timedelta(days=number), "conditions": seen, "learner": learner}
+        steps = ((FIRST, "failure"), (SECOND, "explicit_yes")) if cover else ((FIRST, "implicit_ok"),)
+        for value, signal in steps if number else ((FIRST, "explicit_yes"),):
+            row = update(row, value, signal, **about)  # type: ignore[arg-type]
+            decidable = decidable or (count if exact_test_rejects(row, learner.alpha) else 0)
+            found = stratify(row, learner)
+            if found is not None:
+                return SeedSequence(decidable, count, found.column)
+    return SeedSequence(decidable, 0, "")
+
+
+def conditions(kind: str, noise: NDArray[np.int64]) -> dict[str, str]:
+    """Conditions of a request."""
+    return {COLUMN: kind} | {f"noise_{at:02}": "ab"[bit] for at, bit in enumerate(noise)}
+
+
+def exact_test_rejects(row: ClarificationDefault, alpha: float) -> bool:
+    """Whether a Fisher test at the corrected level rejects."""
+    p = [one for column in row.strata for value in row.counts for one in exact_tests(row, column, value)]
+    return bool(p) and min(p) <= alpha / len(p)
+
+
+def exact_tests(row: ClarificationDefault, column: str, value: str) -> Iterator[float]:
+    """One-sided p-values that a value is as often wrong under each value of a column as under the others."""
+    cells = [outcomes(by[value]) for by in row.strata[column].values() if value in by]
+    cells = [(wrong, of) for wrong, of in cells if of]
+    wrong, of = (sum(cell[at] for cell in cells) for at in (0, 1))
+    if len(cells) > 1:
+        yield from (float(hypergeom.sf(k - 1, of, wrong, n)) for k, n in cells)
 
 
 class Found(NamedTuple):
     """What became of R rows.
 
-    requests: that came until the row split, 0 where it did not, [R]. failures: until then. questions: that users were
-    asked until then. column: that it split by, or empty.
+    requests: that came until the row split, 0 where it did not, [R]. late: of them, those after it was decidable.
+    questions: that users were asked until then. column: that it split by, or empty.
     """
 
     requests: NDArray[np.int64]
-    failures: NDArray[np.int64]
+    late: NDArray[np.int64]
     questions: NDArray[np.int64]
     column: tuple[str, ...]
 
@@ -66,7 +123,7 @@ def requests_until_split(
     at_most: int = 500,
     learner: Learner | None = None,
 ) -> Found:
-    """Requests, failures and questions until rows in the situation of case 12 split.
+    """Requests and questions until rows in the situation of case 12 split.
 
     The loop reads first. Page 1 of a coversheet comes back empty, and so does the table of contents of a body that has
     none; that is a failure where it was the learned default, and the user is asked for the other one and agrees. All
@@ -79,11 +136,9 @@ def requests_until_split(
         each.
     """
     settings = Learner() if learner is None else learner
-    outcomes = [
-        _one(rng, coversheets, contents, accuracy, noise_columns, at_most, settings) for _ in range(rows)
-    ]  # fmt: skip
-    requests, failures, questions, column = zip(*outcomes, strict=True)
-    return Found(np.array(requests), np.array(failures), np.array(questions), tuple(column))
+    about = (coversheets, contents, accuracy, noise_columns, at_most, settings)
+    requests, late, questions, column = zip(*(_one(rng, *about) for _ in range(rows)), strict=True)
+    return Found(np.array(requests), np.array(late), np.array(questions), tuple(column))
 
 
 def _one(
@@ -95,63 +150,27 @@ def _one(
     at_most: int,
     learner: Learner,
 ) -> tuple[int, int, int, str]:
-    """Requests, failures, questions and the column of the split of one row."""
-    row, failures, questions = init("insurer_name", "broker_contract", now=START), 0, 0
+    """Requests, those after it was decidable, questions and the column of the split of one row."""
+    row, decidable, questions = init("insurer_name", "broker_contract", now=START), 0, 0
     for number in range(1, at_most + 1):
         now = START + timedelta(days=number)
         cover = rng.random() < coversheets
-        seen = {COLUMN: "coversheet" if cover == (rng.random() < accuracy) else "body"}
-        seen |= {f"noise_{at}": "ab"[bit] for at, bit in enumerate(rng.integers(2, size=noise_columns))}
+        kind = "coversheet" if cover == (rng.random() < accuracy) else "body"
+        seen = conditions(kind, rng.integers(2, size=noise_columns))
         about: dict[str, Any] = {"now": now, "conditions": seen, "learner": learner}
         value, asked = suggest(row, (FIRST, SECOND), learner).value, asks(row, learner)
         row = met(row, now=now)
         empty = cover if value == FIRST else not cover and rng.random() >= contents
         questions += asked or empty
         if empty and row.candidate_votes:
-            failures += 1
             row = update(row, value, "failure", **about)
         filled = value if not empty else SECOND if value == FIRST else FIRST
         row = update(row, filled, "explicit_yes" if asked or empty else "implicit_ok", **about)
-        if due(row, learner):
-            found = stratify(row, learner)
-            if found is not None:
-                return number, failures, questions, found.column
-            row = looked(row)
-    return 0, failures, questions, ""
-
-
-def noise_row(
-    outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int = 0, value: str = FIRST
-) -> ClarificationDefault:
-    """Row after silent successes and failures of one value, as `update` makes it signal by signal.
-
-    Args:
-      outcomes: whether a signal was a failure, [N]. levels: of each column, [N, M].
-    """
-
-    def counts(at: NDArray[np.bool_]) -> Counts:
-        return Counts(silent=float((at & ~outcomes).sum()), failed=float((at & outcomes).sum()))
-
-    all_of = counts(np.ones(len(outcomes), dtype=bool))
-    strata = {
-        f"noise_{column}": {
-            str(level): {value: counts(levels[:, column] == level)}
-            for level in dict.fromkeys(levels[:, column].tolist())
-        }
-        for column in range(levels.shape[1])
-    }
-    votes = {value: 0.5 * all_of.silent} if all_of.silent else {}
-    return ClarificationDefault(
-        target_field="insurer_name",
-        doctype="broker_contract",
-        candidate_votes=votes,
-        confidence=0.5 * all_of.silent / max(len(outcomes), 1),
-        sample_size=len(outcomes),
-        last_refreshed=START,
-        counts={value: all_of} if len(outcomes) else {},
-        strata=strata,
-        looks=looks,
-    )
+        decidable = decidable or (number if exact_test_rejects(row, learner.alpha) else 0)
+        found = stratify(row, learner)
+        if found is not None:
+            return number, number - (decidable or number), questions, found.column
+    return 0, 0, questions, ""
 
 
 def false_splits(
@@ -161,61 +180,93 @@ def false_splits(
     columns: int = 20,
     n_levels: int = 2,
     failing: float = 0.3,
-    looks: int = 5,
+    signals: int = 200,
     learner: Learner | None = None,
 ) -> int:
-    """Rows that split by a column of noise at any of their looks, of `rows`.
+    """Rows that split by a column of noise after any of their signals, of `rows`.
 
     Args:
-      failing: share of the signals that are failures. looks: at 8, 16, 32, … failures.
+      failing: share of the signals that are failures.
     """
     settings = Learner() if learner is None else learner
-    return sum(_splits(rng, columns, n_levels, failing, looks, settings) for _ in range(rows))
+    return sum(_splits(rng, columns, n_levels, failing, signals, settings) for _ in range(rows))
 
 
 def _splits(
-    rng: np.random.Generator, columns: int, n_levels: int, failing: float, looks: int, learner: Learner
+    rng: np.random.Generator, columns: int, n_levels: int, failing: float, signals: int, learner: Learner
 ) -> bool:
-    """Whether one row of noise splits at any of its looks."""
-    most = learner.first_look * 2 ** (looks - 1)
-    outcomes = np.repeat([False, True], [int(rng.negative_binomial(most, failing)), most])
-    outcomes[:-1] = rng.permutation(outcomes[:-1])  # it ends with the last failure
-    levels = rng.integers(n_levels, size=(len(outcomes), columns))
-    ends = np.flatnonzero(outcomes)
-    return any(
-        stratify(noise_row(outcomes[: end + 1], levels[: end + 1], look), learner) is not None
-        for look, end in enumerate(int(ends[learner.first_look * 2**look - 1]) for look in range(looks))
-    )
+    """Whether one row of noise splits, found for all its signals at once: as `stratify` after each."""
+    wrong_now = rng.random(signals) < failing
+    at = rng.integers(n_levels, size=(signals, columns))[..., None] == np.arange(n_levels)  # [N, M, L]
+    of, wrong = np.cumsum(at, axis=0), np.cumsum(at & wrong_now[:, None, None], axis=0)
+    parts = (of > 0).sum(axis=-1)
+    tried = parts > 1
+    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum(parts, 1)
+    return bool((tried & (found >= np.maximum(tried.sum(axis=1, keepdims=True), 1) / learner.alpha)).any())
+
+
+def seed_table(rng: np.random.Generator, rows: int) -> None:
+    """The article's own sequence."""
+    print("\n## The seed's own sequence: cover sheets until the row splits\n")
+    head = ("bodies before", "columns of noise", "decidable at (median)", "split at (5, 50, 95 %)")
+    print(f"| {' | '.join((*head, 'at most 2 after decidable', 'by another column'))} |\n" + "|---" * 6 + "|")
+    for bodies, columns in product(BODIES, COLUMNS):
+        draws = rng.integers(2, size=(rows if columns else 1, bodies + MOST, columns))
+        found = [seed_sequence(bodies, noise, Learner("posterior")) for noise in draws]
+        decidable, split = (np.array([one[at] for one in found]) for at in (0, 1))
+        inside = int(((split > 0) & (split - decidable <= 2) | (split > 0) & (decidable == 0)).sum())
+        low, high = (HUNDRED * float(end) for end in clopper_pearson(inside, len(found)))
+        ends = ", ".join(f"{one:.0f}" for one in np.quantile(split, (0.05, 0.5, 0.95)))
+        other = sum(one.column not in {COLUMN, ""} for one in found)
+        first = f"{np.median(decidable):.0f}" if np.median(decidable) else "not before the split"
+        share = f"{HUNDRED * inside / len(found):.1f} % ({low:.1f} to {high:.1f})" if columns else "yes" * inside
+        print(f"| {bodies} | {columns} | {first} | {ends} | {share} | {other} of {len(found)} |")
+
+
+def traffic_table(rows: int) -> None:
+    """Random traffic."""
+    print(f"\n## Case 12 in random traffic: {rows} rows, page_1_kind right in 95 %, 20 columns of noise\n")
+    head = ("rule", "cover sheets", "contents would do", "requests until the split (5, 25, 50, 75, 95 %)")
+    more = ("after decidable (50, 95 %)", "questions (median)", "found", "by noise")
+    print(f"| {' | '.join((*head, *more))} |\n" + "|---" * 8 + "|")
+    for rule, share, contents in product(RULES, SHARES, CONTENTS):
+        rng = np.random.default_rng(12)
+        about: dict[str, Any] = {"coversheets": share, "contents": contents, "learner": Learner(rule=rule)}
+        found = requests_until_split(rng, rows=rows, **about)
+        there = np.array([column == COLUMN for column in found.column])
+        if not there.any():
+            print(f"| {rule} | {share:.0%} | {contents:.0%} | – | – | – | 0 | – |")
+            continue
+        spread = ", ".join(f"{one:.0f}" for one in np.quantile(found.requests[there], QUANTILES))
+        late = ", ".join(f"{one:.0f}" for one in np.quantile(found.late[there], (0.5, 0.95)))
+        other = sum(column not in {COLUMN, ""} for column in found.column)
+        asked = np.median(found.questions[there])
+        print(
+            f"| {rule} | {share:.0%} | {contents:.0%} | {spread} | {late} | {asked:.0f} | {there.sum()} | {other} |"
+        )  # fmt: skip
+
+
+def noise_table(rows: int) -> None:
+    """Rows of noise."""
+    print("\n## Rows of noise that ever split: 20 columns, 200 signals, tested after each\n")
+    print("| values of a column | failures | split | share (95 %) |\n|---|---|---|---|")
+    for n_levels, failing in product((2, 3, 6), (0.02, 0.1, 0.3, 0.7)):
+        count = false_splits(np.random.default_rng(6), rows=rows, n_levels=n_levels, failing=failing)
+        low, high = (HUNDRED * float(end) for end in clopper_pearson(count, rows))
+        share = f"{HUNDRED * count / rows:.2f} % ({low:.2f} to {high:.2f})"
+        print(f"| {n_levels} | {failing:.0%} | {count} of {rows} | {share} |")
 
 
 def main() -> None:
-    """Print both tables."""
+    """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few rows; the figures mean nothing")
-    rows = 10 if parser.parse_args().quick else 300
+    quick = parser.parse_args().quick
     start = time.perf_counter()
-    print(f"Case 12, {rows} rows, page_1_kind right in 95 %, 20 columns of noise: requests until the split")
-    names = "".join(f"{f'{share:.0%}':>7}" for share in QUANTILES)
-    print(f"{'rule':<11} {'covers':>7} {'contents':>8}{names}  failures  questions  found  elsewhere")
-    for rule in RULES:
-        for share, contents in product(SHARES, CONTENTS):
-            rng = np.random.default_rng(12)
-            about: dict[str, Any] = {"coversheets": share, "contents": contents, "learner": Learner(rule=rule)}
-            found = requests_until_split(rng, rows=rows, **about)
-            there = np.array([column == COLUMN for column in found.column])
-            spread, failures, questions = (
-                np.quantile(each[there], at) if there.any() else np.full(np.shape(at), np.nan)
-                for each, at in ((found.requests, QUANTILES), (found.failures, 0.5), (found.questions, 0.5))
-            )
-            elsewhere = sum(column not in {COLUMN, ""} for column in found.column)
-            shown = "".join(f"{each:>7.0f}" for each in spread)
-            print(f"{rule:<11} {share:>7.0%} {contents:>8.0%}{shown}  {failures:>8.0f}  {questions:>9.0f}", end="")
-            print(f"  {there.sum():>5}  {elsewhere:>9}")
-    print("\nColumns of noise: rows that ever split, looks at 8 … 128 failures")
-    for n_levels, failing in product((2, 3, 6), (0.05, 0.3, 0.7)):
-        count = false_splits(np.random.default_rng(6), rows=rows * SPLITS, n_levels=n_levels, failing=failing)
-        print(f"20 columns of {n_levels} values, {failing:.0%} failures: {count} of {rows * SPLITS}")
-    print(f"{time.perf_counter() - start:.0f} s")
+    seed_table(np.random.default_rng(4), 5 if quick else 60)
+    traffic_table(5 if quick else 60)
+    noise_table(20 if quick else 3_000)
+    print(f"\n{time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ class Week:
 @pytest.mark.parametrize("seed", range(3))
 def test_a_simulated_week(tmp_path: Path, seed: int) -> None:
     """Fifty random requests of a week of 150: each decision, row, gate and margin is rebuilt identically."""
-    learner = Learner(first_look=2, alpha=0.9) if seed else Learner(rule="posterior")
+    learner = Learner(alpha=0.9) if seed else Learner(rule="posterior")
     log = AuditLog(tmp_path / "week.sqlite", learner=learner, clock=lambda: START)
     ids = Week(log, seed).play(150)
     assert log.rows() == log.rebuild()

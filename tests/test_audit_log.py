@@ -21,9 +21,11 @@ from sqlalchemy.schema import CreateTable
 
 import raglab
 from databases import Places
+from raglab.audit.default_rows import learner_digest, learner_of
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog, check_from_json, check_to_json
 from raglab.audit.silence import SilenceRule, jaccard
+from raglab.canonical import canonical_json, digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import SIGNALS, ClarificationDefault, ClarificationRequest, Learner, init, met, update
 from raglab.policy import PolicyData
@@ -293,20 +295,62 @@ class TestRows:
             kind = "coversheet" if number % 2 else "body"
             log.signal(f"r{number}", KEY, "1", kinds[kind], conditions={"page_1_kind": kind})
             agrees(log)
-        looks = [row["found"] for row in events(log, CHANGES) if row["kind"] == "look"]
-        assert looks[0]["column"] == "page_1_kind"
+        (found,) = [row["found"] for row in events(log, CHANGES) if row["kind"] == "look"]
+        assert (found["column"], found["value"], found["candidate"]) == ("page_1_kind", "coversheet", "1")
         assert [row.sub_conditions for row in log.rows()] == [
             {},
             {"page_1_kind": "body"},
             {"page_1_kind": "coversheet"},
         ]
-        body = log.rows()[1]
-        assert (body.candidate_votes["1"], body.version) == (8.0, 0)
+        # Four right and three wrong, and it was split; the key still names the parent, votes go to their condition.
+        parent, body, cover = log.rows()
+        assert (parent.candidate_votes, parent.sample_size) == ({"1": 4.0}, 7)
+        assert (body.candidate_votes, body.version, cover.sample_size) == ({"1": 20.0}, 16, 17)
         (child,) = log.signal(
             "r0", (*KEY[:2], {"page_1_kind": "body"}), "1", "implicit_ok", conditions={"page_1_kind": "body"}
         )
-        assert child.version == 1
+        assert child.version == 17
         agrees(log)
+
+    def test_a_signal_that_splits_is_counted_once(self, log: AuditLog) -> None:
+        """The signal under which the row was split, given again, is not one of the new row."""
+        for number in range(7):
+            opened(log, f"r{number}")
+            kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
+            made = log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
+        assert len(made) == 3
+        assert log.signal("r6", KEY, "1", "explicit_yes", conditions={"page_1_kind": "body"}) == ()
+        agrees(log)
+
+    def test_a_row_of_a_condition_takes_its_votes_alone(self, log: AuditLog) -> None:
+        """A vote for another value, under a condition with a row, does not pull the parent."""
+        for number in range(7):
+            opened(log, f"r{number}")
+            kind, signal = (("body", "explicit_yes"), ("coversheet", "failure"))[number % 2]
+            log.signal(f"r{number}", KEY, "1", signal, conditions={"page_1_kind": kind})
+        before = log.rows()
+        log.signal("r5", KEY, "toc", "explicit_yes", conditions={"page_1_kind": "coversheet", "language": "fr"})
+        parent, body, cover = log.rows()
+        assert (parent, body) == before[:2]
+        assert (cover.candidate_votes, list(cover.strata)) == ({"toc": 1.0}, ["language"])
+        (elsewhere, *_) = log.signal("r6", KEY, "2", "implicit_ok", conditions={"page_1_kind": "scan"})
+        assert elsewhere.sub_conditions == {}
+        agrees(log)
+
+    def test_learner_settings_of_a_version_before(self, log: AuditLog) -> None:
+        """They are read, under their own digest, and what no version had is refused with its name."""
+        old = {name: value for name, value in Learner("posterior")._asdict().items() if name != "on_word"}
+        old |= {"first_look": 8, "prior_yes": 1.0, "prior_no": 1.0}
+        with log.log.writing() as entries:
+            named = digest(canonical_json(old), 16)
+            entries.add(LEARNERS, {"at": utc_text(START), "digest": named, "body": old})
+            entries.add(LEARNERS, {"at": utc_text(START), "digest": "0" * 16, "body": old | {"tomorrow": 1}})
+        with log.log.reading() as entries:
+            expected = Learner("posterior", prior_yes=1.0, prior_no=1.0, on_word=False)
+            assert learner_of(entries, named, {}) == expected
+            assert learner_digest(entries, named) == named
+            with pytest.raises(ValueError, match=r"learner settings must be among .*, got tomorrow; read"):
+                learner_of(entries, "0" * 16, {})
 
     def test_a_clock_that_goes_backwards(self, log: AuditLog) -> None:
         """The later moment stays on the row, the event keeps the moment that was told, the rebuild agrees."""
@@ -333,8 +377,8 @@ class TestRows:
         st.sampled_from(
             [
                 Learner(),
-                Learner(rule="posterior", half_life_days=30.0, first_look=2, alpha=0.9),
-                Learner(first_look=1, alpha=0.99),
+                Learner(rule="posterior", half_life_days=30.0, alpha=0.9),
+                Learner(alpha=0.99),
             ]
         ),
     )

@@ -21,6 +21,7 @@ from raglab.default_learner import (
     Counts,
     Learner,
     asks,
+    fills_in,
     gate,
     init,
     lookup,
@@ -32,6 +33,7 @@ from raglab.default_learner import (
 )
 from raglab.default_learner.confidence import (
     add_signal,
+    add_word,
     arrays,
     decay_votes,
     no_votes,
@@ -44,6 +46,7 @@ from raglab.default_learner.confidence import (
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 NAMES = ("1", "toc", "document", "7")
 POSTERIOR = Learner(rule="posterior")
+FLAT = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0)
 
 Event = tuple[str, str, str | None]
 
@@ -140,19 +143,19 @@ def test_case_2_of_the_article() -> None:
     assert made.requests == 12
 
 
-def silent(rule: str, successes: int) -> list[float]:
+def silent(learner: Learner, successes: int) -> list[float]:
     """Confidence after one yes and 0, 1, … silent successes."""
-    made = learned([("1", "explicit_yes", None)], rule=rule)
+    made = learned([("1", "explicit_yes", None)], learner=learner)
     found = [made.confidence]
     for _ in range(successes):
-        made = update(made, "1", "implicit_ok", rule=rule, now=NOW)  # type: ignore[arg-type]
+        made = update(made, "1", "implicit_ok", learner=learner, now=NOW)
         found.append(made.confidence)
     return found
 
 
 def test_the_published_rule_sinks_while_it_is_right_and_silent() -> None:
     """After one yes, k silent successes leave (1 + k/2) / (1 + k): below 0.85 at once, below 0.60 from the fifth."""
-    found = silent("vote_share", 200)
+    found = silent(Learner(), 200)
     assert found == [(1 + 0.5 * k) / (1 + k) for k in range(201)]
     assert [gate(row(confidence=one)) for one in found[:6]] == ["apply", *["ask_occasionally"] * 4, "ask"]
     assert all(one > later > 0.5 for one, later in itertools.pairwise(found))
@@ -170,18 +173,62 @@ def test_no_number_of_yeses_keeps_it_above_its_threshold(yes: int) -> None:
 
 
 def test_the_posterior_rises_while_it_is_right_and_silent() -> None:
-    """From 0.2 ** (1 / 2) after one yes, past 0.60 after 3 silent successes and past 0.85 after 16, and never back."""
-    found = silent("posterior", 200)
-    np.testing.assert_allclose(found, [0.2 ** (1 / (2 + 0.5 * k)) for k in range(201)], rtol=1e-12)
+    """One yes is 0.91, above 0.85, and silence only adds; from a flat prior it takes 16 silent successes."""
+    found = silent(POSTERIOR, 200)
+    assert found[0] == pytest.approx(0.9062, abs=1e-4)
     assert all(one < later for one, later in itertools.pairwise(found))
-    assert [next(k for k, one in enumerate(found) if one > bar) for bar in (0.60, 0.85)] == [3, 16]
+    flat = silent(FLAT, 200)
+    np.testing.assert_allclose(flat, [0.2 ** (1 / (2 + 0.5 * k)) for k in range(201)], rtol=1e-12)
+    assert [next(k for k, one in enumerate(flat) if one > bar) for bar in (0.60, 0.85)] == [3, 16]
 
 
 def test_how_many_yeses_the_posterior_wants() -> None:
-    """From a flat prior: 3 to leave ask, 9 to be silent."""
-    found = [learned([("1", "explicit_yes", None)] * yes, rule="posterior").confidence for yes in range(12)]
-    assert found[0] == 0.0
-    assert [gate(row(confidence=one)) for one in found] == ["ask"] * 3 + ["ask_occasionally"] * 6 + ["apply"] * 3
+    """One; from a flat prior 3 to leave ask, 9 to be silent."""
+    for learner, wanted in ((POSTERIOR, (1, 0, 11)), (FLAT, (3, 6, 3))):
+        found = [learned([("1", "explicit_yes", None)] * yes, learner=learner).confidence for yes in range(12)]
+        told = [
+            name for name, count in zip(("ask", "ask_occasionally", "apply"), wanted, strict=True) for _ in range(count)
+        ]
+        assert found[0] == 0.0
+        assert [gate(row(confidence=one)) for one in found] == told
+
+
+@pytest.mark.parametrize("yes", [1, 2, 5, 40])
+@pytest.mark.parametrize("silences", [0, 1, 100])
+def test_one_no_asks_again(yes: int, silences: int) -> None:
+    """However often a value was right, one no brings it below; the next yes gives back what it had, less the no."""
+    right: list[Event] = [("1", "explicit_yes", None)] * yes + [("1", "implicit_ok", None)] * silences
+    before = learned(right, learner=POSTERIOR)
+    assert gate(before) == "apply"
+    no = update(before, "1", "explicit_no", now=NOW, learner=POSTERIOR)
+    assert gate(no) == "ask"
+    assert gate(update(no, "1", "implicit_ok", now=NOW, learner=POSTERIOR)) == "ask"  # silence does not take it back
+    again = update(no, "1", "explicit_yes", now=NOW, learner=POSTERIOR)
+    assert 0.0 < again.confidence < update(before, "1", "explicit_yes", now=NOW, learner=POSTERIOR).confidence
+    assert (gate(again) == "apply") == (yes + silences >= 40)
+
+
+def test_a_row_without_a_yes_always_asks() -> None:
+    """Silence alone, however long, is nobody's word; who names a value when asked has said it."""
+    assert learned([("1", "implicit_ok", None)] * 500, learner=POSTERIOR).confidence == 0.0
+    assert learned([("1", "failure", None)] * 3, learner=POSTERIOR).confidence == 0.0
+    named = learned([("1", "explicit_no", "toc")], learner=POSTERIOR)
+    assert (gate(named), suggest(named, ("1", "toc"), POSTERIOR).value) == ("apply", "toc")
+    old = POSTERIOR._replace(on_word=False)
+    assert learned([("1", "implicit_ok", None)] * 500, learner=old).confidence > 0.99
+
+
+def test_doubt_is_kept_by_the_posterior_alone() -> None:
+    """A row of the published rule has the counts that logs of before have, and both read back equal."""
+    events: list[Event] = [("1", "explicit_yes", None), ("1", "explicit_no", "toc")]
+    one, other = learned(events), learned(events, learner=POSTERIOR)
+    assert one.model_dump(mode="json")["counts"]["1"] == [1.0, 0.0, 1.0, 0.0, 1.0, 0.0]
+    assert other.model_dump(mode="json")["counts"] == {
+        "1": [1.0, 0.0, 1.0, 0.0, 1.0, 0.0, 1.0],
+        "toc": [0.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+    }
+    for made in (one, other):
+        assert ClarificationDefault.model_validate_json(made.model_dump_json()) == made
 
 
 def asked_when_right(learner: Learner, requests: int = 400) -> list[int]:
@@ -195,32 +242,41 @@ def asked_when_right(learner: Learner, requests: int = 400) -> list[int]:
 
 
 def test_what_a_default_that_is_right_still_costs() -> None:
-    """The published rule asks about every fifth request for ever; the posterior five times in all, or once."""
+    """The published rule asks about every fifth request for ever; the posterior once, from a flat prior five times."""
     published_ = asked_when_right(Learner())
     assert len([number for number in published_ if number <= 100]) == 21
     assert len([number for number in published_ if number > 300]) == 20
-    assert asked_when_right(POSTERIOR) == [1, 2, 3, 5, 10]
-    assert asked_when_right(POSTERIOR._replace(level=0.5)) == [1, 5]
-    assert asked_when_right(POSTERIOR._replace(prior_yes=9.0)) == [1]
+    assert asked_when_right(POSTERIOR) == [1]
+    assert asked_when_right(FLAT) == [1, 2, 3, 5, 10]
+    assert asked_when_right(FLAT._replace(level=0.5)) == [1, 5]
 
 
-def test_a_strong_prior_asks_once() -> None:
-    """With nine votes of prior one yes is enough, and one rejection takes it back."""
-    learner = POSTERIOR._replace(prior_yes=9.0)
-    made = learned([("1", "explicit_yes", None)], learner=learner)
-    assert gate(made) == "apply"
-    assert gate(update(made, "1", "explicit_no", now=NOW, learner=learner)) == "ask_occasionally"
+def test_the_gate_holds_whatever_a_question_is_worth() -> None:
+    """Below 0.60 nothing is filled in silently; a question that is not worth it is spared between the thresholds."""
+    cheap = worth_asking([1.0], question_cost=1.0, error_cost=10.0)
+    dear = worth_asking([0.5, 0.5], question_cost=1.0, error_cost=10.0)
+    made = learned([("1", "explicit_yes", None)] + [("1", "implicit_ok", None)] * 5)
+    assert gate(made) == "ask"
+    fifth = row(candidate_votes={"1": 9.5}, confidence=0.79, sample_size=12, requests=4)
+    sure = row(candidate_votes={"1": 9.0}, confidence=0.9, sample_size=10, requests=4)
+    for worth in (None, cheap, dear):
+        assert not fills_in(None, "1", Learner(), worth)
+        assert not fills_in(row(), "1", Learner(), worth)
+        assert not fills_in(made, "1", Learner(), worth)
+        assert not fills_in(sure, "toc", Learner(), worth)
+        assert fills_in(sure, "1", Learner(), worth)
+        assert fills_in(fifth.model_copy(update={"requests": 5}), "1", Learner(), worth)
+    assert [fills_in(fifth, "1", Learner(), worth) for worth in (None, cheap, dear)] == [False, True, False]
 
 
 def test_one_correction_counts_once_against_a_value() -> None:
     """Rejected with another named: one event against it, as a rejection without a name is."""
     start: list[Event] = [("1", "explicit_yes", None)] * 6
-    named, plain = (
-        learned([*start, ("1", "explicit_no", other)], rule="posterior").confidence for other in ("toc", None)
-    )
-    assert named == plain < learned(start, rule="posterior").confidence
-    twice = learned([*start, ("1", "explicit_no", None), ("toc", "explicit_yes", None)], rule="posterior").confidence
-    assert twice < named
+    again: Event = ("1", "explicit_yes", None)
+    named, plain = (learned([*start, ("1", "explicit_no", other), again], learner=FLAT) for other in ("toc", None))
+    assert named.confidence == plain.confidence < learned(start, learner=FLAT).confidence
+    twice = learned([*start, ("1", "explicit_no", None), ("toc", "explicit_yes", None), again], learner=FLAT)
+    assert twice.confidence < named.confidence
 
 
 events_of = st.lists(
@@ -248,7 +304,9 @@ def test_rows_and_arrays_are_one(events: list[Event], rule: Any, half_life: floa
         if half_life and day:
             votes = decay_votes(votes, 0.5 ** (1 / half_life))
         at = (order.index(value), SIGNALS.index(signal), -1 if named is None else order.index(named))
-        votes = add_signal(votes, at[0], [at[1], -1], [at[2], -1])
+        told = (at[0], [at[1], -1], [at[2], -1])
+        votes = add_signal(votes, *told)
+        votes = add_word(votes, *told) if rule == "posterior" else votes
     lead = int(top(votes, learner)[0])
     order_kept = list(made.candidate_votes) == [name for name in order if name in made.candidate_votes]
     counts = {name: Counts(*each) for name, each in zip(order, votes.counts[0].tolist(), strict=True) if any(each)}
@@ -361,7 +419,6 @@ def test_the_gate_takes_no_nan() -> None:
         ({"rule": "majority"}, "rule must be one of vote_share, posterior"),
         ({"learner": Learner(every=0)}, "every must be a whole number >= 1"),
         ({"learner": Learner(every=float("nan"))}, "every must be a whole number >= 1, got nan"),  # type: ignore[arg-type]
-        ({"learner": Learner(first_look=float("inf"))}, "first_look must be a whole number"),  # type: ignore[arg-type]
         ({"learner": Learner(every=2.5)}, "every must be a whole number >= 1, got 2.5"),  # type: ignore[arg-type]
         ({"learner": Learner(half_life_days=-1.0)}, "half_life_days must be >= 0"),
         ({"learner": Learner(half_life_days=float("nan"))}, "half_life_days must be >= 0"),

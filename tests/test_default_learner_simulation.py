@@ -21,7 +21,6 @@ from raglab.default_learner import (
     asked,
     asks,
     confidence_paths,
-    due,
     init,
     looked,
     lookup,
@@ -96,27 +95,38 @@ def _step(
     row, found = met(row, now=now), False
     about = {"conditions": {} if row.sub_conditions else conditions, "learner": learner, "now": now}
     if empty and learned:
-        row = update(row, best, "failure", **about)
-        if not row.sub_conditions and (name, "split") not in rows and due(row, learner):
-            evidence = stratify(row, learner)
-            if evidence is not None:
-                found = True
-                for part in split(row, evidence, now=now, learner=learner):
-                    rows[name, json.dumps(part.sub_conditions)] = part
-            row = looked(row, evidence)
+        row, found = _split_or_not(update(row, best, "failure", **about), rows, name, learner, now)
     if empty:
         best = suggest(row, [value for value in candidates if value != best], learner).value
     right = best == wanted
     wrong = not ask and not right
     notices, names = bool(crowded.notice[t, user]), bool(crowded.name[t, user])
+    if found:  # the vote is cast under the condition
+        rows[name, ""] = row
+        own = [one for (context, _), one in rows.items() if context == name and one.target_field == name]
+        row = lookup(own, name, "any", conditions) or row
+        about["conditions"] = {}
     if (ask and not right) or (wrong and notices):
         row = update(row, best, "explicit_no", wanted if names or wrong else None, **about)
     else:
         row = update(row, best, "explicit_yes" if ask else "implicit_ok", **about)
+    row, later = _split_or_not(row, rows, name, learner, now)
     rows[name, json.dumps(row.sub_conditions) if row.sub_conditions else ""] = row
-    if found:
+    if found or later:
         rows[name, "split"] = init("split", "any", now=now)
-    return (ask, wrong, ask and not right and not names, wrong and not notices), found
+    return (ask, wrong, ask and not right and not names, wrong and not notices), found or later
+
+
+def _split_or_not(
+    row: ClarificationDefault, rows: dict[Any, Any], name: str, learner: Learner, now: datetime
+) -> tuple[ClarificationDefault, bool]:
+    """The row after a signal, split where there is evidence; once a context."""
+    evidence = None if row.sub_conditions or (name, "split") in rows else stratify(row, learner)
+    if evidence is None:
+        return row, False
+    for part in split(row, evidence, now=now, learner=learner):
+        rows[name, json.dumps(part.sub_conditions)] = part
+    return looked(row, evidence), True
 
 
 @pytest.mark.parametrize(
@@ -294,7 +304,7 @@ def test_vote_share_cannot_stay_above_on_silence_alone() -> None:
     assert gated.index[gated["question"]].tolist() == [1, *range(5, 1001, 5)]
     assert gated["confidence"].iloc[-1] == pytest.approx(0.6, abs=1e-3)
     bound = by["posterior", True]
-    assert bound.index[bound["question"]].tolist() == [1, 2, 3, 5, 10]
+    assert bound.index[bound["question"]].tolist() == [1]
     assert bound["confidence"].iloc[-1] > 0.99
     assert (np.diff(by["posterior", False]["confidence"]) > 0.0).all()
 

@@ -13,11 +13,13 @@ from raglab.default_learner import (
     ClarificationRequest,
     Learner,
     Split,
-    due,
     init,
     looked,
+    lookup,
     met,
     split,
+    stored_learner,
+    stored_split,
     stratify,
     update,
 )
@@ -51,7 +53,8 @@ Rows: TypeAlias = dict[str, ClarificationDefault]  # by row_id
 class Change(NamedTuple):
     """One event that changes the default table, with all that the change depends on.
 
-    kind: met (a request came to the row), signal, or look (the row was tested for a split, which was found or not).
+    kind: met (a request came to the row), signal, or look (the row was split; in logs of before also: it was tested,
+    and nothing was found).
     """
 
     at: datetime
@@ -157,19 +160,29 @@ def change_of(log: Entries, row: Mapping[str, Any], known: dict[str, Learner] | 
         corrected_to=row["corrected_to"],
         conditions=row["conditions"],
         learner=learner_of(log, row["learner"], {} if known is None else known),
-        found=None if row["found"] is None else Split(**row["found"]),
+        found=None if row["found"] is None else stored_split(row["found"]),
     )
 
 
 def learner_of(log: Entries, named: str, known: dict[str, Learner]) -> Learner:
     """Learner settings of a digest, as they were kept."""
     if named not in known:
-        row = log.one(LEARNERS, digest=named)
-        if row is None:
-            msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
-            raise ValueError(msg)
-        known[named] = Learner(**row["body"])
+        known[named] = stored_learner(_learner_body(log, named))
     return known[named]
+
+
+def learner_digest(log: Entries, named: str) -> str:
+    """Digest of the settings that a log keeps under a name, whatever version wrote them; it is the name."""
+    return digest(canonical_json(_learner_body(log, named)), 16)
+
+
+def _learner_body(log: Entries, named: str) -> Mapping[str, Any]:
+    row = log.one(LEARNERS, digest=named)
+    if row is None:
+        msg = f"a log must hold the learner settings that it names, got {named!r}; its tables were altered."
+        raise ValueError(msg)
+    body: Mapping[str, Any] = row["body"]
+    return body
 
 
 def append_change(log: Entries, change: Change, *, request_id: str, learner: str, once: str) -> Rows:
@@ -325,20 +338,38 @@ def record_signal(
     learner: Learner,
     at: datetime,
 ) -> tuple[ClarificationDefault, ...]:
-    """New versions by a signal, and by a look for a split where one is due; none where the signal came before."""
-    row_id = row_id_of_key(key)
-    once = digest(canonical_json([request_id, row_id, signal.signal]), 32)
+    """New versions by a signal, and by a split where there is evidence for one; none where the signal came before.
+
+    A row that was split since the key was read is the parent of the row that its conditions lead to now: a vote cast
+    under a condition goes to the row of that condition, and does not pull the parent.
+    """
+    once = digest(canonical_json([request_id, row_id_of_key(key), signal.signal]), 32)
     if log.one(CHANGES, once=once) is not None:
         return ()
     settings = record_learner(log, learner, utc_text(at))
-    change = signal.change("signal", row_id, key, conditions, learner, at)
+    of = _conditioned_key(log, key, conditions)
+    row_id = row_id_of_key(of)
+    change = signal.change("signal", row_id, of, conditions, learner, at)
     made = append_change(log, change, request_id=request_id, learner=settings, once=once)
     row = made[row_id]
-    if due(row, learner):
-        look = NO_SIGNAL.change("look", row_id, key, {}, learner, at, stratify(row, learner))
+    found = stratify(row, learner)
+    if found is not None:
+        look = NO_SIGNAL.change("look", row_id, of, {}, learner, at, found)
         once = digest(canonical_json([row_id, row.looks, "look"]), 32)
         made |= append_change(log, look, request_id=request_id, learner=settings, once=once)
     return tuple(made.values())
+
+
+def _conditioned_key(log: Entries, key: RowKey, conditions: Mapping[str, str]) -> RowKey:
+    """Key of the most specific row of a field and doctype that conditions lead to, at least as specific as the key."""
+    seen = {**conditions, **key.sub_conditions}
+    rows = [
+        row
+        for row in current_rows(log, target_field=key.target_field, doctype=key.doctype)
+        if key.sub_conditions.items() < row.sub_conditions.items()
+    ]
+    row = lookup(rows, key.target_field, key.doctype, seen)
+    return key if row is None else RowKey(key.target_field, key.doctype, row.sub_conditions)
 
 
 class Pending(NamedTuple):

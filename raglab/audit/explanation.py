@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from raglab import gates
-from raglab.audit.default_rows import digest_of, empty_row, key_of_row, learner_of, row_body, row_versions
+from raglab.audit.default_rows import empty_row, key_of_row, learner_digest, learner_of, row_body, row_versions
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
 from raglab.decision.decisions import ASK_RULES, COST_RULES, SIGNAL_RULES, WARN_RULES, Check
@@ -317,7 +317,7 @@ def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
         found = learner_of(log, named, {})
     except (ValueError, TypeError) as error:
         return Learner(), [f"learner {named} cannot be read: {error}"]
-    stated = digest_of(found)
+    stated = learner_digest(log, named)
     return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
 
 

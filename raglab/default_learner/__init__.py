@@ -1,8 +1,9 @@
 """Default learner (algebra): ask once, learn the default; rows, votes, gate and splits (S5.2 to S5.7).
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
-`gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
-under one condition, `lookup` finds the row of a request, `suggest` the value to propose. `simulate` plays users.
+`gate` and `asks` say whether its value is applied silently (`fills_in`: with what a question is worth), `stratify` and
+`split` part a row whose failures gather under one condition, `lookup` finds the row of a request, `suggest` the value
+to propose. `simulate` plays users.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from raglab.default_learner.confidence import (
     ClarificationRequest,
     Counts,
     Learner,
+    stored_learner,
 )
 from raglab.default_learner.default_updates import (
-    Split,
     Suggested,
     Worth,
     asks,
-    due,
+    fills_in,
     gate,
     init,
-    looked,
+    leads,
     lookup,
     met,
     shares,
-    split,
-    stratify,
     suggest,
     update,
     worth_asking,
 )
+from raglab.default_learner.document_roles import document_roles
 from raglab.default_learner.simulation import Priced, World, asked, confidence_paths, silence, simulate, world
+from raglab.default_learner.stratification import Split, looked, split, stored_split, stratify
 
 __all__ = [
     "OTHER",
@@ -52,9 +53,11 @@ __all__ = [
     "asked",
     "asks",
     "confidence_paths",
-    "due",
+    "document_roles",
+    "fills_in",
     "gate",
     "init",
+    "leads",
     "looked",
     "lookup",
     "met",
@@ -62,6 +65,8 @@ __all__ = [
     "silence",
     "simulate",
     "split",
+    "stored_learner",
+    "stored_split",
     "stratify",
     "suggest",
     "update",

@@ -6,13 +6,14 @@ are sums of halves, so that they are exact and their order changes no bit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from math import isclose
 from typing import Any, Literal, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, model_validator
+from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, field_serializer, model_validator
 
 from raglab.bandit.learner import refuse
 from raglab.canonical import canonical_json, digest
@@ -21,10 +22,12 @@ Signal = Literal["explicit_yes", "explicit_no", "implicit_ok", "failure"]
 Rule = Literal["vote_share", "posterior"]
 SIGNALS = ("explicit_yes", "explicit_no", "implicit_ok", "failure")
 RULES = ("vote_share", "posterior")
-YES, SILENT, NO, NAMED, CORRECTED, FAILED = range(6)  # places of the counts
+YES, SILENT, NO, NAMED, CORRECTED, FAILED, DOUBTED = range(7)  # places of the counts
 PLACE = np.array([YES, NO, SILENT, FAILED])  # of a signal among the counts
-N_COUNTS = 6
+N_COUNTS = 7
+N_SIGNALS = 6  # of them that are sums of signals
 HALF = 0.5  # vote of a silent success
+PRIOR = 0.1  # votes for and against a rate before it was seen: near 0 or near 1, as those of defaults are
 TABLE = 4  # cells of a table a row before sorting is cheaper
 
 Array: TypeAlias = NDArray[np.float64]
@@ -37,7 +40,8 @@ class Counts(NamedTuple):
     """What was seen of one candidate value, in signals.
 
     yes: the user accepted it. silent: applied, and nobody objected. no: rejected. named: named by a user who rejected
-    another. corrected: those rejections of it that named another. failed: its field came back empty.
+    another. corrected: those rejections of it that named another. failed: its field came back empty. doubted: above 0
+    where the last word on it was a no, under a learner that goes by it.
     """
 
     yes: float = 0.0
@@ -46,15 +50,17 @@ class Counts(NamedTuple):
     named: float = 0.0
     corrected: float = 0.0
     failed: float = 0.0
+    doubted: float = 0.0
 
 
 class Learner(NamedTuple):
     """Settings of the loop: how votes become confidence, when it is enough, and when a row splits.
 
     ask_below, apply_above: confidence, in [0, 1]. every: of the requests between the two, the one that asks. level: of
-    the lower bound of `posterior`. prior_yes, prior_no: its prior, in votes. half_life_days: of a vote; 0 never
-    forgets. stratify: whether rows split. alpha: probability that a row of noise ever splits. first_look: failures at
-    the first test for a split; the next are at twice as many each.
+    the lower bound of `posterior`. prior_yes, prior_no: its prior, in votes; a tenth of a vote each leaves the first
+    clear word to decide: the bound after one yes is 0.91, after one yes and one no 0.21. half_life_days: of a vote; 0
+    never forgets. stratify: whether rows split. alpha: probability that a row of noise ever splits. on_word: whether
+    the confidence of `posterior` is 0 until a user accepted or named the value, and after a no until one does again.
     """
 
     rule: Rule = "vote_share"
@@ -62,18 +68,18 @@ class Learner(NamedTuple):
     apply_above: float = APPLY_ABOVE
     every: int = EVERY
     level: float = 0.80
-    prior_yes: float = 1.0
-    prior_no: float = 1.0
+    prior_yes: float = PRIOR
+    prior_no: float = PRIOR
     half_life_days: float = 0.0
     stratify: bool = True
     alpha: float = 0.05
-    first_look: int = 8
+    on_word: bool = True
 
 
 class Votes(NamedTuple):
     """Counts of the values of rows, and the signals each row has had.
 
-    counts: [..., V, 6], places as in `Counts`. n: signals, as far as they are not forgotten, [...].
+    counts: [..., V, 7], places as in `Counts`. n: signals, as far as they are not forgotten, [...].
     """
 
     counts: Array
@@ -96,9 +102,8 @@ def check_learner(learner: Learner) -> Learner:
         )
     if not 0.0 < learner.level < 1.0:
         refuse("level must be in (0, 1)", learner.level, "0.8 is a lower bound that holds in 80 % of rows")
-    for name in ("every", "first_look"):
-        if not 1 <= getattr(learner, name) < np.inf or getattr(learner, name) % 1:
-            refuse(f"{name} must be a whole number >= 1", getattr(learner, name), "it counts requests or failures")
+    if not 1 <= learner.every < np.inf or learner.every % 1:
+        refuse("every must be a whole number >= 1", learner.every, "it counts requests")
     for name in ("prior_yes", "prior_no"):
         if not 0.0 < getattr(learner, name) < np.inf:
             refuse(f"{name} must be > 0", getattr(learner, name), "1 and 1 is the flat prior")
@@ -107,6 +112,28 @@ def check_learner(learner: Learner) -> Learner:
     if not 0.0 < learner.alpha < 1.0:
         refuse("alpha must be in (0, 1)", learner.alpha, "it is the chance that a row of noise splits")
     return learner
+
+
+RETIRED = ("first_look",)  # settings of logs of before that decide nothing any more
+ADDED: Mapping[str, Any] = {"on_word": False}  # and what those logs meant that do not say it
+
+
+def stored_learner(body: Mapping[str, Any]) -> Learner:
+    """Learner of settings as a log keeps them, of this version or one before, under which it decides as it did then.
+
+    Raises:
+      ValueError: settings that no version had.
+
+    Example:
+      >>> stored_learner({"rule": "posterior", "prior_no": 1.0, "first_look": 8}).on_word
+      False
+    """
+    named = {name: value for name, value in body.items() if name not in RETIRED}
+    unknown = sorted(set(named) - set(Learner._fields))
+    if unknown:
+        remedy = "read the log with the version that wrote it"
+        refuse(f"learner settings must be among {', '.join(Learner._fields)}", ", ".join(unknown), remedy)
+    return Learner(**{**ADDED, **named})
 
 
 def no_votes(n_values: int, batch: tuple[int, ...] = ()) -> Votes:
@@ -127,7 +154,7 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
     Source: rule S5.4.
 
     Example:
-      >>> add_signal(no_votes(2), 0, SIGNALS.index("explicit_no"), 1).counts.tolist()
+      >>> add_signal(no_votes(2), 0, SIGNALS.index("explicit_no"), 1).counts[:, :6].tolist()
       [[0.0, 0.0, 1.0, 0.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0, 0.0, 0.0]]
     """
     n_values = votes.counts.shape[-2]
@@ -148,6 +175,26 @@ def add_signal(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLi
         flat[(row + other)[corrects], NAMED] += 1.0
         flat[(row + about)[corrects], CORRECTED] += 1.0
     return Votes(counts, votes.n + there.reshape(votes.n.shape))
+
+
+def add_word(votes: Votes, value: ArrayLike, signal: ArrayLike, named: ArrayLike = -1) -> Votes:
+    """Votes with the last word on each value noted, after the signals of `add_signal`; arguments as there.
+
+    A no casts doubt on a value, until it is accepted or named.
+
+    Source: rule S5.4.
+    """
+    n_values = votes.counts.shape[-2]
+    about, kind, other = (
+        np.broadcast_to(what, votes.n.shape).reshape(-1) for what in map(np.asarray, (value, signal, named))
+    )
+    counts = votes.counts.copy()
+    flat = counts.reshape(-1, N_COUNTS)
+    row = np.arange(about.size) * n_values
+    for name, doubt in (("explicit_no", 1.0), ("explicit_yes", 0.0)):
+        flat[(row + about)[kind == SIGNALS.index(name)], DOUBTED] = doubt
+    flat[(row + other)[other >= 0], DOUBTED] = 0.0
+    return votes._replace(counts=counts)
 
 
 def decay_votes(votes: Votes, left: ArrayLike) -> Votes:
@@ -197,14 +244,15 @@ def top(votes: Votes, learner: Learner) -> NDArray[np.intp]:
 def vote_confidence(votes: Votes, learner: Learner) -> Array:
     """Confidence in the value that leads, [...] in [0, 1]; 0 where nothing was voted on.
 
-    vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate.
+    vote_share: its votes over the signals, at least 0. posterior: the lower `level` bound of its rate; with `on_word`
+    0 where no user accepted or named it, or the last word on it was a no.
 
     Source: rule S5.4; Beta posterior of a rate.
 
     Example:
       >>> votes = add_signal(add_signal(no_votes(1), 0, 0), 0, 2)
       >>> float(vote_confidence(votes, Learner())), round(float(vote_confidence(votes, Learner("posterior"))), 3)
-      (0.75, 0.525)
+      (0.75, 0.943)
     """
     if learner.rule == "vote_share":
         best = np.maximum(vote_counts(votes).max(axis=-1, initial=0.0), 0.0)
@@ -212,9 +260,15 @@ def vote_confidence(votes: Votes, learner: Learner) -> Array:
     if votes.counts.shape[-2] == 0:
         return np.zeros(votes.n.shape)
     both, known = for_and_against(votes), _voted_values(votes)
-    lead = _mean(*both, known, learner).argmax(axis=-1)[..., None]
-    right, wrong = (np.take_along_axis(part, lead, axis=-1)[..., 0] for part in both)
-    return np.where(known.any(axis=-1), quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
+    lead = _mean(*both, known, learner).argmax(axis=-1)
+    at = np.arange(lead.size) * known.shape[-1] + lead.ravel()  # of the leading values, rows in a line
+    right, wrong = (part.reshape(-1)[at].reshape(lead.shape) for part in both)
+    there = known.any(axis=-1)
+    if learner.on_word:
+        words = votes.counts.reshape(-1, N_COUNTS)[at]
+        said = (words[:, YES] + words[:, NAMED] > 0.0) & (words[:, DOUBTED] == 0.0)
+        there &= said.reshape(lead.shape)
+    return np.where(there, quantile(right, wrong, learner, 1.0 - learner.level), 0.0)
 
 
 def band(sure: ArrayLike, learner: Learner) -> NDArray[np.intp]:
@@ -308,8 +362,8 @@ class ClarificationDefault(BaseModel):
 
     candidate_votes: votes by value, in the order of the first vote. confidence: in the value that leads, in [0, 1].
     sample_size: signals. last_refreshed: of the last signal; without a zone it is UTC. requests: that met the row.
-    counts: by value. strata: column -> its value -> candidate value -> counts; they do not age. looks: tests for a
-    split so far. remembered: signals, as far as they are not forgotten.
+    counts: by value. strata: column -> its value -> candidate value -> counts; they do not age. looks: splits so far,
+    and in logs of before tests for one. remembered: signals, as far as they are not forgotten.
 
     A row may come with votes alone; they are then read as acceptances and, below 0, as rejections.
     """
@@ -359,6 +413,10 @@ class ClarificationDefault(BaseModel):
             raise ValueError(msg)
         return self
 
+    @field_serializer("counts", "strata")
+    def _stored_counts(self, counts: Mapping[str, Any]) -> dict[str, Any]:
+        return _count_lists(counts)
+
     @property
     def row_id(self) -> str:
         """12 hex digits that name the row by field, doctype and conditions."""
@@ -367,13 +425,21 @@ class ClarificationDefault(BaseModel):
     @property
     def band(self) -> tuple[float, float]:
         """Ends of the 80 % interval of the rate at which the leading value is right, from a flat prior."""
-        learner = Learner(rule="posterior")
+        learner = Learner(rule="posterior", prior_yes=1.0, prior_no=1.0)
         votes = arrays(self)
         lead = int(top(votes, learner)) if self.counts else -1
         right, wrong = (float(part[lead]) if lead >= 0 else 0.0 for part in for_and_against(votes))
         tail = (1.0 - learner.level) / 2.0
         low, high = (float(quantile(right, wrong, learner, share)) for share in (tail, 1.0 - tail))
         return low, high
+
+
+def _count_lists(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Counts as lists, without the last place where it is 0, as logs from before that place have them."""
+    return {
+        name: list(each if each.doubted else each[:N_SIGNALS]) if isinstance(each, Counts) else _count_lists(each)
+        for name, each in counts.items()
+    }
 
 
 def place(default: ClarificationDefault, *more: str) -> list[str]:

@@ -1,13 +1,8 @@
-"""Default rows (algebra): update, gate, schedule, lookup, split, the value of asking (S5.4 to S5.7).
+"""Default rows (algebra): update, gate, schedule, lookup, the value of asking (S5.4, S5.5, S5.7).
 
 A row answers one kind of question on one kind of document. `update` takes one signal into it and gives a new row,
-`gate` and `asks` say whether its value is applied silently, `stratify` and `split` part a row whose failures gather
-under one condition, `lookup` finds the row of a request, `suggest` the value to propose.
-
-A row splits by evidence. For every value of every condition column: are the failures of the leading value more
-frequent there than elsewhere? One-sided Fisher test, exact for any number. The chance `alpha` that a row of noise
-ever splits is spent over looks, alpha / 2 at the first, alpha / 4 at the second, and so on, and in each look shared
-by all column values tried.
+`gate` and `asks` say whether its value is applied silently, `fills_in` with what a question is worth, `lookup` finds
+the row of a request, `suggest` the value to propose. `stratification` splits rows.
 """
 
 from __future__ import annotations
@@ -19,7 +14,7 @@ from operator import add
 from typing import Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from raglab.bandit.learner import refuse
 from raglab.canonical import canonical_json, instant
@@ -27,15 +22,14 @@ from raglab.default_learner.confidence import (
     APPLY_ABOVE,
     ASK_BELOW,
     LONGEST,
-    N_COUNTS,
     SIGNALS,
     ClarificationDefault,
     Counts,
     Learner,
     Rule,
     Signal,
-    Votes,
     add_signal,
+    add_word,
     arrays,
     band,
     check_learner,
@@ -45,166 +39,12 @@ from raglab.default_learner.confidence import (
     no_votes,
     place,
     question_schedule,
-    top,
     vote_confidence,
     vote_counts,
 )
 
-
-class Split(NamedTuple):
-    """Condition that a row is to be split by.
-
-    value: of the column, where failures gather. p: of the exact test. bar: what p had to be below or at. look: from 1.
-    """
-
-    column: str
-    value: str
-    p: float
-    bar: float
-    look: int
-
-
-def due(default: ClarificationDefault, learner: Learner) -> bool:
-    """Whether failures reached the next look: `first_look`, then twice as many each time."""
-    failures = sum(each.failed for each in default.counts.values())
-    return check_learner(learner).stratify and failures >= learner.first_look * 2**default.looks
-
-
-def stratify(default: ClarificationDefault, learner: Learner) -> Split | None:
-    """Condition under which the leading value fails more often than elsewhere; None without evidence or before a look.
-
-    Requests without a value of a column say nothing about it; a column of which one value was seen is not tried. Of
-    several that are significant the smallest p is taken, ties by name.
-
-    Raises:
-      ValueError: settings out of range.
-
-    Source: rule S5.6; Fisher 1935; Bonferroni over column values and looks.
-    """
-    if not due(default, learner) or not default.candidate_votes:
-        return None
-    lead = place(default)[int(top(arrays(default), learner))]
-    names: list[tuple[str, str]] = []
-    tables: list[tuple[int, int, int, int]] = []  # failures and signals there, and in the whole column
-    for column, seen in sorted(default.strata.items()):
-        found = _outcomes(seen, lead)
-        whole = (sum(failed for _, failed, _ in found), sum(of for *_, of in found))
-        names += [(column, value) for value, *_ in found]
-        tables += [(failed, of, *whole) for _, failed, of in found]
-    if not tables:
-        return None
-    p = gathers(*np.transpose(tables))
-    look = default.looks + 1
-    bar = learner.alpha / 2**look / len(tables)
-    best = min(range(len(tables)), key=lambda at: (p[at], names[at]))
-    return Split(*names[best], float(p[best]), bar, look) if p[best] <= bar else None
-
-
-def _outcomes(seen: Mapping[str, Mapping[str, Counts]], lead: str) -> list[tuple[str, int, int]]:
-    """Value, failures and signals of the leading value under each value of a column, in order of their names."""
-    found = {value: by[lead] for value, by in sorted(seen.items()) if lead in by}
-    if len(found) < 2:
-        return []
-    return [(value, round(counts.failed), round(signal_count(counts))) for value, counts in found.items()]
-
-
-def signal_count(counts: Counts) -> float:
-    """Signals about a value itself."""
-    return counts.yes + counts.silent + counts.no + counts.failed
-
-
-def gathers(failed: ArrayLike, of: ArrayLike, all_failed: ArrayLike, all_of: ArrayLike) -> NDArray[np.float64]:
-    """One-sided p-value that failures are as frequent in one part as elsewhere: P(X ≥ failed), hypergeometric, [...].
-
-    Args:
-      failed, of: failures and signals in the part, int [...]. all_failed, all_of: in all parts together.
-
-    Source: Fisher 1935.
-
-    Example:
-      >>> round(float(gathers(8, 8, 8, 38)) * 48_903_492, 6)
-      1.0
-    """
-    from scipy.special import gammaln
-
-    k, m, failures, n = np.broadcast_arrays(
-        *(np.asarray(each, np.float64) for each in (failed, of, all_failed, all_of))
-    )
-    most = np.minimum(m, failures)
-    more = k[..., None] + np.arange(int((most - k).max(initial=0.0)) + 1, dtype=np.float64)
-
-    def chosen(from_n: NDArray[np.float64], take: NDArray[np.float64]) -> NDArray[np.float64]:
-        rest = from_n - take
-        within = (take >= 0.0) & (rest >= 0.0)
-        some, left = np.where(within, take, 0.0), np.where(within, rest, from_n)
-        return np.where(within, gammaln(from_n + 1.0) - gammaln(some + 1.0) - gammaln(left + 1.0), -np.inf)
-
-    inside = chosen(np.broadcast_to(m[..., None], more.shape), more)
-    outside = chosen(np.broadcast_to((n - m)[..., None], more.shape), failures[..., None] - more)
-    each = inside + outside - chosen(n, failures)[..., None]
-    return np.asarray(np.minimum(np.exp(each).sum(axis=-1), 1.0))
-
-
-def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:
-    """The row after a test for a split; of the column that it was split by it keeps no counts."""
-    left = {column: seen for column, seen in default.strata.items() if found is None or column != found.column}
-    after = {"looks": default.looks + 1, "strata": left, "version": default.version + 1}
-    return default.model_copy(update=after)
-
-
-def split(
-    default: ClarificationDefault, found: Split, *, now: datetime, learner: Learner | None = None
-) -> tuple[ClarificationDefault, ...]:
-    """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
-
-    The failures that led to the split are spent: a new row starts without. Of votes that age it gets what is left.
-
-    Args:
-      learner: whose rule gives the confidence of the new rows.
-
-    Raises:
-      ValueError: `now` is no datetime, or a column that the row has no counts of.
-    """
-    rule = check_learner(Learner() if learner is None else learner)
-    if found.column not in default.strata:
-        refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
-    instant(now)
-    left = default.remembered / default.sample_size if default.sample_size else 1.0
-    return tuple(
-        _split_row(default, found.column, value, by, left, now, rule)
-        for value, by in default.strata[found.column].items()
-    )
-
-
-def _split_row(
-    default: ClarificationDefault,
-    column: str,
-    value: str,
-    by: Mapping[str, Counts],
-    left: float,
-    now: datetime,
-    learner: Learner,
-) -> ClarificationDefault:
-    """Row of one value of a column."""
-    kept = {
-        name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
-    }
-    size = sum(signal_count(counts) for counts in kept.values())
-    matrix = np.array(list(kept.values()), dtype=np.float64).reshape(len(kept), N_COUNTS) * left
-    votes = Votes(matrix, np.array(size * left))
-    return ClarificationDefault(
-        target_field=default.target_field,
-        doctype=default.doctype,
-        sub_conditions={**default.sub_conditions, column: value},
-        candidate_votes=dict(zip(kept, vote_counts(votes).tolist(), strict=True)),
-        confidence=float(vote_confidence(votes, learner)),
-        sample_size=round(size),
-        last_refreshed=now,
-        counts={name: Counts(*row) for name, row in zip(kept, matrix.tolist(), strict=True)},
-        remembered=float(votes.n),
-    )
-
-
+WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
+SHARE = 1.0  # votes that each candidate has before the first
 SUM = 1.0 + 1e-9  # most that shares may sum to, with their rounding
 
 
@@ -251,18 +91,15 @@ def suggest(
     return Suggested(best, f"It leads: votes for it {votes[best]:g}, signals {default.sample_size}.")
 
 
-def shares(
-    default: ClarificationDefault | None, candidates: Sequence[str], learner: Learner | None = None
-) -> dict[str, float]:
+def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:
     """Probability of each candidate that it is the one wanted, from its votes; they sum to 1.
 
-    What is for a value, plus `prior_yes` for each, over the sum: a Dirichlet mean.
+    What is for a value, plus one vote for each, over the sum: a Dirichlet mean.
     """
-    prior = check_learner(Learner() if learner is None else learner).prior_yes
     for_it = dict.fromkeys(candidates, 0.0)
     if default is not None:
         for_it |= dict(zip(place(default), for_and_against(arrays(default))[0].tolist(), strict=True))
-    weight = {value: prior + for_it[value] for value in candidates}
+    weight = {value: SHARE + for_it[value] for value in candidates}
     total = sum(weight.values())
     return {value: one / total for value, one in weight.items()}
 
@@ -388,7 +225,10 @@ def update(
         votes = decay_votes(votes, 0.5 ** (days / settings.half_life_days))
     # who says no and names a value votes for it as well
     other = names.index(named[0]) if named else -1
-    votes = add_signal(votes, names.index(value), SIGNALS.index(signal), other)
+    told = (names.index(value), SIGNALS.index(signal), other)
+    votes = add_signal(votes, *told)
+    if settings.rule == "posterior" and settings.on_word and signal in WORDS:
+        votes = add_word(votes, *told)
     by_name = dict(zip(names, vote_counts(votes).tolist(), strict=True))
     return default.model_copy(
         update={
@@ -447,10 +287,43 @@ def asks(default: ClarificationDefault, learner: Learner) -> bool:
     return bool(question_schedule(_row_confidence(default), default.requests, check_learner(learner)))
 
 
+def fills_in(default: ClarificationDefault | None, value: str, learner: Learner, worth: Worth | None = None) -> bool:
+    """Whether a value is filled in without a question: it leads the row, and the gate says so.
+
+    Below `ask_below` the user is asked, always, and so where nothing was learned, or where another value leads than
+    the one that would be filled in. Between the thresholds the schedule asks, where that is worth its cost; above
+    them nothing is asked.
+
+    Args:
+      default: the row as the request met it, None without one. worth: of asking; None is worth it. A request of which
+        all values lead to one answer leaves nothing out, and is not to be asked here.
+
+    Source: rule S5.5.
+
+    Example:
+      >>> from datetime import UTC, datetime
+      >>> now = datetime(2026, 1, 5, tzinfo=UTC)
+      >>> row = update(init("vendor_name", "contract", now=now), "1", "explicit_yes", now=now)
+      >>> fills_in(row, "1", Learner()), fills_in(row, "toc", Learner()), fills_in(None, "1", Learner())
+      (True, False, False)
+    """
+    if default is None or not leads(default, value, learner):
+        return False
+    if _row_confidence(default) < learner.ask_below:
+        return False
+    return not asks(default, learner) or (worth is not None and not worth.asks)
+
+
+def leads(default: ClarificationDefault, value: str, learner: Learner) -> bool:
+    """Whether a value is what a row would fill in: voted for, and before all others that were."""
+    votes = default.candidate_votes
+    return votes.get(value, 0.0) > 0.0 and suggest(default, list(votes), learner).value == value
+
+
 def lookup(
     rows: Iterable[ClarificationDefault], target_field: str, doctype: str, conditions: Mapping[str, str]
 ) -> ClarificationDefault | None:
-    """Most specific row whose conditions are all met, None without one.
+    """Most specific row whose conditions are all met, None without one; a vote goes to it as well.
 
     Ties go by the text of their conditions; of one row's versions the latest is taken.
 

@@ -25,17 +25,18 @@ from raglab.default_learner.confidence import (
     Learner,
     Votes,
     add_signal,
+    add_word,
     decay_votes,
     for_and_against,
     mean,
     no_votes,
     question_schedule,
-    top,
     vote_confidence,
     vote_counts,
 )
 from raglab.default_learner.confidence import check_learner as settled
-from raglab.default_learner.default_updates import gathers
+from raglab.default_learner.default_updates import SHARE
+from raglab.default_learner.stratification import doubts, evidence
 from raglab.metrics.intervals import check_level, clopper_pearson, mean_interval
 
 if TYPE_CHECKING:
@@ -298,13 +299,12 @@ class DefaultRowArrays:
     learner: Learner
     slots: int
     n_levels: int
-    counts: Array  # [R, V, 6]
+    counts: Array  # [R, V, 7]
     n: Array
     confidence: Array
     met: NDArray[np.int32]
     day: Array
-    strata: Array | None  # [P, M, L, V, 6]; none where rows never split
-    looks: NDArray[np.int16]
+    strata: Array | None  # [P, M, L, V, 7]; none where rows never split
     column: Small
     split_at: NDArray[np.int32]
     there: NDArray[np.bool_]  # [P, L]
@@ -334,7 +334,7 @@ class DefaultRowArrays:
     def gain(self, row: Index, offered: NDArray[np.bool_], error_cost: float) -> Array:
         """What a question between the values offered saves, [U]: as `worth_asking` of `shares`."""
         for_it, _ = for_and_against(Votes(self.counts[row], self.n[row]))
-        weight = np.where(offered, self.learner.prior_yes + for_it, 0.0)
+        weight = np.where(offered, SHARE + for_it, 0.0)
         return np.asarray(error_cost * np.maximum(1.0 - weight.max(axis=1) / weight.sum(axis=1), 0.0))
 
     def vote(self, row: Index, value: Index, signal: Index, named: Index, day: float) -> None:
@@ -343,6 +343,8 @@ class DefaultRowArrays:
         if self.learner.half_life_days > 0.0:
             before = decay_votes(before, 0.5 ** ((day - self.day[row]) / self.learner.half_life_days))
         after = add_signal(before, value, signal, named)
+        if self.learner.rule == "posterior" and self.learner.on_word:
+            after = add_word(after, value, signal, named)
         self.counts[row], self.n[row], self.day[row] = after.counts, after.n, day
         self.confidence[row] = vote_confidence(after, self.learner)
 
@@ -362,49 +364,55 @@ class DefaultRowArrays:
             more(named >= 0, named, NAMED)
             more(named >= 0, value, CORRECTED)
 
-    def look(self, parent: Index, request: int, day: float) -> None:
-        """Test rows whose failures reached a look, and split those with evidence: as `default_updates.stratify`."""
-        if self.strata is None or not len(parent):
+    def stratify(self, parent: Index, request: int, day: float) -> None:
+        """Split those of the rows, all different, that have the evidence: as `default_learner.stratify`."""
+        if self.strata is None:
             return
-        row = parent * (1 + self.n_levels)
-        failures = self.counts[row][..., FAILED].sum(axis=-1)
-        due = (self.column[parent] < 0) & (failures >= self.learner.first_look * 2.0 ** self.looks[parent])
-        if not due.any():
+        parent = parent[self.column[parent] < 0]
+        # Votes may age, strata do not; each request has a value of every column.
+        of_all, wrong_all = _trials(self.strata[parent, 0].sum(axis=1))
+        # All wrong outcomes under one value of a column, and nothing else there, would be the most evidence.
+        most = evidence(np.stack([wrong_all, 0 * wrong_all], -1), np.stack([wrong_all, of_all - wrong_all], -1))
+        parent = parent[(wrong_all.any(axis=1)) & (most[..., 0].max(axis=1) >= 1.0 / self.learner.alpha)]
+        if not len(parent):
             return
-        parent, row = parent[due], row[due]
-        lead = top(Votes(self.counts[row], self.n[row]), self.learner)
-        parent, row, lead = (part[lead >= 0] for part in (parent, row, lead))
-        self.looks[parent] += 1
-        seen = self.strata[parent]  # [D, M, L, V, 6]
-        of_lead = np.take_along_axis(seen, lead[:, None, None, None, None], axis=3)[..., 0, :]
-        tried = of_lead.sum(axis=-1) > 0.0
-        tried &= tried.sum(axis=-1, keepdims=True) > 1
-        failed = np.where(tried, np.rint(of_lead[..., FAILED]), 0.0)
-        signals = np.where(tried, np.rint(of_lead[..., [YES, SILENT, NO, FAILED]].sum(axis=-1)), 0.0)
-        sums = (part.sum(axis=-1, keepdims=True) for part in (failed, signals))
-        p = np.where(tried, gathers(failed, signals, *sums), np.inf).reshape(len(parent), -1)
-        bar = self.learner.alpha / 2.0 ** self.looks[parent] / np.maximum(tried.sum(axis=(1, 2)), 1)
-        best = p.argmin(axis=1)
-        for place in np.flatnonzero(p[np.arange(len(p)), best] <= bar):
-            self._split(int(parent[place]), int(best[place]) // self.n_levels, request, day)
+        seen = np.moveaxis(self.strata[parent], 2, 3)  # [D, M, V, L, 7]
+        of, wrong = _trials(seen)
+        parts = (of > 0).sum(axis=-1)
+        tried = (parts > 1) & (wrong.any(axis=-1))  # where nothing was wrong nothing is found
+        found = np.zeros(tried.shape)
+        there = of[tried]
+        found[tried] = np.where(there > 0, evidence(wrong[tried], there), 0.0).sum(axis=-1) / parts[tried]
+        found = found.reshape(len(parent), -1)
+        bar = np.maximum((parts > 1).sum(axis=(1, 2)), 1) / self.learner.alpha
+        best = found.argmax(axis=1)
+        enough = found[np.arange(len(found)), best] >= bar
+        if enough.any():
+            self._split(parent[enough], best[enough] // seen.shape[2], request, day)
 
-    def _split(self, parent: int, column: int, request: int, day: float) -> None:
-        """Rows of the levels of a column, with the votes that were cast under them: as `default_updates.split`."""
+    def _split(self, parent: Index, column: Index, request: int, day: float) -> None:
+        """Rows of the levels of a column, with the votes that were cast under them: as `default_learner.split`."""
         if self.strata is None:
             return
         first = parent * (1 + self.n_levels)
-        counts = self.strata[parent, column].copy()  # [L, V, 6]
-        self.there[parent] = counts.sum(axis=(1, 2)) > 0.0
+        counts = self.strata[parent, column]  # [D, L, V, 7]
+        total = counts[..., [YES, SILENT, NO, FAILED]].sum(axis=(1, 2, 3))
+        self.there[parent] = counts.sum(axis=(2, 3)) > 0.0
         self.column[parent], self.split_at[parent] = column, request
         counts[..., FAILED] = 0.0
-        n = counts[..., [YES, SILENT, NO]].sum(axis=(1, 2))
-        votes = Votes(counts, n)
+        n = counts[..., [YES, SILENT, NO]].sum(axis=(2, 3))
+        votes = doubts(Votes(counts, n), self.learner)
         if self.learner.half_life_days > 0.0:
-            total = self.strata[parent, column][..., [YES, SILENT, NO, FAILED]].sum()
-            votes = decay_votes(votes, np.full(len(n), self.n[first] / total))
-        rows = first + 1 + np.arange(self.n_levels)
+            votes = decay_votes(votes, np.broadcast_to((self.n[first] / total)[:, None], n.shape))
+        rows = first[:, None] + 1 + np.arange(self.n_levels)
         self.counts[rows], self.n[rows], self.day[rows] = votes.counts, votes.n, day
         self.confidence[rows] = vote_confidence(votes, self.learner)
+
+
+def _trials(counts: Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Trials of values, and those that were wrong, [...]: as `stratification.outcomes`."""
+    wrong = np.rint(counts[..., NO] + counts[..., FAILED]).astype(np.int64)
+    return wrong + np.rint(counts[..., YES] + counts[..., SILENT]).astype(np.int64), wrong
 
 
 def empty_rows(world: World, users: int, learner: Learner) -> DefaultRowArrays:
@@ -424,7 +432,6 @@ def empty_rows(world: World, users: int, learner: Learner) -> DefaultRowArrays:
         np.zeros(size, np.int32),
         np.zeros(size),
         strata,
-        np.zeros(parents, np.int16),
         np.full(parents, NONE, np.int16),
         np.full(parents, NONE, np.int32),
         np.zeros((parents, n_levels), bool),
@@ -575,7 +582,7 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
             ballot = (value[failed], np.full(len(failed), SIGNAL_FAILURE), np.full(len(failed), NONE))
             rows.vote(row[failed], *ballot, day)
             rows.stratum(parent[failed], *ballot, level[failed])
-            rows.look(parent[failed], t + 1, day)
+            rows.stratify(parent[failed], t + 1, day)
         liking[empty, value[empty]] = -np.inf  # what came back empty is not proposed
         choice[empty, value[empty]] = False
         value = liking.argmax(axis=1)
@@ -586,8 +593,10 @@ def _play_block(made: World, met: Crowd, policy: Policy, question_cost: float, e
         signal = np.where(rejects, SIGNAL_NO, np.where(ask, SIGNAL_YES, np.where(wants | none, NONE, SIGNAL_OK)))
         names = rejects & (met.name[t] | wrong)  # who corrects a silent answer says what was wanted
         ballot = (value, signal, np.where(names, wanted, NONE))
+        row, _ = rows.at(who, slot, level)  # a failure may have split it: the vote is cast under the condition
         rows.vote(row, *ballot, day)
         rows.stratum(parent, *ballot, level)
+        rows.stratify(parent[signal >= 0], t + 1, day)
         question[t], error[t], unnoticed[t] = ask, wrong, wrong & ~met.notice[t]
         unanswered[t] = (ask & ~right & ~met.name[t]) | none
     return _account(met, question, error, unanswered, unnoticed, rows)

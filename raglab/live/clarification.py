@@ -31,8 +31,9 @@ from raglab.default_learner import (
     ClarificationRequest,
     Suggested,
     Worth,
-    asks,
+    fills_in,
     gate,
+    leads,
     lookup,
     suggest,
 )
@@ -58,7 +59,6 @@ from raglab.live.clarification_requests import (
     clarification_options,
     default_warning,
     interpret_reply,
-    is_default,
     question_worth,
     vain_warning,
     value_phrase,
@@ -154,7 +154,7 @@ def learn_options(response: Response, turn: Turn) -> Response:
     if row is None:
         return response
     best = suggest(row, list(values), rule).value
-    if not is_default(row, best, rule) or asks(row, rule):
+    if not fills_in(row, best, rule):
         return response
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     settled = turn.answer(selected=values[best])
@@ -335,19 +335,17 @@ def _prospect(one: Vague) -> Prospect:
     # A row that is there already decides as it was before this request counted; a new one begins with it.
     new_row = turn.log.met(turn.request.id, one.key, now=turn.request.now)
     row = new_row if one.row is None else one.row
-    learned_before = is_default(row, best.value, rule)
-    silent = learned_before and not asks(row, rule)
+    learned_before = leads(row, best.value, rule)
+    silent = fills_in(row, best.value, rule)
     # Reading a value is cheap but not free: the others are read only where the first does not settle it.
     first = one.read(best.value)
     readings = [first] if silent and not first.failed else [first, *map(one.read, _other_values(best, one))]
     worth = question_worth(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
-    # Below ask_below the user is asked, whatever a question costs; above it only a question that is worth it is put.
-    sure = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) != "ask"
     return Prospect(
         row=row,
         best=best,
         is_default=learned_before,
-        silent=silent or (learned_before and sure and not worth.asks),
+        silent=silent or fills_in(row, best.value, rule, worth),
         readings=readings,
         worth=worth,
     )

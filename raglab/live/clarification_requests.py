@@ -20,7 +20,7 @@ from raglab.answering.question_vocabulary import (
     topic_stems,
 )
 from raglab.canonical import instant
-from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, suggest, worth_asking
+from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
 from raglab.store.files import is_unicode, shown_value
@@ -137,11 +137,6 @@ def chunks_of_documents(chunks: Iterable[Chunk], documents: Sequence[str]) -> tu
     return tuple(found)
 
 
-def is_default(row: ClarificationDefault, value: str, learner: Learner) -> bool:
-    """Whether a value is what a row would fill in: voted for, and before all others that were."""
-    return row.candidate_votes.get(value, 0.0) > 0.0 and suggest(row, list(row.candidate_votes), learner).value == value
-
-
 def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None], clarifier: Clarifier) -> Worth:
     """What a question is worth.
 
@@ -150,7 +145,7 @@ def question_worth(row: ClarificationDefault, outcomes: Mapping[str, str | None]
     """
     told = [f"?{value}" if outcome is None else f"={outcome}" for value, outcome in outcomes.items()]
     costs = {"question_cost": clarifier.costs.question_cost, "error_cost": clarifier.costs.error_cost}
-    return worth_asking(shares(row, list(outcomes), clarifier.learner), outcomes=told, **costs)
+    return worth_asking(shares(row, list(outcomes)), outcomes=told, **costs)
 
 
 def moment_or_now(now: datetime | None) -> datetime:

@@ -1,10 +1,10 @@
-"""Splitting a default by the condition under which it fails: the exact test, its looks, and what a split makes."""
+"""Splitting a default by the condition under which it is wrong: the evidence, when it is enough, what a split makes."""
 
 from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
-from math import comb
+from math import exp, lgamma
 from typing import Any
 
 import numpy as np
@@ -16,16 +16,18 @@ from raglab.default_learner import (
     Counts,
     Learner,
     Split,
-    due,
     gate,
     init,
     looked,
     lookup,
     split,
+    stored_split,
     stratify,
     update,
 )
-from raglab.default_learner.default_updates import gathers
+from raglab.default_learner.confidence import PRIOR
+from raglab.default_learner.stratification import evidence
+from raglab.metrics import clopper_pearson
 
 NOW = datetime(2026, 1, 5, 9, 0, tzinfo=UTC)
 POSTERIOR = Learner(rule="posterior")
@@ -68,72 +70,96 @@ def noise(outcomes: NDArray[np.bool_], levels: NDArray[np.int64], looks: int) ->
     )
 
 
-def splits_of_noise(rng: np.random.Generator, rows: int, n_levels: int, failing: float, looks: int) -> tuple[int, int]:
-    """Rows of 20 columns of noise that split at any look, and rows that would at the first without correction."""
-    learner, wrong, naive = Learner(), 0, 0
-    most = learner.first_look * 2 ** (looks - 1)
-    for _ in range(rows):
-        outcomes = np.repeat([False, True], [int(rng.negative_binomial(most, failing)), most])
-        outcomes[:-1] = rng.permutation(outcomes[:-1])
-        levels = rng.integers(n_levels, size=(len(outcomes), 20))
-        ends = np.flatnonzero(outcomes)[learner.first_look * 2 ** np.arange(looks) - 1]
-        found = [
-            stratify(noise(outcomes[: end + 1], levels[: end + 1], look), learner) for look, end in enumerate(ends)
-        ]
-        wrong += any(each is not None for each in found)
-        first = outcomes[: ends[0] + 1]
-        ones = levels[: ends[0] + 1] == 1
-        p = gathers((ones & first[:, None]).sum(axis=0), ones.sum(axis=0), first.sum(), first.size)
-        naive += bool((p <= learner.alpha).any())
-    return wrong, naive
+def splits_of_noise(rng: np.random.Generator, rows: int, n_levels: int, failing: float, signals: int) -> int:
+    """Rows of 20 columns of noise that split after any of their signals."""
+    outcomes = rng.random((rows, signals)) < failing
+    levels = rng.integers(n_levels, size=(rows, signals, 20))
+    at = levels[..., None] == np.arange(n_levels)  # [R, N, M, L]
+    of = np.cumsum(at, axis=1)
+    wrong = np.cumsum(at & outcomes[..., None, None], axis=1)
+    tried = (of > 0).sum(axis=-1) > 1
+    found = np.where(of > 0, evidence(wrong, of), 0.0).sum(axis=-1) / np.maximum((of > 0).sum(axis=-1), 1)
+    bar = np.maximum(tried.sum(axis=-1, keepdims=True), 1) / Learner().alpha
+    return int(((found >= bar) & tried).any(axis=(1, 2)).sum())
 
 
-def test_the_exact_test_by_hand() -> None:
-    """8 failures of 38 signals, all of them among the 8 of one part: 1 way of C(38, 8)."""
-    assert float(gathers(8, 8, 8, 38)) == pytest.approx(1 / comb(38, 8), rel=1e-9)
-    assert float(gathers(0, 5, 3, 10)) == pytest.approx(1.0)
-    assert float(gathers(3, 3, 3, 3)) == pytest.approx(1.0)
+def beta(right: int, wrong: int) -> float:
+    """Likelihood of so many outcomes in a given order, averaged over the prior: a ratio of Beta functions."""
+    log = lgamma(right + PRIOR) + lgamma(wrong + PRIOR) - lgamma(right + wrong + 2 * PRIOR)
+    return exp(log - 2 * lgamma(PRIOR) + lgamma(2 * PRIOR))
 
 
-def test_the_exact_test_counts_every_table() -> None:
-    """It is the share of ways to place the failures that are at least as uneven, for every small table."""
-    for n in range(1, 9):
-        for m in range(n + 1):
-            for failures in range(n + 1):
-                for k in range(max(0, m + failures - n), min(m, failures) + 1):
-                    ways = sum(comb(m, i) * comb(n - m, failures - i) for i in range(k, min(m, failures) + 1))
-                    assert float(gathers(k, m, failures, n)) == pytest.approx(ways / comb(n, failures), rel=1e-9)
+def test_the_evidence_by_hand() -> None:
+    """12 right here and 2 wrong there: averaged over rates it is as likely as so many halves; one rate fits worse."""
+    one_rate = (12 / 14) ** 12 * (2 / 14) ** 2
+    expected = beta(12, 0) * beta(0, 2) / one_rate
+    assert evidence([0, 2], [12, 2]) == pytest.approx([expected, expected], rel=1e-9)
+    assert beta(0, 1) == pytest.approx(0.5)  # the first outcome is open
+    assert beta(0, 2) == pytest.approx(0.5 * 1.1 / 1.2)  # and the next is likely the same
+    assert (evidence([0, 0], [12, 2]) < 1.0).all()
+
+
+def test_the_evidence_is_valid_for_every_rate() -> None:
+    """Its expectation under one rate is at most 1, whatever the rate: all outcomes of 4 and 3 trials, weighed."""
+    for rate in (0.01, 0.2, 0.5, 0.9):
+        total = 0.0
+        for outcome in range(2**7):
+            drawn = np.array([outcome >> bit & 1 for bit in range(7)])
+            weight = rate ** drawn.sum() * (1.0 - rate) ** (7 - drawn.sum())
+            total += weight * float(evidence([drawn[:4].sum(), drawn[4:].sum()], [4, 3])[0])
+        assert total <= 1.0
 
 
 def test_many_tables_at_once_are_each() -> None:
-    """One = a cell of many."""
-    tables = np.array([[8, 8, 8, 38], [0, 5, 3, 10], [2, 4, 3, 9], [40, 70, 90, 300]])
-    many = gathers(*tables.T)
-    np.testing.assert_allclose(many, [float(gathers(*each)) for each in tables], rtol=1e-12)
+    """One = a cell of many, and a large count takes a larger table."""
+    tables = np.array([[[8, 0], [8, 30]], [[2, 1], [5, 4]], [[40, 50], [70, 230]], [[4, 300], [900, 400]]])
+    many = evidence(tables[:, 0], tables[:, 1])
+    np.testing.assert_allclose(many, [evidence(wrong, of) for wrong, of in tables], rtol=1e-12)
+    assert evidence([0, 10**6], [10**6, 10**6]).tolist() == [exp(700.0)] * 2
 
 
-def test_case_12_is_found_at_the_first_look() -> None:
-    """At the eighth failure, p is 1 of C(38, 8), against 0.05 / 2 shared by two values of one column."""
-    made = learned(case_12())
+def test_case_12_is_found_at_the_second_cover_sheet() -> None:
+    """12 cases before on bodies, and two cover sheets on which page 1 fails: 54 against 20, not yet at the first."""
+    made = learned(case_12(bodies=12, covers=2)[:-1])  # the second failure, before the user says what is right
     found = stratify(made, Learner())
     assert found is not None
-    assert found[:2] == ("page_1_kind", "coversheet")
-    assert found.p == pytest.approx(1 / comb(38, 8), rel=1e-9)
-    assert (found.bar, found.look) == (0.05 / 2 / 2, 1)
-    assert stratify(learned(case_12(covers=7)), Learner()) is None
+    assert found[:3] == ("page_1_kind", "coversheet", "1")
+    assert (round(found.evidence, 1), found.bar) == (53.9, 20.0)
+    assert stratify(learned(case_12(bodies=12, covers=1)), Learner()) is None
 
 
-def test_each_look_has_half_of_the_last_ones_alpha() -> None:
-    """Looks at 8, 16, 32 failures; between them nothing is tested, however clear it is."""
-    made = learned(case_12(covers=31))
-    at_looks = [due(made.model_copy(update={"looks": looks}), Learner()) for looks in range(4)]
-    assert at_looks == [True, True, False, False]
-    later = looked(looked(learned(case_12(bodies=90, covers=32))))
-    found = stratify(later, Learner())
+def test_rejections_are_evidence_as_failures_are() -> None:
+    """Who says no to page 1 on a cover sheet and names the table of contents tells the same."""
+    seen = [*case_12(bodies=12, covers=0), *[("1", "explicit_no", {"page_1_kind": "coversheet"})] * 2]
+    found = stratify(learned(seen), Learner())
+    assert found == stratify(learned(case_12(bodies=12, covers=2)[:-1]), Learner())
+    made = learned(case_12(bodies=12, covers=0))
+    for _ in range(2):
+        about: Any = {"now": NOW, "conditions": {"page_1_kind": "coversheet"}}
+        made = update(made, "1", "explicit_no", "toc", **about)
+    assert stratify(made, Learner()) == found
+
+
+def test_what_came_first_does_not_matter() -> None:
+    """Cover sheets first, bodies later: found as soon as enough bodies are right."""
+    seen = case_12(bodies=12, covers=3)
+    late = learned([*seen[12:], *seen[:12]])
+    found = stratify(learned(seen), Learner())
     assert found is not None
-    assert (found.bar, found.look) == (0.05 / 8 / 2, 3)
-    assert looked(later).version == later.version + 1
-    assert stratify(looked(later), Learner()) is None
+    assert stratify(late, Learner()) == found
+    assert stratify(learned(seen[12:] + seen[:3]), Learner()) is None
+
+
+def test_what_is_tried_has_its_price() -> None:
+    """Each further column and each further value that was tried under two conditions raises the bar by 20."""
+    plain = stratify(learned(case_12(bodies=12, covers=3)), Learner())
+    more = [(value, signal, about | {"language": "fed"[at % 3]}) for at, (value, signal, about) in
+            enumerate(case_12(bodies=12, covers=3))]  # fmt: skip
+    found = stratify(learned(more), Learner())
+    assert plain is not None
+    assert found is not None
+    assert (plain.bar, found.bar, found[:3]) == (20.0, 60.0, plain[:3])  # toc was tried in both languages as well
+    assert found.evidence == plain.evidence
 
 
 def test_a_learner_that_does_not_stratify() -> None:
@@ -141,7 +167,6 @@ def test_a_learner_that_does_not_stratify() -> None:
     learner = Learner(stratify=False)
     made = learned(case_12(), learner)
     assert made.strata == {}
-    assert not due(made, learner)
     assert stratify(learned(case_12()), learner) is None
 
 
@@ -160,7 +185,7 @@ def test_the_split_learns_apart_and_the_old_row_stays() -> None:
     assert (cover.candidate_votes, cover.sample_size, cover.counts) == ({"toc": 8.0}, 8, {"toc": Counts(yes=8.0)})
     assert (body.requests, body.looks, body.strata, body.version) == (0, 0, {}, 0)
     assert body.confidence == update(body, "1", "failure", now=NOW, learner=POSTERIOR).confidence > 0.85
-    assert cover.confidence == pytest.approx(0.2 ** (1 / 9))
+    assert cover.confidence > 0.95
     assert parent.candidate_votes == made.candidate_votes
     for kind, row in (("body", body), ("coversheet", cover), ("scan", parent)):
         assert lookup([parent, *rows], "insurer_name", "broker_contract", {"page_1_kind": kind}) is row
@@ -201,19 +226,21 @@ def test_requests_without_a_value_say_nothing_of_a_column() -> None:
     assert sum(counts["1"].failed for counts in made.strata["page_1_kind"].values()) == 8
 
 
-def test_a_value_that_the_leading_one_was_not_tried_under() -> None:
-    """A language in which only the table of contents was ever tried is no value of the test."""
+def test_a_condition_under_which_a_value_was_not_tried() -> None:
+    """A page 1 under which only the table of contents was ever tried says nothing of page 1."""
     extra: Seen = [("toc", "explicit_yes", {"page_1_kind": "scan"})]
     found, plain = stratify(learned(case_12() + extra), Learner()), stratify(learned(case_12()), Learner())
-    assert found == plain
+    assert found is not None
+    assert plain is not None
+    assert (found[:4], found.bar, plain.bar) == (plain[:4], 40.0, 20.0)  # the table of contents is now tried as well
 
 
-def test_of_two_columns_the_smaller_p_is_taken() -> None:
+def test_of_two_columns_the_larger_evidence_is_taken() -> None:
     """And the first by name where they are equal."""
     both = learned([(value, signal, seen | {"a_copy": seen["page_1_kind"]}) for value, signal, seen in case_12()])
     found = stratify(both, Learner())
     assert found is not None
-    assert (found.column, found.bar) == ("a_copy", 0.05 / 2 / 4)
+    assert (found.column, found.bar) == ("a_copy", 2 / 0.05)
     seen = [(value, signal, about | {"a_copy": about["page_1_kind"]}) for value, signal, about in case_12()]
     seen[0] = (*seen[0][:2], {"page_1_kind": "body", "a_copy": "coversheet"})
     found = stratify(learned(seen), Learner())
@@ -222,24 +249,24 @@ def test_of_two_columns_the_smaller_p_is_taken() -> None:
 
 
 def test_failures_that_do_not_gather() -> None:
-    """Half of bodies and half of coversheets fail: no split, at any look."""
+    """Half of bodies and half of coversheets fail: no split, however many."""
     kinds = ("body", "coversheet")
     seen: Seen = [("1", signal, {"page_1_kind": kind}) for signal in ("implicit_ok", "failure") for kind in kinds] * 20
-    assert [stratify(learned(seen).model_copy(update={"looks": looks}), Learner()) for looks in range(3)] == [None] * 3
+    assert [stratify(learned(seen[:count]), Learner()) for count in range(1, 81)] == [None] * 80
 
 
-def test_failures_of_another_value_are_not_those_of_the_leading_one() -> None:
-    """Page 1 leads; that the table of contents fails on coversheets splits nothing."""
+def test_every_value_is_looked_at() -> None:
+    """Page 1 leads and is always right; that the table of contents fails on cover sheets alone splits the row."""
     seen: Seen = [("1", "explicit_yes", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 10
-    made = learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 20)
-    assert due(made, Learner())
-    assert stratify(made, Learner()) is None
+    seen += [("toc", "implicit_ok", {"page_1_kind": "body"})] * 12
+    found = stratify(learned(seen + [("toc", "failure", {"page_1_kind": "coversheet"})] * 3), Learner())
+    assert found is not None
+    assert (found[:3], found.bar) == (("page_1_kind", "coversheet", "toc"), 40.0)
 
 
 def test_a_row_of_failures_alone_has_nothing_to_split() -> None:
-    """No value leads it."""
+    """They are everywhere."""
     made = learned([("1", "failure", {"page_1_kind": kind}) for kind in ("body", "coversheet")] * 20)
-    assert due(made, Learner())
     assert stratify(made, Learner()) is None
 
 
@@ -251,15 +278,28 @@ def test_a_split_survives_json() -> None:
     back = ClarificationDefault.model_validate_json(made.model_dump_json())
     again = Split(**json.loads(json.dumps(found._asdict())))
     assert split(back, again, now=NOW) == split(made, found, now=NOW)
+    assert stored_split(found._asdict()) == found
+
+
+def test_a_split_of_a_version_before() -> None:
+    """It has the p-value of an exact test; the rows that it makes are the same."""
+    made = learned(case_12())
+    old = stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.0, "bar": 0.0125, "look": 1})
+    assert (old.candidate, old.bar) == ("", 80.0)
+    assert np.isfinite(old.evidence)
+    found = stratify(made, Learner())
+    assert found is not None
+    assert split(made, old, now=NOW) == split(made, found, now=NOW)
+    assert looked(made, old) == looked(made, found)
 
 
 def test_a_split_that_cannot_be_is_refused() -> None:
     """By a column that the row never counted, or at what is no time."""
     made = learned(case_12())
     with pytest.raises(ValueError, match="a row splits by a column that it counts, got 'language'"):
-        split(made, Split("language", "fr", 0.0, 0.01, 1), now=NOW)
+        split(made, Split("language", "fr", "1", 99.0, 20.0), now=NOW)
     with pytest.raises(ValueError, match="now must be a datetime"):
-        split(made, Split("page_1_kind", "body", 0.0, 0.01, 1), now="today")  # type: ignore[arg-type]
+        split(made, Split("page_1_kind", "body", "1", 99.0, 20.0), now="today")  # type: ignore[arg-type]
 
 
 def test_a_split_keeps_what_is_remembered() -> None:
@@ -267,7 +307,7 @@ def test_a_split_keeps_what_is_remembered() -> None:
     learner = Learner(half_life_days=30.0)
     made = learned(case_12(), learner)
     made = update(made, "1", "failure", now=NOW + timedelta(days=30), conditions={}, learner=learner)
-    found = stratify(made.model_copy(update={"looks": 0}), learner._replace(first_look=5))
+    found = stratify(made, learner)
     assert found is not None
     rows: Any = split(made, found, now=made.last_refreshed, learner=learner)
     left = made.remembered / made.sample_size
@@ -287,16 +327,32 @@ def test_counting_at_once_is_counting_one_by_one() -> None:
     assert noise(outcomes, levels, 0).counts == one.counts
 
 
+def test_the_arrays_of_noise_are_what_stratify_finds() -> None:
+    """Row by row and signal by signal it says the same."""
+    rng = np.random.default_rng(5)
+    outcomes, levels = rng.random(40) < 0.3, rng.integers(2, size=(40, 3))
+    outcomes |= levels[:, 1] == 1  # one column tells
+    for count in (2, 5, 9, 15, 25, 40):
+        row = noise(outcomes[:count], levels[:count], 0)
+        at = levels[:count, :, None] == np.arange(2)
+        wrong, of = (at & outcomes[:count, None, None]).sum(axis=0), at.sum(axis=0)
+        tried = (of > 0).all(axis=-1)
+        found = np.where(tried, evidence(wrong, of).mean(axis=-1), 0.0)
+        split_ = stratify(row, Learner())
+        assert (split_ is not None) == bool(found.max() >= max(tried.sum(), 1) / 0.05)
+        if split_ is not None:
+            assert split_.column == f"noise_{found.argmax()}"
+            assert split_.evidence == pytest.approx(float(found.max()))
+
+
 def test_noise_rarely_splits() -> None:
-    """20 columns of two values: at most 5 % of rows; without the bar for many columns far more."""
-    wrong, naive = splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, looks=3)
-    assert wrong <= 5
-    assert naive > 30
+    """20 columns of two values, 60 signals each, tested after every one: at most 5 % of rows."""
+    assert splits_of_noise(np.random.default_rng(6), rows=100, n_levels=2, failing=0.3, signals=60) <= 5
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.3)])
+@pytest.mark.parametrize(("n_levels", "failing"), [(2, 0.05), (2, 0.3), (6, 0.3)])
 def test_noise_splits_under_five_percent(n_levels: int, failing: float) -> None:
-    """2,000 rows of 20 columns, looks at 8 to 64 failures: under 5 % ever split."""
-    wrong, _ = splits_of_noise(np.random.default_rng(20), rows=2_000, n_levels=n_levels, failing=failing, looks=4)
-    assert wrong < 100
+    """500 rows of 20 columns over 200 signals: with 95 % confidence under 5 % ever split."""
+    wrong = splits_of_noise(np.random.default_rng(20), rows=500, n_levels=n_levels, failing=failing, signals=200)
+    assert clopper_pearson(wrong, 500)[1] < 0.05

@@ -1,0 +1,221 @@
+"""Stratification (algebra): the evidence that a row's failures gather under a condition, and its split (S5.6).
+
+For every candidate value and every condition column: is the value wrong (its field came back empty, or a user rejected
+it) more often under one value of the column than elsewhere? Against "one rate" stand "two rates", by a likelihood
+ratio that is an e-value: the two rates are averaged over a prior, the one rate is the best that any could be. Under
+one rate, whatever it is, such a ratio ever reaches 1 / alpha with a probability of at most alpha (Ville's inequality).
+So a row may be tested after every signal, from the first failure on, and no level is spent on looks.
+
+Source: Ville 1939; Wasserman, Ramdas and Balakrishnan 2020, Universal inference; Vovk and Wang 2021, E-values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from raglab.bandit.learner import refuse
+from raglab.canonical import instant
+from raglab.default_learner.confidence import (
+    DOUBTED,
+    N_COUNTS,
+    NAMED,
+    NO,
+    PRIOR,
+    YES,
+    ClarificationDefault,
+    Counts,
+    Learner,
+    Votes,
+    check_learner,
+    place,
+    vote_confidence,
+    vote_counts,
+)
+
+Array = NDArray[np.float64]
+MOST = 700.0  # log of the largest e-value that is told; a float ends at 709
+SMALLEST_TABLE = 256
+
+
+class Split(NamedTuple):
+    """Condition that a row is to be split by.
+
+    value: of the column, where the candidate is wrong most often. candidate: that is right elsewhere; '' in logs of
+    before. evidence: e-value of two rates against one. bar: what it had to reach.
+    """
+
+    column: str
+    value: str
+    candidate: str
+    evidence: float
+    bar: float
+
+
+def stored_split(body: Mapping[str, Any]) -> Split:
+    """Split as a log keeps it; logs of before have an exact test's p-value and its bar, of which this takes 1 / p.
+
+    Example:
+      >>> stored_split({"column": "page_1_kind", "value": "coversheet", "p": 0.001, "bar": 0.0125, "look": 1}).bar
+      80.0
+    """
+    if "p" not in body:
+        return Split(**body)
+    evidence, bar = (1.0 / max(float(body[name]), np.exp(-MOST)) for name in ("p", "bar"))
+    return Split(body["column"], body["value"], "", evidence, bar)
+
+
+def stratify(default: ClarificationDefault, learner: Learner) -> Split | None:
+    """Condition under which a value is wrong more often than elsewhere; None without evidence.
+
+    A candidate value and a column are tried where the value was right or wrong under two values of the column; their
+    e-value is the mean over these of the one against the rest. `tried / alpha` is what the largest must reach, ties by
+    name. Requests without a value of a column say nothing about it. It may be asked after every signal.
+
+    Raises:
+      ValueError: settings out of range.
+
+    Source: rule S5.6; see the module. Bonferroni over what was tried.
+    """
+    wrong_at_all = any(each.failed + each.no > 0.0 for each in default.counts.values())
+    if not check_learner(learner).stratify or not wrong_at_all:
+        return None
+    tried: list[tuple[float, str, str, str]] = []  # less evidence comes later
+    for column, seen in default.strata.items():
+        for candidate in default.counts:
+            cells = [(level, *outcomes(by[candidate])) for level, by in seen.items() if candidate in by]
+            wrong, of = (np.array([cell[at] for cell in cells if cell[2]], dtype=np.int64) for at in (1, 2))
+            if len(of) < 2:
+                continue
+            where = [cell[0] for cell in cells if cell[2]][int((wrong / of).argmax())]
+            tried.append((-float(evidence(wrong, of).mean()), column, candidate, where))
+    if not tried:
+        return None
+    found, column, candidate, value = min(tried)
+    bar = len(tried) / learner.alpha
+    return Split(column, value, candidate, -found, bar) if -found >= bar else None
+
+
+def outcomes(counts: Counts) -> tuple[int, int]:
+    """How often a value was wrong, and wrong or right; that another's user named it is no trial of it."""
+    wrong = counts.failed + counts.no
+    return round(wrong), round(wrong + counts.yes + counts.silent)
+
+
+def evidence(wrong: ArrayLike, of: ArrayLike) -> Array:
+    """E-value of each part against the rest: two rates rather than one, [..., L].
+
+    The rates are averaged over Beta(0.1, 0.1), near 0 and near 1 as those of defaults are; the one rate is the best
+    that there is. Parts without a trial have that of no rest.
+
+    Args:
+      wrong, of: wrong outcomes and trials of each part, int [..., L].
+
+    Source: Wasserman, Ramdas and Balakrishnan 2020.
+
+    Example:
+      >>> evidence([0, 2], [12, 2]).round(1).tolist()  # 12 right on bodies, 2 wrong on coversheets
+      [53.9, 53.9]
+    """
+    k, n = np.asarray(wrong, np.int64), np.asarray(of, np.int64)
+    all_k, all_n = k.sum(axis=-1, keepdims=True), n.sum(axis=-1, keepdims=True)
+    size = SMALLEST_TABLE
+    while size <= int(all_n.max(initial=0)):
+        size *= 2
+    gamma, gammas, powers = _tables(size)
+    two = _averaged(k, n, gamma, gammas) + _averaged(all_k - k, all_n - n, gamma, gammas)
+    one = powers[all_k] + powers[all_n - all_k] - powers[all_n]
+    return np.exp(np.minimum(two - one, MOST))
+
+
+def _averaged(wrong: NDArray[np.int64], of: NDArray[np.int64], gamma: Array, gammas: Array) -> Array:
+    """Log of the likelihood averaged over the prior."""
+    return np.asarray(gamma[wrong] + gamma[of - wrong] - gammas[of])
+
+
+@lru_cache(maxsize=16)
+def _tables(size: int) -> tuple[Array, Array, Array]:
+    """Logs of what a likelihood of so many outcomes is made of, [size] each: Gamma functions, and k to the power k."""
+    from scipy.special import gammaln, xlogy
+
+    count = np.arange(size, dtype=np.float64)
+    gamma, gammas = gammaln(count + PRIOR), gammaln(count + 2.0 * PRIOR)
+    return gamma - gamma[0], gammas - gammas[0], xlogy(count, count)
+
+
+def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:
+    """The row after a split; of the column that it was split by it keeps no counts.
+
+    Args:
+      found: None as in logs of before, where a test that found nothing was noted as well.
+    """
+    left = {column: seen for column, seen in default.strata.items() if found is None or column != found.column}
+    after = {"looks": default.looks + 1, "strata": left, "version": default.version + 1}
+    return default.model_copy(update=after)
+
+
+def split(
+    default: ClarificationDefault, found: Split, *, now: datetime, learner: Learner | None = None
+) -> tuple[ClarificationDefault, ...]:
+    """New rows, one for each value of the column, with the votes that were cast under it; the old row stays as it is.
+
+    The failures that led to the split are spent: a new row starts without. Of votes that age it gets what is left.
+
+    Args:
+      learner: whose rule gives the confidence of the new rows.
+
+    Raises:
+      ValueError: `now` is no datetime, or a column that the row has no counts of.
+    """
+    rule = check_learner(Learner() if learner is None else learner)
+    if found.column not in default.strata:
+        refuse("a row splits by a column that it counts", repr(found.column), "take one that `stratify` found")
+    instant(now)
+    left = default.remembered / default.sample_size if default.sample_size else 1.0
+    return tuple(
+        _split_row(default, found.column, value, by, left, now, rule)
+        for value, by in default.strata[found.column].items()
+    )
+
+
+def _split_row(
+    default: ClarificationDefault,
+    column: str,
+    value: str,
+    by: Mapping[str, Counts],
+    left: float,
+    now: datetime,
+    learner: Learner,
+) -> ClarificationDefault:
+    """Row of one value of a column."""
+    kept = {
+        name: counts for name in place(default) if (counts := by.get(name, Counts())._replace(failed=0.0)) != Counts()
+    }
+    size = sum(counts.yes + counts.silent + counts.no for counts in kept.values())
+    matrix = np.array(list(kept.values()), dtype=np.float64).reshape(len(kept), N_COUNTS) * left
+    votes = doubts(Votes(matrix, np.array(size * left)), learner)
+    return ClarificationDefault(
+        target_field=default.target_field,
+        doctype=default.doctype,
+        sub_conditions={**default.sub_conditions, column: value},
+        candidate_votes=dict(zip(kept, vote_counts(votes).tolist(), strict=True)),
+        confidence=float(vote_confidence(votes, learner)),
+        sample_size=round(size),
+        last_refreshed=now,
+        counts={name: Counts(*row) for name, row in zip(kept, votes.counts.tolist(), strict=True)},
+        remembered=float(votes.n),
+    )
+
+
+def doubts(votes: Votes, learner: Learner) -> Votes:
+    """Votes of a new row: which word was the last under its condition is not kept, so most of the words count."""
+    if learner.rule != "posterior" or not learner.on_word:
+        return votes
+    counts = votes.counts.copy()
+    counts[..., DOUBTED] = (counts[..., NO] > 0.0) & (counts[..., NO] >= counts[..., YES] + counts[..., NAMED])
+    return votes._replace(counts=counts)
