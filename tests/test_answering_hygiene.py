@@ -10,7 +10,7 @@ from raglab.answering.hygiene import _BLANKS, _INLINE, _LINES, MAX_PASSES, Clean
 
 KINDS = (
     *("hidden characters", "code block", "html", "script link", "heading", "label line", "placeholder line"),
-    *("empty bullet", "blanks", "blank lines"),
+    *("empty bullet", "empty examples", "closing sources", "blanks", "blank lines"),
 )
 
 
@@ -111,6 +111,67 @@ def test_a_placeholder_line_goes(line: str) -> None:
     assert clean(line) == CleanAnswer(
         "", "nothing is left of the answer without: placeholder line", ("placeholder line",)
     )
+
+
+@pytest.mark.parametrize(
+    "title",
+    ["Examples:", "**Examples:**", "**Example**", "Some examples:", "## Examples", "Exemples :", "Exemple\u00a0:"],
+)
+@pytest.mark.parametrize(
+    "after", ["", "\n\n", "\n- None\n-\n", "\n\nSources:\n- home.md", "\n\nSources : home.pdf, p. 3"]
+)
+def test_examples_without_any_go(title: str, after: str) -> None:
+    """In English and French, also where what followed went itself."""
+    assert text_of(f"The excess is £250.\n\n{title}{after}") == "The excess is £250."
+
+
+def test_examples_before_another_title_go() -> None:
+    """Nothing but the next title follows."""
+    assert text_of("It is £250.\nExamples:\n\n## Notes\nMore.") == "It is £250.\n\nMore."
+    assert text_of("Exemples :\nExamples:\n\nAnswer:\nIt is £250.") == "It is £250."
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("Examples:\n- storm\n- fire", "Examples: storm and fire.", "Two kinds.\nExamples:\n\nStorm.", "- Examples"),
+        *("Sources: salary and rent.", "Sources:\n- salary\n- rent", "Three kinds.\nSources of income:\n- salary"),
+        *("Sources: a.md\nThe excess is £250.", "It is £250.\n\nSources:\nThe wording says so in detail."),
+        *("It is £250 [1].\n\n[1] home.md", "Two.\nSources: a.md\n1. The excess.", "The sources:\n- salary"),
+        *("It is £250.\nSee the source.", "Les références :\n1. Le contrat."),
+    ],
+)
+def test_lists_that_say_something_stay(answer: str) -> None:
+    """Examples that are there, sources that are the answer, and what only looks like a list of them."""
+    assert clean(answer) == CleanAnswer(answer, None, ())
+
+
+@pytest.mark.parametrize(
+    "closing",
+    [
+        *("Sources:\n- home.md\n- Home wording, page 3", "**Sources:**\n1. Home wording\n2. Schedule", "Sources:"),
+        *(
+            "## References\n[1] Home policy\n\n[2] https://example.org/a",
+            "Source: home.md#3",
+            "> Sources:\n> - home.md",
+        ),
+        *("Sources: home.md#3, travel.pdf (p. 3); [2]", "Sources consulted:\nhome.md", "- **Source:** [a](home.md)"),
+        *("Références :\n1. Contrat, article 3", "Sources citées :\n- contrat.md", "Source\u00a0: contrat.pdf, page 2"),
+        *("Sources:\n- home.md\n\nReferences:\n- travel.md", "__Bibliographie__\n• Contrat", "Sources\uff1a home.md"),
+    ],
+)
+def test_a_closing_list_of_sources_goes(closing: str) -> None:
+    """With its title, in English and French; the response names its sources itself."""
+    cleaned = clean(f"The excess is £250.\n\n{closing}")
+    assert (cleaned.text, cleaned.refused) == ("The excess is £250.", None)
+    assert "closing sources" in cleaned.changes
+
+
+def test_an_answer_of_sources_alone_is_none() -> None:
+    """Files and pages say nothing by themselves."""
+    for answer in ("Sources:\n- home.md#1\n- travel.pdf, page 2", "References: home.md", "Examples:\n\nSources: a.md"):
+        assert clean(answer).refused is not None
+        assert clean(answer).text == ""
 
 
 @pytest.mark.parametrize("line", ["None of the drivers is covered.", "Excess: None", "nullified", "No", "0"])

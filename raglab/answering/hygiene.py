@@ -81,6 +81,16 @@ _INFO = re.compile(r"\s*[\w+#-]*")
 _HEADING = re.compile(r"[\s>]*(?:#{1,6}(?:\s|$)|#{2,6}[^\s#])")
 _UNDERLINE = re.compile(r"\s*={3,}\s*")
 _LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
+_EXAMPLES, _SOURCES = (
+    re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)") for names in (_SAYS.examples, _SAYS.sources)
+)
+_TITLE = re.compile(r"[\s>]*(?:#{1,6}|\*\*|__)")  # marks that make a line a title, with or without a colon
+_ITEM = re.compile(r"\A[\s>]*(?:[-*+•‣◦▪·–]|\d{1,3}[.)]|\[\d{1,3}\]|\(\d{1,3}\))(?:\s+|$)")
+_BETWEEN = re.compile(r"[;,]\s*")
+_PAGE = r"(?:pages?|pp?|sections?|§)\W{0,2}\d[\d\W]{0,9}"
+_REFERENCE = re.compile(
+    rf"\[?\d{{1,3}}\]?|(?:https?://|www\.)\S+|{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,3}}{_PAGE})?"
+)
 _BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
 
@@ -222,17 +232,75 @@ def _is_script(target: str) -> bool:
 
 
 def _without_lines(text: str) -> tuple[str, list[str]]:
-    """Without headings, bare labels, placeholders and empty bullets, and the names of what went, in order."""
+    """Without headings, labels, placeholders, empty bullets and empty lists, and the names of what went, in order."""
     kept: list[str] = []
     found: list[str] = []
-    for line in text.split("\n"):
-        kind = _removal_reason(line)
+    lines = text.split("\n")
+    closing, empty = _closing_sources(lines), _empty_examples(lines)
+    for number, line in enumerate(lines):
+        kind = "closing sources" if number >= closing else _removal_reason(line)
+        kind = "empty examples" if number in empty else kind
         if kind is None and _UNDERLINE.fullmatch(line) and kept and kept[-1].strip():
             kept.pop()
             kind = "heading"
         found += [kind] if kind else []
         kept += [line] if kind is None else []
     return "\n".join(kept), found
+
+
+def _closing_sources(lines: Sequence[str]) -> int:
+    """Number of the line from which an answer only lists what it rests on; that of the lines where it does not.
+
+    The list stands below its title, or in the same line where all of it are references: files, pages, addresses. Where
+    nothing stands before it, it is what the answer says, unless it is of references.
+    """
+    start = end = len(lines)
+    references, loose = True, False  # whether all of the list are, and whether any since the last title is none
+    for number in range(end - 1, -1, -1):
+        line = lines[number]
+        bare = _without_marks(_ITEM.sub("", line, count=1))
+        if _is_title(line, _SOURCES) or (not loose and _lists_references(bare)):
+            start, references, loose = number, references and not loose, False
+        elif bare and not _REFERENCE.fullmatch(bare):
+            loose = True
+            if not _ITEM.match(line):
+                break
+    said = any(line.strip() and _removal_reason(line) is None for line in lines[:start])
+    return start if said or references else end
+
+
+def _empty_examples(lines: Sequence[str]) -> set[int]:
+    """Numbers of the lines that begin a list of examples where nothing follows, or another title."""
+    empty: set[int] = set()
+    follows = False
+    for number in range(len(lines) - 1, -1, -1):
+        line = lines[number]
+        if _is_title(line, _EXAMPLES) and not follows:
+            empty.add(number)
+        elif line.strip():
+            follows = _removal_reason(line) is None
+    return empty
+
+
+def _is_title(line: str, names: re.Pattern[str]) -> bool:
+    """Whether a line is one of some names alone, with a colon or as a heading or in bold."""
+    bare = _without_marks(line) if len(line) <= _SHORT else ""
+    name = names.match(bare)
+    return name is not None and name.end() == len(bare) and (bool(name["list"]) or _TITLE.match(line) is not None)
+
+
+def _lists_references(bare: str) -> bool:
+    """Whether a line names sources and lists them, all as references."""
+    name = _SOURCES.match(bare)
+    return name is not None and all(map(_REFERENCE.fullmatch, _BETWEEN.split(bare[name.end() :])))
+
+
+_MARKS = dict.fromkeys(map(ord, "*_>\"'`"))
+
+
+def _without_marks(line: str) -> str:
+    """A line in small letters without marks of quotation, emphasis and headings, nor a point at its end."""
+    return composed(line).casefold().translate(_MARKS).lstrip("# \t").rstrip(". ")
 
 
 def _removal_reason(line: str) -> str | None:
@@ -243,7 +311,7 @@ def _removal_reason(line: str) -> str | None:
         return None
     if _BULLET.fullmatch(line):
         return "empty bullet"
-    bare = composed(line).casefold().translate(dict.fromkeys(map(ord, "*_>\"'`"))).strip()
+    bare = composed(line).casefold().translate(_MARKS).strip()
     label = _LABEL.match(bare)
     if label and label.end() == len(bare):
         return "label line"

@@ -1,4 +1,4 @@
-"""Command line (shore): index, ask, reply, support, signals."""
+"""Command line (shore): index, add, remove, ask, reply, support, signals."""
 
 from __future__ import annotations
 
@@ -89,6 +89,40 @@ def index(
     }
     made = build_index(loaded, out, policy=None if policy is None else Policy.load(policy), **more)
     show({"index": str(out), "chunks": len(loaded.chunks), "fingerprint": made}, as_json=as_json)
+
+
+def add(
+    folder: Index,
+    documents: Annotated[list[Path], typer.Argument(help="Files or folders of documents.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Put a document in the place of one of the same source.")
+    ] = False,
+    follow_links: FollowLinks = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress bars.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Add documents to an index, encoding what is new; whoever has it open goes on with the version they opened."""
+    from raglab.live.index_growth import add_documents
+
+    made = add_documents(folder, documents, replace=replace, follow_links=follow_links, progress=not quiet)
+    _show_change(folder, made, as_json=as_json)
+
+
+def remove(
+    folder: Index,
+    names: Annotated[list[str], typer.Argument(help="Documents by source, or by file name where one alone has it.")],
+    as_json: AsJson = False,
+) -> None:
+    """Remove documents from an index; whoever has it open goes on with the version they opened."""
+    from raglab.live.index_growth import remove_documents
+
+    _show_change(folder, remove_documents(folder, names), as_json=as_json)
+
+
+def _show_change(folder: Path, made: Any, *, as_json: bool) -> None:  # noqa: ANN401 - a change of an index
+    parts = {name: list(getattr(made, name)) for name in ("added", "replaced", "removed")}
+    stated = parts if as_json else {name: visible(", ".join(names)) or "none" for name, names in parts.items()}
+    show({"index": str(folder), **stated, "chunks": made.n_chunks, "fingerprint": made.fingerprint}, as_json=as_json)
 
 
 def _keep_corpus(out: Path, corpus: Path, policy: Path | None) -> None:
@@ -313,6 +347,8 @@ def _stated_text(stated: str) -> str:
 
 COMMANDS = (
     (index, "raglab index datasets/broker --out out/index"),
+    (add, "raglab add out/index new_contract.md"),
+    (remove, "raglab remove out/index old_contract.md"),
     (ask, "raglab ask out/index 'How soon must a claim be reported?' -p datasets/broker/policy.yaml"),
     (reply, "raglab reply out/index REQUEST_ID yes"),
     (signals, "raglab signals out/broker.parquet --signal judge --out out/judged.parquet"),

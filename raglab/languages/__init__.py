@@ -181,7 +181,8 @@ class Negation:
 class NoAnswer:
     """How an answer says that it has none: expressions by where they stand in it.
 
-    words: expressions that stand for their names, in capitals, in all of the others.
+    words: expressions that stand for their names, in capitals, in all of the others. examples, sources: what begins a
+    list of examples, and one of what an answer rests on.
     """
 
     words: Mapping[str, str] = field(default_factory=dict)
@@ -192,6 +193,8 @@ class NoAnswer:
     turns: Patterns = ()
     preambles: Patterns = ()
     labels: Patterns = ()
+    examples: Patterns = ()
+    sources: Patterns = ()
 
     __pydantic_config__ = _STRICT
 

@@ -59,7 +59,7 @@ def ask(
         request_id=request_id or None,
         session=session,
     )
-    system = lab if isinstance(lab, Lab) else Lab.open(lab)
+    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab)
     identity = (request_id or uuid4().hex, normalise_question(question))
     request = Request(*identity, tuple(documents or ()), selected_option, session, moment_or_now(now))
     return answer_request(request, system) if system.audit is None else clarification.clarify_request(request, system)
@@ -91,7 +91,7 @@ def reply(
     check_id(request_id)
     if question is not None:
         check_request(question)
-    system = lab if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
+    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
     return clarification.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
 
 

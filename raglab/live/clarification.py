@@ -579,10 +579,12 @@ def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | N
         rule = f"a default is corrected before the next request and within 24 hours, and {request_id!r} was settled"
         msg = f"{rule} at {silent['at'][:19]} ({silent['outcome']}); ask the question again."
         raise ValueError(msg)
-    for name, here in (("policy_id", system.policy.policy_id), ("fingerprint", system.fingerprint)):
-        if asked[name] != here:
-            msg = f"a reply must go to the {name} that asked, {asked[name]}, got {here}; open that policy and index."
-            raise ValueError(msg)
+    here = system.policy.policy_id
+    if asked["policy_id"] != here:
+        msg = f"a reply must go to the policy_id that asked, {asked['policy_id']}, got {here}; open that policy."
+        raise ValueError(msg)
+    offered = () if pending is None or pending.kind != documents.KIND else pending.clarification.candidate_values
+    system.check_documents(asked["fingerprint"], asked["documents"] or offered)
     remedy = "open that pack, or ask the question again"
     check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
     text = _question_text(asked, question)

@@ -1,15 +1,17 @@
 """Index folder (shore): what `build_index` writes and `Lab.open` reads, checked to the last field; swapped as a whole.
 
 `index.json` is the one point at which an index changes: it names its corpus by content, so that whatever is stopped
-leaves the old index or the new one. Embeddings beside it are by content too, and made again where they are lost.
+leaves the old index or the new one. Embeddings beside it are by content too, and made again where they are lost. An
+index whose documents changed names its earlier corpora, so that what was asked of one of them can be told from it.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -19,13 +21,14 @@ from raglab.canonical import canonical_json, digest
 from raglab.characters import visible
 from raglab.live.trace_building import RetrievalSettings, check_settings, index_fingerprint
 from raglab.retrieval.arms import Rewriter
-from raglab.store.files import InputError, Where, input_error, read_json, shown_value, write_text
+from raglab.store.files import InputError, Where, input_error, locked, read_json, shown_value, write_text
 from raglab.store.loaders import hash_corpus, load_corpus, save_corpus
 from raglab.values import SCHEMA_VERSION, Corpus
 
-INDEX, EMBEDDINGS, CACHE = "index.json", "embeddings.sqlite", "cache"
+INDEX, EMBEDDINGS, CACHE, LOCK = "index.json", "embeddings.sqlite", "cache", "index.lock"
 _CORPORA = re.compile(r"corpus-[0-9a-f]{16}\.jsonl")
 _MAX_BYTES = 2**20
+_MOST_CHANGES, _MOST_CHARACTERS = 100, 50_000  # of names, that an index remembers; the oldest go first
 _STRICT = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
@@ -45,11 +48,20 @@ class _Settings(BaseModel):
     dense_weight: float = 1.0
 
 
+class Change(BaseModel):
+    """A change of the documents: hash of the corpus before it, and file names that mean something else since."""
+
+    model_config = _STRICT
+
+    corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
+    documents: list[str]
+
+
 class IndexHead(BaseModel):
     """Content of index.json.
 
     fingerprint: of corpus, models and settings. corpus: its name. pack: hash of the pack that the index is for; None
-    fits any. digest: SHA-256 of the canonical JSON of all other fields.
+    fits any. changes: of its documents, the oldest first. digest: SHA-256 of the canonical JSON of all other fields.
     """
 
     model_config = _STRICT
@@ -61,19 +73,22 @@ class IndexHead(BaseModel):
     corpus_hash: str = Field(pattern=r"^[0-9a-f]{64}$")
     settings: _Settings
     pack: str | None = None
+    changes: list[Change] = []
     digest: str
 
 
 class Index(NamedTuple):
     """An index as its folder states it.
 
-    fingerprint: under the rewriter that it was read for.
+    fingerprint: under the rewriter that it was read for. head: as it stands in the folder. earlier: by the fingerprint
+    of an earlier version, the file names that have meant something else since.
     """
 
     corpus: Corpus
     settings: RetrievalSettings
     fingerprint: str
-    pack: str | None
+    head: IndexHead
+    earlier: Mapping[str, frozenset[str]]
 
 
 def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
@@ -85,14 +100,14 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     Raises:
       InputError: no index there, or one that was altered, damaged, or made by another version or with other models.
     """
-    head = _head(place)
-    try:
-        corpus = _corpus_of(head, place)
-    except InputError:
-        if _head(place) == head:
-            raise
-        head = _head(place)  # another process put a new index in its place between the two
-        corpus = _corpus_of(head, place)
+    head, corpus = _head(place), None
+    while corpus is None:
+        try:
+            corpus = _corpus_of(head, place)
+        except InputError:
+            last, head = head, _head(place)  # another process may have put a new index in its place between the two
+            if last == head:
+                raise
     try:
         wanted = check_settings(head.settings.model_dump())
     except ValueError as error:
@@ -103,20 +118,39 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
         rule = f"its fingerprint must be {fingerprint}, that of this corpus, these settings and the models of today"
         raise _damaged(place, rule, shown_value(head.fingerprint))
     if rewriter is not None and wanted.rewrites:
-        fingerprint = index_fingerprint(head.corpus_hash, parameters | {"rewriter": rewriter.name})
-    return Index(corpus, wanted, fingerprint, head.pack)
+        parameters |= {"rewriter": rewriter.name}
+        fingerprint = index_fingerprint(head.corpus_hash, parameters)
+    # What a version means by a name was changed by every change from it on.
+    since = accumulate((frozenset(one.documents) for one in reversed(head.changes)), frozenset.union)
+    pairs = [*zip(reversed(head.changes), since, strict=True)]
+    earlier = {index_fingerprint(one.corpus_hash, parameters): names for one, names in reversed(pairs)}
+    return Index(corpus, wanted, fingerprint, head, earlier)
+
+
+class OvertakenError(Exception):
+    """Another process put a new index in the place of the one that a new one was made from."""
 
 
 def write_index(
-    corpus: Corpus, place: Path, wanted: RetrievalSettings, pack: str | None, embed: Callable[[Corpus], object]
+    corpus: Corpus,
+    place: Path,
+    wanted: RetrievalSettings,
+    pack: str | None,
+    embed: Callable[[Corpus], object] | None = None,
+    *,
+    base: IndexHead | None = None,
+    documents: Collection[str] = (),
 ) -> str:
     """Write an index beside the one that is there, then put it in its place; its fingerprint.
 
     Args:
-      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus.
+      pack: hash of the one that it is for. embed: what fills the embeddings of the corpus, None where they are there.
+      base: head of the index that this one is a change of; None takes the place of any. documents: file names that mean
+        something else than in that one.
 
     Raises:
       InputError: the folder cannot be written.
+      OvertakenError: the index that is there is not `base` any more.
     """
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -126,7 +160,8 @@ def write_index(
     corpus_hash = hash_corpus(corpus)
     file = _corpus_file(place, corpus_hash)
     save_corpus(corpus, file)
-    embed(load_corpus(file))
+    if embed is not None:
+        embed(load_corpus(file))
     fingerprint = index_fingerprint(corpus_hash, wanted.parameters(None))
     head: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
@@ -138,15 +173,28 @@ def write_index(
     }
     if pack is not None:
         head["pack"] = pack
-    # From here on it is the new index; before, it was the old one.
-    write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
-    if not file.is_file():  # another process indexed something else, and cleared up meanwhile
-        save_corpus(corpus, file)
-    for other in place.iterdir():
-        if _CORPORA.fullmatch(other.name) and other != file:
-            with suppress(OSError):
-                other.unlink()
+    if base is not None:
+        change = Change(corpus_hash=base.corpus_hash, documents=sorted(documents))
+        head["changes"] = [one.model_dump() for one in _remembered([*base.changes, change])]
+    with locked(place / LOCK):
+        if base is not None and _head(place) != base:
+            raise OvertakenError
+        # From here on it is the new index; before, it was the old one.
+        write_text(json.dumps(head | {"digest": _digest(head)}, indent=2) + "\n", place / INDEX)
+        if not file.is_file():  # another process indexed something else, and cleared up meanwhile
+            save_corpus(corpus, file)
+        for other in place.iterdir():
+            if _CORPORA.fullmatch(other.name) and other != file:
+                with suppress(OSError):
+                    other.unlink()
     return fingerprint
+
+
+def _remembered(changes: Sequence[Change]) -> Sequence[Change]:
+    """The last changes, as many as index.json is to hold."""
+    lengths = accumulate(sum(map(len, one.documents)) for one in reversed(changes))
+    kept = sum(length <= _MOST_CHARACTERS for length in lengths)
+    return changes[len(changes) - min(kept, _MOST_CHANGES) :]
 
 
 def _corpus_file(place: Path, corpus_hash: str) -> Path:

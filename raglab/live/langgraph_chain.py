@@ -208,7 +208,7 @@ def build_graph(
         return compress(question, passages, budget=budget, keep=every, **more)
 
     compress("", (), budget=budget)  # a budget that is none stops here
-    system = lab if isinstance(lab, Lab) else Lab.open(lab)
+    system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab)
     nodes = _Nodes(system, compressed)
     graph = StateGraph(Running, input_schema=GraphInput, output_schema=Shown)
     for name in NODES:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
+import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,18 +25,20 @@ from raglab.characters import composed, visible
 from raglab.decision.measurement import check_model
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.live.clarification_requests import Clarifier, Parser
-from raglab.live.index_folder import CACHE, EMBEDDINGS, read_index, write_index
+from raglab.live.index_folder import CACHE, EMBEDDINGS, Index, read_index, write_index
+from raglab.live.index_growth import add_documents, embed_corpus, remove_documents
 from raglab.live.measured_signals import LiveSignals
 from raglab.live.question_signals import DocumentReader
 from raglab.live.response import SupportScorer, TableFirst
 from raglab.live.signal_functions import SignalFunction
-from raglab.live.trace_building import Retriever, check_settings, retriever, warn_of_cut_chunks, warn_of_pictures
+from raglab.live.trace_building import RetrievalSettings, Retriever, check_settings, retriever
 from raglab.packs import Pack
 from raglab.patterns import chunk_entities
 from raglab.policy import check_pack
 from raglab.retrieval.arms import DepthHits, Rewriter, walk
 from raglab.retrieval.dense import EmbeddingCache, default_cache, embed
 from raglab.store.files import Where, input_error
+from raglab.store.loaders import Documents
 from raglab.store.policies import Policy, load_pack
 from raglab.text import word_set
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus, Generator, Hits, Status
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
     from raglab.default_learner import Learner
     from raglab.live.online_bandit import Online
-    from raglab.live.settings import BanditSettings
+    from raglab.live.settings import BanditSettings, ClarifySettings
 
 T = TypeVar("T")
 SIZE = 2**30  # bytes; the least recently stored go first
@@ -221,6 +225,38 @@ BANDIT_UNWRITABLE = "the bandit's log cannot be written: the router chooses the 
 READ_AT_ONCE = 4096  # passages that are kept as they were read
 
 
+class Opening(NamedTuple):
+    """What a system was opened with that outlives a change of its documents.
+
+    generator: of what no row of a table answers. asking: settings of clarifications. learns: whether anything is asked
+    or learned, and asks: whether for what a question leaves out.
+    """
+
+    place: Path
+    settings: RetrievalSettings
+    rewriter: Rewriter | None
+    generator: Generator
+    parser: Parser | None
+    asking: ClarifySettings
+    asks: bool
+    learns: bool
+
+
+class ReadyDocuments(NamedTuple):
+    """All of a system that hangs on its documents; see `Lab`."""
+
+    retriever: Retriever
+    fingerprint: str
+    generator: Generator
+    entities: tuple[tuple[str, ...], ...]
+    reader: DocumentReader
+    clarifier: Clarifier | None
+    earlier: Mapping[str, frozenset[str]]
+
+
+_CHANGE = threading.Lock()  # held while a system takes up other documents, and while a request takes hold of a system
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Lab:
     """What answers a question: see `ask`.
@@ -231,7 +267,9 @@ class Lab:
     under the policy's patterns. arm: that answers, whatever the policy says, where given. online: chooses where arm or
     policy say `bandit`; None where it is switched off. audit: logs every question; None keeps no log. audit_required:
     whether a question that cannot be logged is refused. clarifier: asks for what a question leaves out; None answers as
-    ever. signals: functions that measure what the policy uses besides the built-in signals.
+    ever. signals: functions that measure what the policy uses besides the built-in signals. earlier: by the fingerprint
+    of an earlier version of the index, the file names that have meant something else since. opening: None where the
+    documents cannot change.
     """
 
     policy: Policy
@@ -249,6 +287,8 @@ class Lab:
     audit_required: bool = False
     clarifier: Clarifier | None = field(default=None, repr=False)
     signals: LiveSignals = field(default=LiveSignals(), repr=False)
+    earlier: Mapping[str, frozenset[str]] = field(default_factory=dict, repr=False)
+    opening: Opening | None = field(default=None, repr=False)
     _told: set[str] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -303,60 +343,139 @@ class Lab:
 
         # A wrong variable, a wrong index or a signal that is not there stops before any model is loaded.
         place, bandit = Path(folder), BanditSettings.read()
-        corpus, wanted, fingerprint, stored_pack = read_index(place, rewriter)
+        index = read_index(place, rewriter)
         chosen = policy if isinstance(policy, Policy) else Policy.load(policy)
         measured = LiveSignals(tuple(signals), signal_timeout_s).under(chosen)
         pack = load_pack(chosen.pack)
         remedy = "put that pack back, or make the index again"
-        check_pack(stored_pack, pack.stored, f"the index {place}", remedy)
+        check_pack(index.head.pack, pack.stored, f"the index {place}", remedy)
         # The audit log comes before the clarifier, which learns from it; old texts are blanked at every start.
         asking = ClarifySettings.read()
         asks = asking.enabled is True if clarify is None else clarify
         learns = asks or (asking.options and clarify is not False)
         log, required = _audit_log(place, asking.learner, audit=audit, learns=learns)
-        # Models and indexes; embeddings of the corpus are kept beside it, so that only the first start encodes them.
-        stored = EmbeddingCache(place / EMBEDDINGS)
-        ready = retriever(corpus, wanted, stored, rewriter=rewriter, pack=pack)
-        tables = ready.indexes.tables
-        base = Extractive(pack=pack) if generator is None else generator
+        if log is not None and learns:
+            remedy = "put that pack back, or move the log away and learn anew"
+            check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
         kept = _caches_of(place) if cache else None
-        named = chunk_entities(ready.chunks, chosen.pattern_lists.entities)
         judge = scorer or WordSupport()
-        _read_passages(ready.chunks, base, judge)
-        reader = DocumentReader(tuple(corpus.chunks), pack)
-        if any(name in STORED for name in used_signals(chosen)):  # so that no first question pays for it
-            reader.parsed(Case("start", "", "ok"))
-        # A row of a table answers for itself; what is no row goes to the generator.
-        writer = base if tables is None else TableFirst.over(base, tables, ready.chunks)
+        base = Extractive(pack=pack) if generator is None else generator
+        opening = Opening(place, index.settings, rewriter, base, parser, asking, asks, learns)
+        ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
-        online = _online(place, ready, bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
-        clarifier = None
-        if learns:
-            words = _words(corpus.chunks, ready, stored, pack) if asks else None  # choices among options need none
-            clarifier = Clarifier(
-                costs=asking, learner=asking.learner, chunks=corpus.chunks, vocabulary=words, pack=pack, parser=parser
-            )
-            if log is not None:
-                remedy = "put that pack back, or move the log away and learn anew"
-                check_pack(log.pack(), pack.digest, f"what the log of {place} has learned", remedy)
+        online = _online(place, ready.retriever, bandit, wanted=(stated or chosen.strategy.arm) == "bandit")
         return cls(
             policy=chosen,
-            retriever=ready,
-            fingerprint=fingerprint,
-            generator=writer,
             scorer=judge,
             caches=kept,
-            entities=named,
             pack=pack,
-            reader=reader,
             arm=stated,
             online=online,
             audit=log,
             audit_required=required,
-            clarifier=clarifier,
             signals=measured,
+            opening=opening,
+            **ready._asdict(),
         )
+
+    def add(self, documents: Documents, *, replace: bool = False) -> Self:
+        """Add documents to the index and answer from it with them; see `raglab.live.index_growth.add_documents`.
+
+        Whoever else has the index open answers from the version that they opened, until they `refresh` or open it
+        again. What was learned stays: it is kept by field and kind of document.
+
+        Args:
+          documents: folder, file or corpus, or a list of those and of records. replace: whether a document with the
+            source of one that is there takes its place.
+
+        Returns: this system.
+
+        Raises:
+          InputError: documents that cannot be read, or an index that cannot be written.
+          ValueError: a document that is there with another content; or the system was not opened from a folder.
+
+        Example: `lab.add("new_contracts").remove(["acme-2019.md"])`
+        """
+        add_documents(self._opened().place, documents, replace=replace)
+        return self.refresh()
+
+    def remove(self, names: str | Sequence[str]) -> Self:
+        """Remove documents from the index and answer from it without them; see `add`.
+
+        Cached answers of earlier versions stay in the folder, where no question is answered by them, until newer ones
+        push them out; `lab.caches.clear()` empties it.
+
+        Args:
+          names: sources, or file names where one document alone has them.
+
+        Returns: this system.
+
+        Raises:
+          InputError: an index that cannot be written.
+          ValueError: a name of no document or of several, or of all; or the system was not opened from a folder.
+        """
+        remove_documents(self._opened().place, names)
+        return self.refresh()
+
+    def refresh(self) -> Self:
+        """Answer from the index as its folder holds it now, models and logs as they are.
+
+        A question that is being answered meanwhile is answered from the version that it began with.
+
+        Returns: this system.
+
+        Raises:
+          InputError: no index there, or one that was altered.
+          ValueError: another settings or pack than those that it was opened with; or it was opened from no folder.
+        """
+        opening = self._opened()
+        index = read_index(opening.place, opening.rewriter)
+        remedy = "open it again under that pack"
+        check_pack(index.head.pack, self.pack.stored, f"the index {opening.place}", remedy)
+        if index.settings != opening.settings:
+            msg = f"an open index must keep its arms, models and sizes, got others in {opening.place}; open it again."
+            raise ValueError(msg)
+        if index.fingerprint == self.fingerprint:
+            return self
+        ready = _ready_documents(index, opening, self.policy, self.pack, self.scorer, self.retriever)
+        with _CHANGE:
+            for name, value in ready._asdict().items():
+                object.__setattr__(self, name, value)
+        return self
+
+    def snapshot(self) -> Self:
+        """The system as it is now, whatever becomes of its documents: what answers one request."""
+        with _CHANGE:
+            return copy.copy(self)
+
+    def check_documents(self, fingerprint: str, documents: Sequence[str]) -> None:
+        """Stop a reply to what was asked of another version of the index, unless its documents are the same in this.
+
+        Args:
+          fingerprint: of the version. documents: that the request is about, `file` or `file#page`; none is all.
+
+        Raises:
+          ValueError: an index that this is no later version of, or documents that changed.
+        """
+        if fingerprint == self.fingerprint:
+            return
+        if fingerprint not in self.earlier:
+            rule = f"a reply must go to the index that asked, {fingerprint}, or to one that grew from it"
+            msg = f"{rule}, got {self.fingerprint}; refresh the lab, open that index, or ask the question again."
+            raise ValueError(msg)
+        moved = self.earlier[fingerprint]
+        changed = [name for name in documents if name in moved or name.rpartition("#")[0] in moved]
+        if changed or not documents:
+            which = ", ".join(changed) or "the index"
+            msg = f"a reply must be about documents as they were, and {which} changed since; ask the question again."
+            raise ValueError(msg)
+
+    def _opened(self) -> Opening:
+        if self.opening is None:
+            msg = "documents change where a lab was opened from a folder; open it with Lab.open."
+            raise ValueError(msg)
+        return self.opening
 
     def warn_once(self, text: str, error: Exception) -> None:
         """Say what cannot be written, once a system."""
@@ -373,6 +492,46 @@ class Lab:
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
         named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
         return dataclasses.replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
+
+
+def _ready_documents(
+    index: Index, opening: Opening, policy: Policy, pack: Pack, scorer: SupportScorer, like: Retriever | None = None
+) -> ReadyDocuments:
+    """Models and indexes over the documents of an index.
+
+    Args:
+      like: retriever of an earlier version, whose models are used again.
+    """
+    # Embeddings of the corpus are kept beside it, so that only the first start encodes them.
+    chunks, stored = index.corpus.chunks, EmbeddingCache(opening.place / EMBEDDINGS)
+    ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
+    tables, base = ready.indexes.tables, opening.generator
+    named = chunk_entities(ready.chunks, policy.pattern_lists.entities)
+    _read_passages(ready.chunks, base, scorer)
+    reader = DocumentReader(tuple(chunks), pack)
+    if any(name in STORED for name in used_signals(policy)):  # so that no first question pays for it
+        reader.parsed(Case("start", "", "ok"))
+    clarifier = None
+    if opening.learns:
+        words = _words(chunks, ready, stored, pack) if opening.asks else None  # choices among options need none
+        clarifier = Clarifier(
+            costs=opening.asking,
+            learner=opening.asking.learner,
+            chunks=chunks,
+            vocabulary=words,
+            pack=pack,
+            parser=opening.parser,
+        )
+    return ReadyDocuments(
+        retriever=ready,
+        fingerprint=index.fingerprint,
+        # A row of a table answers for itself; what is no row goes to the generator.
+        generator=base if tables is None else TableFirst.over(base, tables, ready.chunks),
+        entities=named,
+        reader=reader,
+        clarifier=clarifier,
+        earlier=index.earlier,
+    )
 
 
 def _online(place: Path, ready: Retriever, settings: BanditSettings, *, wanted: bool) -> Online | None:
@@ -478,11 +637,8 @@ def build_index(
     wanted = check_settings({"arms": tuple(arms), **settings}).pinned(download=download)
     behind = default_cache() if cache == "default" else cache
 
-    def embed_corpus(stored: Corpus) -> None:
-        whole = stored._replace(pictures=corpus.pictures)
-        ready = retriever(whole, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
-        warn_of_cut_chunks(ready)
-        warn_of_pictures(ready, wanted)
+    def embed_stored(stored: Corpus) -> None:
+        embed_corpus(stored._replace(pictures=corpus.pictures), place, wanted, behind, progress=progress)
 
     pack = None if policy is None else load_pack(policy.pack).stored
-    return write_index(corpus, place, wanted, pack, embed_corpus)
+    return write_index(corpus, place, wanted, pack, embed_stored)

@@ -180,16 +180,18 @@ def retriever(
     rewriter: Rewriter | None = None,
     progress: bool = False,
     pack: Pack = GENERIC,
+    like: Retriever | None = None,
 ) -> Retriever:
     """Load the models, index the corpus, and make a strategy for every arm.
 
     Args:
-      rewriter: None is RM3 over the corpus. pack: of the trade, for questions about tables.
+      rewriter: None is RM3 over the corpus. pack: of the trade, for questions about tables. like: one of the same
+        settings, whose models are used again.
     """
-    encoder = load_encoder(wanted.encoder)
+    encoder = load_encoder(wanted.encoder) if like is None else like.encoder
     # The rows of tables join the chunks before anything is indexed, so that positions mean the same everywhere.
     tables = table_index(corpus.chunks, pack=pack) if wanted.needs("tables") else None
-    chunks = universe(corpus, wanted)
+    chunks = (*corpus.chunks, *(() if tables is None else tables.rows))
     loose, strict = (_signatures(chunks, encoder, cache, strict=strict) for strict in (False, True))
     indexes = build_indexes(
         [chunk.text for chunk in chunks],
@@ -207,7 +209,10 @@ def retriever(
     # Only what an arm asks for is made: RM3 reads the whole corpus, a cross-encoder is a model of its own.
     if wanted.rewrites and rewriter is None:
         rewriter = rm3([chunk.text for chunk in corpus.chunks])
-    reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
+    if like is not None:
+        reranker = next(iter(like.strategies.values())).reranker
+    else:
+        reranker = None if wanted.reranker is None else CrossEncoderReranker(load_cross_encoder(wanted.reranker))
     sizes = Sizes(wanted.fetch_k, wanted.rerank_k, wanted.rrf_k, wanted.dense_weight)
 
     def vector(text: str) -> NDArray[np.float32]:

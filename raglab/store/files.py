@@ -344,6 +344,21 @@ def locked_lines(path: Path, opening: str, wait_s: float = 10.0) -> Iterator[Lin
             yield LineLog(path, file)
 
 
+@contextmanager
+def locked(path: Path, wait_s: float = 60.0) -> Iterator[None]:
+    """A block that one process or thread runs at a time, by the lock of a file, made where it is not there.
+
+    Raises:
+      InputError: the file cannot be written, or is held for longer than `wait_s`.
+    """
+    with _writing(path):
+        _check_place(path)
+        file = path.open("a+b", buffering=0)
+    with file:
+        _lock(file, path, wait_s)
+        yield
+
+
 class LineLog:
     """A log of JSON lines, held by `locked_lines`."""
 
@@ -400,7 +415,7 @@ def _lock(file: FileIO, path: Path, wait_s: float) -> None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             if time.monotonic() > until:
-                rule, came = f"a log must be free within {wait_s:g} s", "a lock of another process"
+                rule, came = f"the file must be free within {wait_s:g} s", "a lock of another process"
                 raise input_error(Where(str(path)), rule, "wait for it, or end it", came) from error
             time.sleep(0.005)
         else:

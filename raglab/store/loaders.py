@@ -20,7 +20,7 @@ that is no field is kept in `extra`::
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -188,6 +188,46 @@ def load_corpus(
     return _corpus(place if file is None else file, name, limits)
 
 
+Documents = str | Path | Corpus | Sequence[str | Path | Corpus | Record]
+
+
+def load_documents(documents: Documents, *, follow_links: bool = False) -> Corpus:
+    r"""Chunks of documents from several places.
+
+    Args:
+      documents: what `load_corpus` takes, a corpus, or a list of those and of records as its JSON lines hold them.
+      follow_links: as of `load_corpus`.
+
+    Returns: the corpus, named as the first of them.
+
+    Raises:
+      InputError: see `load_corpus`; or no documents, or something else.
+
+    Example:
+      >>> record = {"source": "a.md", "pages": [{"page": 1, "text": "# Hail\nGlass is covered."}]}
+      >>> [chunk.chunk_id for chunk in load_documents([record]).chunks]
+      ['a.md#1-1']
+    """
+    if isinstance(documents, Corpus):
+        return documents
+    if isinstance(documents, str | Path):
+        return load_corpus(documents, follow_links=follow_links)
+    parts, lines = [], []
+    for number, one in enumerate(documents, 1):
+        if isinstance(one, Mapping):
+            lines.append(JsonLine(Where("documents", number), one))
+        elif isinstance(one, str | Path | Corpus):
+            parts.append(load_documents(one, follow_links=follow_links))
+        else:
+            rule, remedy = "documents must be paths, corpora or records", "put chunks into a Corpus"
+            raise input_error(Where("documents", number), rule, remedy, type(one).__name__)
+    if lines:
+        parts.append(_corpus_of_lines(iter(lines), "documents", Path("documents.jsonl"), Limits()))
+    placed = ((Where(part.name, id=chunk.chunk_id), chunk) for part in parts for chunk in part.chunks)
+    whole = _unique_chunks(parts[0].name if parts else "documents", placed, "documents")
+    return whole._replace(pictures={name: path for part in parts for name, path in part.pictures.items()})
+
+
 def save_corpus(corpus: Corpus, path: str | Path) -> None:
     """Write a corpus as JSON lines, one chunk a line, whole or not at all; `load_corpus` gives an equal one.
 
@@ -337,7 +377,12 @@ def _corpus(path: Path, name: str, limits: Limits) -> Corpus:
 
 
 def _read_corpus(path: Path, name: str, limits: Limits) -> Corpus:
-    lines = json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links)
+    return _corpus_of_lines(
+        json_lines(path, limits.max_line_bytes, follow_links=limits.follow_links), name, path, limits
+    )
+
+
+def _corpus_of_lines(lines: Iterator[JsonLine], name: str, path: Path, limits: Limits) -> Corpus:
     first = next(lines, None)
     if first is not None and first.record.keys() == {"corpus"}:
         name = required_text(first.record, "corpus", first.where, blank=True)

@@ -1,0 +1,225 @@
+"""Growth of an index (shore): documents added to it, replaced and removed, while others answer from it.
+
+Only what is new is encoded. The new version is written beside the old one and takes its place at once (see
+`raglab.live.index_folder`); everything else is derived from the corpus when it is opened, as after `build_index`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from difflib import get_close_matches
+from itertools import pairwise
+from os import W_OK, access
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from raglab import resolver
+from raglab.live.index_folder import EMBEDDINGS, Index, OvertakenError, read_index, write_index
+from raglab.live.trace_building import (
+    RetrievalSettings,
+    retriever,
+    universe,
+    warn_of_cut_chunks,
+    warn_of_pictures,
+)
+from raglab.retrieval.dense import EmbeddingCache, default_cache, drop_pictures, drop_texts
+from raglab.retrieval.indexes import ANCHOR
+from raglab.store.files import Where, input_error, shown_value
+from raglab.store.loaders import Documents, load_documents
+from raglab.store.pictures import picture_digest
+from raglab.values import Chunk, Corpus
+
+_SHOWN = 3  # names in a message
+
+
+class IndexChange(NamedTuple):
+    """What a change made of an index: sources that are new, that have a new content, and that are gone.
+
+    fingerprint: of the index now. n_chunks: that it has.
+    """
+
+    fingerprint: str
+    n_chunks: int
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+class _Version(NamedTuple):
+    """A corpus that is to take an index's place, and what it changes."""
+
+    corpus: Corpus
+    added: tuple[str, ...] = ()
+    replaced: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+
+
+def add_documents(
+    place: str | Path,
+    documents: Documents,
+    *,
+    replace: bool = False,
+    follow_links: bool = False,
+    cache: EmbeddingCache | Literal["default"] | None = "default",
+    progress: bool = False,
+) -> IndexChange:
+    """Add documents to the index in a folder; those that it holds as they are change nothing.
+
+    Where the documents of the index stand in the order of their sources, as those of a folder do, the new ones take
+    their places among them: the index is then the one that `build_index` makes of all of them, but for the last bits
+    of embeddings, which hang on what is encoded beside a text. Else they stand at the end.
+
+    Args:
+      place: folder of the index. documents: what `load_documents` takes. replace: whether a document with the source of
+        one that is there takes its place. follow_links: whether links inside a folder of documents are followed. cache:
+        from which embeddings are copied where it has them. progress: whether a bar counts the texts that are encoded.
+
+    Raises:
+      InputError: no index there, one that cannot be written, or documents that cannot be read.
+      ValueError: a document that is there with another content, unless it is to be replaced.
+    """
+    new = load_documents(documents, follow_links=follow_links)
+    behind = default_cache() if cache == "default" else cache
+
+    def embed_some(sources: Collection[str], index: Index) -> None:
+        chunks = tuple(chunk for chunk in new.chunks if chunk.source in sources)
+        some = Corpus(index.corpus.name, chunks, new.pictures)
+        embed_corpus(some, Path(place), index.settings, behind, progress=progress)
+
+    return _change_index(Path(place), lambda index: _with_documents(index, new, replace=replace), embed_some)
+
+
+def remove_documents(place: str | Path, names: str | Sequence[str]) -> IndexChange:
+    """Remove documents from the index in a folder, and their embeddings.
+
+    Args:
+      place: folder of the index. names: sources, or file names where one document alone has them.
+
+    Raises:
+      InputError: no index there, or one that cannot be written.
+      ValueError: a name of no document or of several, or of all that there are.
+    """
+    named = (names,) if isinstance(names, str) else tuple(names)
+    return _change_index(Path(place), lambda index: _without_documents(index, named))
+
+
+def embed_corpus(
+    corpus: Corpus, place: Path, wanted: RetrievalSettings, behind: EmbeddingCache | None, *, progress: bool
+) -> None:
+    """Fill the embeddings of a folder with those of a corpus, and say what of it is in none."""
+    ready = retriever(corpus, wanted, EmbeddingCache(place / EMBEDDINGS, behind), progress=progress)
+    warn_of_cut_chunks(ready)
+    warn_of_pictures(ready, wanted)
+
+
+def _change_index(
+    place: Path, change: Callable[[Index], _Version], embed: Callable[[Collection[str], Index], None] | None = None
+) -> IndexChange:
+    """Put a changed index in the place of the one that is there, and do so again where another came between.
+
+    Args:
+      embed: what fills the embeddings of documents, by their sources; None where none are new.
+    """
+    while True:
+        index = read_index(place)
+        if not access(place, W_OK):
+            rule, remedy = "an index must be writable for its documents to change", "give the right, or copy the folder"
+            raise input_error(Where(str(place)), rule, remedy, "a folder for reading alone")
+        version = change(index)
+        stated = IndexChange(index.fingerprint, len(index.corpus.chunks), *version[1:])
+        if not any(version[1:]):
+            return stated
+        # Embeddings are kept by content, so that an index which nobody switches to only has some too many.
+        if embed is not None:
+            embed({*version.added, *version.replaced}, index)
+        documents = _other_meaning(index.corpus.chunks, version)
+        about = (version.corpus, place, index.settings, index.head.pack)
+        try:
+            made = write_index(*about, base=index.head, documents=documents)
+        except OvertakenError:
+            continue
+        if version.replaced or version.removed:
+            _forget(place, index, version.corpus)
+        return stated._replace(fingerprint=made, n_chunks=len(version.corpus.chunks))
+
+
+def _with_documents(index: Index, new: Corpus, *, replace: bool) -> _Version:
+    """The corpus with more documents."""
+    old, there = _by_source(index.corpus.chunks), _by_source(new.chunks)
+    differing = [source for source in there if source in old and old[source] != there[source]]
+    if differing and not replace:
+        came = ", ".join(map(shown_value, differing[:_SHOWN])) + (" and more" if len(differing) > _SHOWN else "")
+        msg = f"documents must be new, or as the index holds them, got others of the same source: {came}; "
+        raise ValueError(msg + "replace them (replace=True), or rename them.")
+    added = [source for source in there if source not in old]
+    fresh = {*added, *differing}
+    kept = [chunk for chunk in index.corpus.chunks if chunk.source not in fresh]
+    chunks = [*kept, *(chunk for chunk in new.chunks if chunk.source in fresh)]
+    # A folder's documents stand in the order of their sources; whoever finds them so keeps them so.
+    if all(one.source <= two.source for one, two in pairwise(index.corpus.chunks)):
+        chunks.sort(key=lambda chunk: chunk.source)
+    return _Version(Corpus(index.corpus.name, tuple(chunks)), tuple(added), tuple(differing))
+
+
+def _without_documents(index: Index, names: Iterable[str]) -> _Version:
+    """The corpus without some documents."""
+    sources = list(_by_source(index.corpus.chunks))
+    files: dict[str, list[str]] = {}
+    for chunk in index.corpus.chunks:
+        if chunk.source not in files.setdefault(chunk.file_name, []):
+            files[chunk.file_name].append(chunk.source)
+    gone = [_named_source(name, sources, files) for name in names]
+    kept = tuple(chunk for chunk in index.corpus.chunks if chunk.source not in set(gone))
+    if not kept:
+        msg = "an index must keep a document, got the names of all; delete its folder, or add others first."
+        raise ValueError(msg)
+    return _Version(Corpus(index.corpus.name, kept), removed=tuple(dict.fromkeys(gone)))
+
+
+def _named_source(name: str, sources: Collection[str], files: Mapping[str, Sequence[str]]) -> str:
+    """Source of the document that a name means."""
+    if name in sources:
+        return name
+    meant = files.get(name, ())
+    if len(meant) == 1:
+        return meant[0]
+    if meant:
+        came = f"{shown_value(name)}, which {len(meant)} have"
+        msg = f"a file name must be that of one document, got {came}; give one of {', '.join(meant[:_SHOWN])}."
+        raise ValueError(msg)
+    near = get_close_matches(name, [*sources, *files], _SHOWN) if isinstance(name, str) else []
+    remedy = f"did you mean {' or '.join(near)}" if near else f"there is {', '.join([*sources][:_SHOWN])}"
+    msg = f"names must be of documents of the index, got {shown_value(name)}; {remedy}."
+    raise ValueError(msg)
+
+
+def _by_source(chunks: Iterable[Chunk]) -> dict[str, list[Chunk]]:
+    """Chunks of each document."""
+    found: dict[str, list[Chunk]] = {}
+    for chunk in chunks:
+        found.setdefault(chunk.source, []).append(chunk)
+    return found
+
+
+def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
+    """File names that mean something else after a change: what has one of them is changed, gone, or not alone."""
+    known = {chunk.file_name for chunk in old}
+    moved = {*version.added, *version.replaced, *version.removed}
+    return known & {chunk.file_name for chunk in (*old, *version.corpus.chunks) if chunk.source in moved}
+
+
+def _forget(place: Path, index: Index, corpus: Corpus) -> None:
+    """Take out the embeddings of texts and pictures that no document has any more."""
+    name, cache = index.settings.parameters(None)["encoder"], EmbeddingCache(place / EMBEDDINGS)
+    texts = (_embedded_texts(one, index.settings) for one in (index.corpus, corpus))
+    pictures = ({picture_digest(chunk) for chunk in one.chunks} - {None} for one in (index.corpus, corpus))
+    drop_texts(name, set.difference(*texts), cache)
+    drop_pictures(name, set.difference(*pictures), cache)
+
+
+def _embedded_texts(corpus: Corpus, wanted: RetrievalSettings) -> set[str]:
+    """Texts of a corpus that are embedded."""
+    chunks = universe(corpus, wanted)
+    signatures = (resolver.signature(c.tags, c.file_name, strict=strict) for c in chunks for strict in (False, True))
+    bodies = [chunk.text for chunk in chunks]
+    return {*bodies, *(text[:ANCHOR] for text in bodies), *map(resolver.rendered, signatures)}

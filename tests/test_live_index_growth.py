@@ -1,0 +1,434 @@
+"""Documents added to an index and removed: the index is that of the whole, and whoever has it open keeps their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from generators import Fixed
+from hostile import remount, small_disk
+from raglab.cli import app
+from raglab.live import index_folder, index_growth
+from raglab.live.ask import ask, reply
+from raglab.live.index_folder import Change, read_index
+from raglab.live.index_growth import add_documents, remove_documents
+from raglab.live.system import Lab, build_index
+from raglab.retrieval.arms import walk
+from raglab.retrieval.dense import EmbeddingCache
+from raglab.store.files import InputError
+from raglab.store.loaders import hash_corpus, load_corpus
+from raglab.store.policies import Policy
+from raglab.values import Corpus
+from test_live_clarification import BROKER, COVER, ENGLISH, FRENCH, OPEN, RENEWAL, ROLES, START, WHO
+from test_live_index_folder import _in_a_fork
+from test_live_trace_building import CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.slow
+
+FREE: dict[str, Any] = {name: {"enabled": False} for name in ("l2", "similarity", "gap", "support", "confidence")}
+QUESTIONS = ("What is the motor excess?", "Is a courtesy car provided?", "How soon must lost baggage be reported?")
+HOME, MOTOR, TRAVEL, FAQ = ("docs/home.md", "docs/motor.md", "docs/travel.md", "docs/faq.txt")
+
+
+def part(*sources: str) -> Corpus:
+    """Some documents of the small corpus."""
+    return Corpus("small", tuple(one for one in CORPUS.chunks if one.source in sources))
+
+
+def document(name: str, text: str) -> dict[str, Any]:
+    """Record of a document of one page."""
+    return {"source": name, "pages": [{"page": 1, "text": text}]}
+
+
+@pytest.fixture
+def place(tmp_path: Path, encoder: WordEncoder) -> Path:  # noqa: F811 - the fixture
+    """Return the folder of an index of two documents, with the embeddings that they have in the whole corpus."""
+    build_index(CORPUS, tmp_path / "whole", cache=None, **SMALL)
+    build_index(
+        part(MOTOR, TRAVEL), tmp_path / "i", cache=EmbeddingCache(tmp_path / "whole/embeddings.sqlite"), **SMALL
+    )
+    encoder.seen.clear()
+    return tmp_path / "i"
+
+
+def opened(place: Path, **more: Any) -> Lab:
+    """System over an index, without its log."""
+    return Lab.open(place, policy=Policy.from_mapping(FREE), **{"generator": Fixed(), "audit": False, **more})
+
+
+def answers(lab: Lab) -> list[dict[str, Any]]:
+    """Responses to the questions, under one request id."""
+    return [dict(ask(question, lab=lab, request_id="r")) for question in QUESTIONS]
+
+
+class TestLaw:
+    """An index that grew is the one that is built anew."""
+
+    @pytest.mark.parametrize("seed", range(2))
+    def test_grown_is_built(self, tmp_path: Path, encoder: WordEncoder, seed: int) -> None:  # noqa: F811
+        """Six bundled documents in any order and steps, others come and go: the same folder's index to the bit.
+
+        Embeddings are shared, since a text's last bits hang on what is encoded beside it; all else is made anew.
+        """
+        del encoder
+        rng = np.random.default_rng(seed)
+        names = [*(one.name for one in sorted((BROKER / "documents").iterdir())[3:11])]
+        for name in names[:6]:
+            (tmp_path / "some").mkdir(exist_ok=True)
+            shutil.copy(BROKER / "documents" / name, tmp_path / "some")
+        whole, others = load_corpus(tmp_path / "some"), [BROKER / "documents" / name for name in names[6:]]
+        build_index(whole, tmp_path / "built", cache=None, **SMALL)
+        shared = EmbeddingCache(tmp_path / "built" / "embeddings.sqlite")
+        order = [tmp_path / "some" / names[int(at)] for at in rng.permutation(6)]
+        first = load_corpus(order[0])._replace(name="some")
+        build_index(first, tmp_path / "grown", cache=shared, **SMALL)
+        lab = Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN), clarify=True)
+        steps = [order[1:2], others[:1], order[2:4], others[1:], order[4:]]
+        for at, step in enumerate(steps):
+            add_documents(tmp_path / "grown", step, cache=shared)
+            if at % 2:
+                lab.refresh()
+        lab.remove([one.name for one in others])
+        built = Lab.open(tmp_path / "built", policy=Policy.from_mapping(OPEN), clarify=True)
+        assert lab.fingerprint == built.fingerprint
+        assert read_index(tmp_path / "grown").corpus == read_index(tmp_path / "built").corpus == whole
+        same_system(lab, built)
+        same_system(Lab.open(tmp_path / "grown", policy=Policy.from_mapping(OPEN), clarify=True), built)
+
+    def test_only_what_is_new_is_encoded(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Neither an addition nor the opening after it encodes a text of the documents that were there."""
+        added = add_documents(place, part(HOME), cache=None)
+        assert (added.added, added.n_chunks) == ((HOME,), 9)
+        opened(place)
+        old = {chunk.text for chunk in part(MOTOR, TRAVEL).chunks}
+        assert {chunk.text for chunk in part(HOME).chunks} <= set(encoder.seen)
+        assert not old & set(encoder.seen)
+        encoder.seen.clear()
+        assert add_documents(place, part(HOME, MOTOR), cache=None)[2:] == ((), (), ())
+        assert encoder.seen == []
+
+    def test_what_no_document_has_any_more_is_forgotten(self, place: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Embeddings of a removed document go, those that another shares stay; its return is encoded anew."""
+        shared = document("docs/copy.md", "A courtesy car is provided for fourteen days.")
+        add_documents(place, [part(HOME), shared], cache=None)
+        remove_documents(place, [MOTOR, HOME])
+        encoder.seen.clear()
+        add_documents(place, part(MOTOR, HOME), cache=None)
+        assert "The motor excess is 250 pounds for each claim." in encoder.seen
+        assert "A courtesy car is provided for fourteen days." not in encoder.seen
+
+    def test_documents_that_stand_in_no_order_get_theirs_behind(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Positions of what is there do not move: ties fall as before."""
+        del encoder
+        build_index(part(MOTOR, HOME), tmp_path / "i", cache=None, **SMALL)  # motor, then home
+        add_documents(tmp_path / "i", part(FAQ), cache=None)
+        expected = (*part(MOTOR, HOME).chunks, *part(FAQ).chunks)
+        assert read_index(tmp_path / "i").corpus.chunks == expected
+
+    def test_folders_files_and_records(self, place: Path, tmp_path: Path) -> None:
+        """A folder at any depth, a file, a corpus and a record, together or alone."""
+        folder = tmp_path / "more"
+        (folder / "sub").mkdir(parents=True)
+        (folder / "a.md").write_text("# Hail\nGlass is covered.\n", encoding="utf-8")
+        (folder / "sub" / "b.txt").write_text("Fog is not.\n", encoding="utf-8")
+        given = [folder, part(FAQ), document("r.md", "# Rain\nIt is wet.")]
+        made = add_documents(place, given, cache=None)
+        assert made.added == ("a.md", "sub/b.txt", FAQ, "r.md")
+        assert add_documents(place, str(folder / "a.md"), cache=None).added == ()
+        with pytest.raises(InputError, match="documents must be paths, corpora or records, got Chunk"):
+            add_documents(place, list(CORPUS.chunks), cache=None)  # type: ignore[arg-type]
+        with pytest.raises(InputError, match="at least one chunk"):
+            add_documents(place, [], cache=None)
+
+
+def same_system(one: Lab, two: Lab) -> None:
+    """Every array that retrieval reads, what is found by each arm, entities, and the vocabulary of clarifications."""
+    first, second = one.retriever.indexes, two.retriever.indexes
+    assert one.retriever.chunks == two.retriever.chunks
+    assert first.texts == second.texts
+    for name in ("vectors", "anchors"):
+        np.testing.assert_array_equal(getattr(first, name), getattr(second, name))
+    assert first.tokens.keys() == second.tokens.keys()
+    for text, tokens in first.tokens.items():
+        np.testing.assert_array_equal(tokens, second.tokens[text])
+    for name in ("signatures", "strict_signatures"):
+        for field, other in zip(getattr(first, name), getattr(second, name), strict=True):
+            np.testing.assert_array_equal(field, other)
+    assert (first.graph is None) == (second.graph is None)
+    assert first.tables is not None
+    assert second.tables is not None
+    assert (first.tables.rows, first.tables.tables) == (second.tables.rows, second.tables.tables)
+    assert one.entities == two.entities
+    assert one.clarifier is not None
+    assert two.clarifier is not None
+    words, others = one.clarifier.vocabulary, two.clarifier.vocabulary
+    assert words is not None
+    assert others is not None
+    assert words._replace(vectors=None, encode=None) == others._replace(vectors=None, encode=None)
+    np.testing.assert_allclose(words.vectors, others.vectors, atol=1e-3)  # encoded on opening, beside other terms
+    for question in ("What is the excess for storm?", "Qui est l'assureur ?", "liability limit", "total premium"):
+        np.testing.assert_array_equal(first.bm25.search([question], 9), second.bm25.search([question], 9))
+        np.testing.assert_array_equal(first.tables.search([question], 9), second.tables.search([question], 9))
+        for arm, strategy in one.retriever.strategies.items():
+            asked = one.retriever.question(question)
+            pair = (next(walk(strategy, asked)), next(walk(two.retriever.strategies[arm], asked)))
+            for field, other in zip(pair[0].hits, pair[1].hits, strict=True):
+                np.testing.assert_array_equal(field, other)
+
+
+class TestReaders:
+    """Who has the index open while it changes."""
+
+    def test_the_old_version_answers_until_a_refresh(self, place: Path) -> None:
+        """Another system over the folder says what it said; then what one that is opened anew says."""
+        reader, writer = opened(place), opened(place)
+        before, old = answers(reader), reader.fingerprint
+        assert writer.add(part(HOME, FAQ)) is writer
+        assert writer.fingerprint != old
+        assert (answers(reader), reader.fingerprint) == (before, old)
+        assert reader.refresh().fingerprint == writer.fingerprint
+        assert answers(reader) == answers(writer) == answers(opened(place))
+        # And back: an index of the same documents is the same index.
+        assert writer.remove(["home.md", FAQ]).fingerprint == old
+        assert answers(writer) == before
+
+    def test_no_cache_serves_another_corpus(self, place: Path) -> None:
+        """What was refused for want of a document is answered once it is there, and refused again without it."""
+        lab = opened(place)
+        said = ask("How are claims reported?", lab=lab)
+        again = ask("How are claims reported?", lab=lab)
+        assert again.seen.answer_cache_hit
+        lab.add(part(FAQ))
+        grown = ask("How are claims reported?", lab=lab)
+        assert not grown.seen.answer_cache_hit
+        assert not grown.seen.strategy_cache_hit
+        assert "faq.txt" in {source.partition("#")[0] for source in grown["sources"]}
+        lab.remove("faq.txt")
+        assert ask("How are claims reported?", lab=lab)["sources"] == said["sources"]
+
+    def test_threads_of_one_system(self, place: Path) -> None:
+        """Each answer is whole: of the version before a change or of the one after it."""
+        lab, seen, stop = opened(place, cache=False), [], threading.Event()
+        known = [answers(lab)[0]]
+
+        def read() -> None:
+            while not stop.is_set():
+                seen.append(dict(ask(QUESTIONS[0], lab=lab, request_id="r")))
+
+        threads = [threading.Thread(target=read) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for step in (part(HOME), part(FAQ)):
+            lab.add(step)
+            known.append(dict(ask(QUESTIONS[0], lab=lab, request_id="r")))
+        stop.set()
+        for thread in threads:
+            thread.join()
+        assert len(seen) > 3
+        assert all(one in known for one in seen)
+
+    def test_two_writers_lose_nothing(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Who was overtaken takes up what the other wrote: both documents are there, whoever came first."""
+        write = index_growth.write_index
+        overtaken = []
+
+        def late(*args: Any, **more: Any) -> str:
+            monkeypatch.setattr(index_growth, "write_index", write)
+            overtaken.append(add_documents(place, part(FAQ), cache=None))
+            return write(*args, **more)
+
+        monkeypatch.setattr(index_growth, "write_index", late)
+        made = add_documents(place, part(HOME), cache=None)
+        index = read_index(place)
+        assert len(overtaken) == 1
+        assert made.fingerprint == index.fingerprint
+        assert {one.source for one in index.corpus.chunks} == {MOTOR, TRAVEL, HOME, FAQ}
+        assert len(list(place.glob("corpus-*.jsonl"))) == 1
+
+    def test_a_kill_at_any_step_leaves_one_of_both(self, place: Path) -> None:
+        """The process is killed at its first, second, … touch of a file: the old index, or the new one; never less."""
+        old, seen = read_index(place), []
+        expected = Corpus("small", tuple(sorted((*old.corpus.chunks, *part(HOME).chunks), key=lambda one: one.source)))
+        for step in range(1, 300):
+            ended = _in_a_fork(lambda: add_documents(place, part(HOME), cache=None), step)
+            now = read_index(place)
+            assert now.corpus in (old.corpus, expected)
+            seen.append(len(now.corpus.chunks))
+            if ended:
+                break
+        assert seen[0] == len(old.corpus.chunks)
+        assert seen[-1] == len(expected.chunks)
+        assert len(seen) > 10
+        assert seen == sorted(seen)
+        # What was left over harms nothing: the next change works, and clears up.
+        assert len(add_documents(place, part(FAQ), cache=None).added) == 1
+        assert len(list(place.glob("corpus-*.jsonl"))) == 1
+        assert answers(opened(place)) == answers(opened(place).refresh())
+
+    def test_a_folder_for_reading_alone(self, tmp_path: Path, encoder: WordEncoder) -> None:  # noqa: F811
+        """Is answered from, and refused in one line that says what to do; nothing of it changes."""
+        del encoder
+        with small_disk(tmp_path / "disk", "4m") as disk:
+            build_index(part(MOTOR), disk / "i", cache=None, **SMALL)
+            remount(disk, "ro")
+            lab = opened(disk / "i", cache=False)
+            for change in (lambda: lab.add(part(HOME)), lambda: lab.remove(MOTOR)):
+                with pytest.raises(
+                    InputError, match=r"an index must be writable for its documents to change, got a fo"
+                ):
+                    change()
+            assert ask(QUESTIONS[0], lab=lab)["status"] == "ok"
+            assert lab.refresh().fingerprint == read_index(disk / "i").fingerprint
+
+
+class TestRefusals:
+    """What cannot be added or removed."""
+
+    def test_another_content_of_the_same_source(self, place: Path) -> None:
+        """Is replaced where that is asked for, and else refused; nothing changes before."""
+        before = read_index(place)
+        new = document(MOTOR, "# Motor\nThe motor excess is 300 pounds.")
+        with pytest.raises(ValueError, match=r"got others of the same source: 'docs/motor.md'; replace them"):
+            add_documents(place, [new], cache=None)
+        assert read_index(place) == before
+        made = add_documents(place, [new], replace=True, cache=None)
+        assert (made.added, made.replaced) == ((), (MOTOR,))
+        assert [one.text for one in read_index(place).corpus.chunks if one.source == MOTOR] == [
+            "Motor\nThe motor excess is 300 pounds."
+        ]
+
+    def test_names(self, place: Path) -> None:
+        """Of no document, of several, of all."""
+        with pytest.raises(ValueError, match=r"got 'moto.md'; did you mean motor.md or docs/motor.md"):
+            remove_documents(place, "moto.md")
+        with pytest.raises(ValueError, match=r"names must be of documents of the index, got 7; there is docs/motor.md"):
+            remove_documents(place, [7])  # type: ignore[list-item]
+        add_documents(place, [document("old/motor.md", "Nothing.")], cache=None)
+        with pytest.raises(ValueError, match=r"got 'motor.md', which 2 have; give one of docs/motor.md, old/motor.md"):
+            remove_documents(place, "motor.md")
+        with pytest.raises(ValueError, match="an index must keep a document"):
+            remove_documents(place, ["travel.md", "old/motor.md", MOTOR])
+        assert remove_documents(place, ["old/motor.md", "old/motor.md"]).removed == ("old/motor.md",)
+
+    def test_other_settings(self, place: Path) -> None:
+        """An index that was made anew with others is opened again; the open system goes on."""
+        lab = opened(place)
+        before = answers(lab)
+        build_index(CORPUS, place, cache=None, **SMALL | {"rerank_k": 0})
+        with pytest.raises(ValueError, match="an open index must keep its arms, models and sizes"):
+            lab.refresh()
+        assert answers(lab) == before
+
+    def test_what_an_index_remembers(self, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The last changes, as many as fit; of a version that is forgotten nothing is told."""
+        monkeypatch.setattr(index_folder, "_MOST_CHANGES", 2)
+        made = [add_documents(place, [document(f"{name}.md", "x y")], cache=None).fingerprint for name in "abc"]
+        assert list(read_index(place).earlier) == made[:2]
+        long = [Change(corpus_hash="0" * 64, documents=["x" * 30_000])] * 3
+        assert len(index_folder._remembered(long)) == 1
+        assert index_folder._remembered([]) == []
+
+    def test_the_command_line(self, place: Path, tmp_path: Path) -> None:
+        """`raglab add` and `raglab remove` say what they did."""
+        (tmp_path / "hail.md").write_text("# Hail\nGlass is covered.\n", encoding="utf-8")
+        said = CliRunner().invoke(app, ["add", str(place), str(tmp_path / "hail.md"), "--quiet"])
+        assert said.exit_code == 0, said.output
+        assert "added: hail.md" in said.output
+        said = CliRunner().invoke(app, ["remove", str(place), "hail.md", "--json"])
+        told = json.loads(said.output)
+        assert (told["removed"], told["added"], told["chunks"]) == (["hail.md"], [], 6)
+        assert told["fingerprint"] == read_index(place).fingerprint
+
+
+@pytest.fixture
+def clarifying(tmp_path: Path, encoder: WordEncoder) -> Callable[..., Lab]:  # noqa: F811 - the fixture
+    """Return what opens a system that clarifies, over two bundled documents."""
+    del encoder
+    chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in {FRENCH, ENGLISH})
+    build_index(Corpus("some", chunks), tmp_path / "index", arms=("hybrid",), cache=None, **SMALL)
+    policy = Policy.from_mapping(OPEN)
+    return lambda: Lab.open(tmp_path / "index", policy=policy, cache=False, clarify=True)
+
+
+def bundled(name: str) -> Path:
+    """File of a bundled document."""
+    return BROKER / "documents" / name
+
+
+class TestLearned:
+    """Rule S5.3: rows are of a field and a kind of document, whatever documents there are."""
+
+    def test_defaults_are_inherited(self, clarifying: Callable[..., Lab]) -> None:
+        """What was learned on one contract answers the next, which came later, as if it had been there before."""
+        lab = clarifying()
+        for number in range(8):
+            now = START + timedelta(days=number)
+            asked = ask(WHO, lab=lab, documents=[ENGLISH], request_id=str(number), now=now)
+            if asked["clarification"] is not None:
+                reply(str(number), "yes", lab=lab, now=now + timedelta(minutes=1))
+        assert lab.audit is not None
+        before = lab.audit.rows()
+        assert [(row.target_field, row.doctype) for row in before] == [("insurer_name", "schedule")]
+        lab.add([bundled(COVER), bundled(RENEWAL), bundled(ROLES)])
+        assert lab.audit.rows() == before == clarifying().audit.rows()  # type: ignore[union-attr]
+        said = ask(WHO, lab=lab, documents=[ROLES], request_id="new", now=START + timedelta(days=20))
+        assert said["default_applied"] is not None
+        assert (said["status"], said["clarification"]) == ("ok", None)
+        assert said["sources"] == [f"{ROLES}#1"]
+        # A document that is gone is asked about no more; what it taught stays.
+        lab.remove([ENGLISH])
+        with pytest.raises(ValueError, match="must name documents of the corpus"):
+            ask(WHO, lab=lab, documents=[ENGLISH], request_id="gone", now=START + timedelta(days=21))
+        assert lab.audit.rows()[0].candidate_votes.keys() == before[0].candidate_votes.keys()
+
+    def test_a_reply_goes_on_where_its_documents_are_the_same(self, clarifying: Callable[..., Lab]) -> None:
+        """By the system that asked, or by one of the new version; two changes later too."""
+        lab = clarifying()
+        for request in ("here", "there"):
+            assert ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)["status"] == "ambiguous"
+        lab.add(bundled(COVER)).remove(COVER).add(bundled(ROLES))
+        for request, system in (("here", lab), ("there", clarifying())):
+            said = reply(request, "yes", lab=system, now=START + timedelta(minutes=5))
+            assert (said["status"], said["sources"]) == ("ok", [f"{ENGLISH}#1"])
+
+    def test_a_reply_about_documents_that_changed_is_refused(self, clarifying: Callable[..., Lab]) -> None:
+        """Replaced, gone, no longer alone with its name, or of a version that nothing is known of."""
+        lab = clarifying()
+        for request in ("replaced", "forgotten"):
+            ask(WHO, lab=lab, documents=[ENGLISH], request_id=request, now=START)
+        text = bundled(ENGLISH).read_text(encoding="utf-8")
+        add_documents(lab.opening.place, [document(f"old/{ENGLISH}", text)], cache=None)  # type: ignore[union-attr]
+        with pytest.raises(ValueError, match=rf"documents as they were, and {ENGLISH} changed since; ask the quest"):
+            reply("replaced", "yes", lab=lab.refresh(), now=START)
+        build_index(read_index(lab.opening.place).corpus, lab.opening.place, arms=("hybrid",), cache=None, **SMALL)  # type: ignore[union-attr]
+        with pytest.raises(
+            ValueError, match=r"a reply must go to the index that asked, .* or to one that grew from it"
+        ):
+            reply("forgotten", "yes", lab=clarifying(), now=START)
+
+    def test_the_version_before_does_not_answer_for_the_new_one(self, clarifying: Callable[..., Lab]) -> None:
+        """A reply that reaches a system which has not refreshed says so, and works after that."""
+        behind, lab = clarifying(), clarifying()
+        ask(WHO, lab=lab.add(bundled(COVER)), documents=[COVER], request_id="one", now=START)
+        with pytest.raises(ValueError, match="refresh the lab"):
+            reply("one", "yes", lab=behind, now=START)
+        assert reply("one", "yes", lab=behind.refresh(), now=datetime(2026, 1, 5, 10, tzinfo=UTC))["status"] == "ok"
+
+
+def test_the_hash_of_a_version_is_that_of_its_corpus(place: Path) -> None:
+    """By which an earlier version is known, whatever rewriter a system is opened with."""
+    before = hash_corpus(read_index(place).corpus)
+    add_documents(place, part(HOME), cache=None)
+    (change,) = read_index(place).head.changes
+    assert (change.corpus_hash, change.documents) == (before, [])
+    remove_documents(place, HOME)
+    assert [one.documents for one in read_index(place).head.changes] == [[], ["home.md"]]
