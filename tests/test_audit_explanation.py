@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from generators import Drawn, Weighed
 from hostile_texts import assert_inert
 from raglab.audit.explanation import decide_by_checks, explain_request, margins, problems
-from raglab.audit.log import AuditLog, check_from_json, check_to_json
+from raglab.audit.log import AuditLog, DefaultUse, check_from_json, check_to_json
 from raglab.decision.decisions import Check, Decisions
 from raglab.default_learner import ClarificationRequest, Learner, asks, gate, lookup
+from raglab.live.clarification_requests import applied_default
 from raglab.live.response import record_answers
 from raglab.policy import PolicyData
 from raglab.replay import decide
@@ -156,10 +157,13 @@ class Week:
             log.replied(request, "yes" if right else "toc", now=now)
             signal, other = ("explicit_yes", None) if right else ("explicit_no", "toc")
             log.signal(request, key, "1", signal, other, conditions=conditions, now=now)
+        elif conditions["page_1_kind"] == "coversheet":
+            log.signal(request, key, "1", "failure", conditions=conditions, now=now)
         else:
-            log.applied(request, row=then, value="1", gate=gate(then), **about)
-            if conditions["page_1_kind"] == "coversheet":
-                log.signal(request, key, "1", "failure", conditions=conditions, now=now)
+            use = DefaultUse(then, "1", gate(then), "page_scope", conditions)
+            told |= {"default_applied": applied_default(then, "1", use.gate)}
+            log.decided(request, told, checks, {"total": 2.0}, applied=use, now=now)
+            return
         log.decided(request, told, checks, {"total": 2.0}, now=now)
 
 
@@ -318,14 +322,6 @@ class TestExplain:
                 "UPDATE default_versions SET body = replace(body, '\"1\":3.0', '\"1\":4.0')",
                 "differs from what the changes give",
             ),
-            (
-                "DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'",
-                "differs from what the changes give",
-            ),
-            (
-                "UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'",
-                "differs from what the changes",
-            ),
         ],
     )
     def test_an_edited_log_is_noticed(self, log: AuditLog, tmp_path: Path, change: str, told: str) -> None:
@@ -340,6 +336,26 @@ class TestExplain:
         assert not said.rebuilt
         assert any(told in one for one in said.differences), said.differences
         assert "NO" in str(said)
+
+    @pytest.mark.parametrize(
+        ("change", "damage"),
+        [
+            ("DELETE FROM default_changes WHERE kind = 'signal' AND request_id = 'p1'", "the row is missing"),
+            ("UPDATE default_changes SET signal = 'implicit_ok' WHERE request_id = 'p1'", ""),
+            ("UPDATE default_versions SET body = replace(body, '\"1\":2.0', '\"1\":4.0')", ""),
+        ],
+    )
+    def test_what_other_requests_changed(self, log: AuditLog, tmp_path: Path, change: str, damage: str) -> None:
+        """Is held against the chain by the verification of the whole log, not by the explanation of one request."""
+        answered(log, [PASSES])
+        log.close()
+        with sqlite3.connect(tmp_path / "audit.sqlite") as link:
+            assert link.execute(change).rowcount > 0
+        link.close()
+        said = explain_request("r1", log)
+        assert said.rebuilt
+        assert [damage in one for one in said.damage or ()] == [True] * bool(damage)
+        assert not log.verify().intact
 
     @pytest.mark.parametrize(
         "change",

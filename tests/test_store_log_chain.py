@@ -18,18 +18,20 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from raglab.audit.explanation import explain_request
-from raglab.audit.log import AuditLog
+from raglab.audit.live_rates import live_rates
+from raglab.audit.log import AuditLog, DefaultUse
 from raglab.bandit import Bandit, dumps
 from raglab.cli import app
 from raglab.decision.decisions import Check
-from raglab.default_learner import ClarificationRequest
+from raglab.default_learner import ClarificationRequest, gate
+from raglab.live.clarification_requests import applied_default
 from raglab.live.online_bandit import FEATURES, Online
 from raglab.policy import PolicyData
 from raglab.reward import RewardWeights
-from raglab.store.database import Database
+from raglab.store.database import SCHEMA, Database
 from raglab.store.log_chain import Head, link_digest, make_link, parse_head, row_digest
 from raglab.store.log_rows import Column, EventTable, decode_row, encode_row, row_form
-from raglab.store.log_tables import CHOICE_TABLES, EVENTS, REQUEST_TABLES
+from raglab.store.log_tables import CHOICE_TABLES, EVENTS, LABELS, REQUEST_TABLES, SAMPLES
 
 pytestmark = pytest.mark.slow
 
@@ -80,10 +82,11 @@ def ask(log: AuditLog, request: str, minute: int, session: str = "ann", question
     about = {"session": session, "policy": POLICY, "fingerprint": "f", "models": {"encoder": "mini"}}
     log.opened(request, question, parsed=parsed, now=now, **about)  # type: ignore[arg-type]
     row = log.met(request, KEY, now=now)
-    log.applied(request, row=row, value="1", conditions={}, kind="page_scope", now=now)
+    use = DefaultUse(row, "1", gate(row), "page_scope", {})
     check = Check("similarity", "S2.6", 0.9, 0.7, 0.9 - 0.7, True, "top-1 similarity")
     said = {"status": "ok", "answer": "Sesame", "options": [{"id": 1, "text": "Sesame"}], "confidence": 0.5}
-    log.decided(request, said, [check], {"total": 12.5}, now=now)
+    said["default_applied"] = applied_default(row, "1", use.gate)
+    log.decided(request, said, [check], {"total": 12.5}, applied=use, now=now)
 
 
 def fill_audit(log: AuditLog) -> None:
@@ -100,6 +103,11 @@ def fill_audit(log: AuditLog) -> None:
     log.settle(now=START + timedelta(minutes=9), session="ann")
     ask(log, "r3", 60, "bob")
     log.forget(before=START + timedelta(minutes=1))
+    with log.log.writing() as entries:
+        drawn = {"sample": "s1", "seed": 0, "first": 1, "last": 99, "sizes": {"ok": 4}, "drawn": ["r1"]}
+        entries.add(SAMPLES, {"at": "2026-03-03T09:00:00+00:00", **drawn})
+        told = {"request_id": "r1", "sample": "s1", "label": "ok"}
+        entries.add(LABELS, {"at": "2026-03-03T09:00:00+00:00", **told})
 
 
 def audit_at(path: Path) -> AuditLog:
@@ -170,7 +178,7 @@ class TestLink:
         second = sha(
             f"{first}:2:5:notes:{sha('0::5:notes:at:s2:t2:who:s3:bob:')}:{sha('2:aa:5:notes:at:s2:t2:who:s3:bob:')}"
         )
-        assert log.verify() == (log.shown, 2, Head(2, second), 2, ())
+        assert log.verify() == (log.shown, 2, Head(2, second), SCHEMA, ())
         assert log.head() == Head(2, second)
         assert log.contains(Head(1, first))
         assert not log.contains(Head(1, second))
@@ -249,6 +257,9 @@ AUDIT_DAMAGE = [
     ("UPDATE replies SET reply = 'no'", r"replies \d+: the row, or its salt, was altered"),
     ("UPDATE decisions SET ms = '{}' WHERE request_id = 'r0'", r"decisions \d+: the row was altered"),
     ("UPDATE query_log SET question = 'who?' WHERE request_id = 'r0'", r"query_log 3: the row was altered"),
+    ("UPDATE labels SET label = 'refuse'", r"labels \d+: the row was altered"),
+    ("DELETE FROM labels", r"labels \d+: the row is missing"),
+    ("UPDATE samples SET drawn = '[]'", r"samples \d+: the row was altered"),
     ("UPDATE policies SET body = '{}'", r"policies 1: the row was altered"),
     ("INSERT INTO replies VALUES (99, 't', 'r1', 'yes')", r"replies 99: the chain has no such event"),
     ("INSERT INTO replies VALUES (3, 't', 'r1', 'yes')", r"replies 3: the chain has no such event"),
@@ -492,6 +503,26 @@ class TestVersions:
         assert log.verify().rows > rows
         log.edit("UPDATE audit_chain SET content = digest WHERE seq = 3")
         assert log.findings() != []
+
+    def test_a_log_of_version_2(self, audit: Log, bandit: Log) -> None:
+        """Is read without the tables that it lacks, is intact as it is, and gets them with the first write."""
+        numbers = "DELETE FROM audit_numbers WHERE name IN ('samples', 'labels')"
+        older = ("DROP TABLE samples", "DROP TABLE labels", numbers, "UPDATE audit_numbers SET value = 2 WHERE name = ")
+        last = "(SELECT seq FROM audit_chain WHERE of = 'samples')"
+        ended = f"(SELECT digest FROM audit_chain WHERE seq = {last} - 1)"  # noqa: S608
+        cut = (
+            f"UPDATE audit_numbers SET value = {last} - 1, digest = {ended} WHERE name = 'event'",  # noqa: S608
+            f"DELETE FROM audit_chain WHERE seq >= {last}",  # noqa: S608
+        )
+        audit.edit(*cut, *older[:3], f"{older[3]}'schema'")
+        bandit.edit(f"{older[3]}'schema'")
+        before = schema(audit.path)
+        assert len(live_rates(audit_at(audit.path))) > 0
+        assert (audit.verify().version, audit.findings(), schema(audit.path)) == (2, [], before)
+        for log in (audit, bandit):
+            log.write()
+            assert (log.verify().version, log.findings()) == (SCHEMA, [])
+        assert {"samples", "labels"} <= {name for name, _ in schema(audit.path)}
 
     def test_a_row_that_was_lost_before(self, audit: Log) -> None:
         """Is known by the gap that it left, and stays named."""

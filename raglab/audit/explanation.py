@@ -14,12 +14,23 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from raglab import gates
-from raglab.audit.default_rows import empty_row, key_of_row, learner_digest, learner_of, row_body, row_versions
+from raglab.audit.default_rows import (
+    change_of,
+    learner_digest,
+    empty_row,
+    fold,
+    key_of_row,
+    learner_of,
+    parse_row,
+    row_body,
+    row_versions,
+)
 from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
 from raglab.decision.decisions import ASK_RULES, COST_RULES, SIGNAL_RULES, WARN_RULES, Check
@@ -53,13 +64,51 @@ if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
 
 
-class ReplayedRows:
-    """Rows as they were for one request."""
+class RequestEvents:
+    """Events of one request, each table read once, with the versions of rows that its changes made."""
 
     def __init__(self, log: Entries, request: Mapping[str, Any]) -> None:
-        self._log = log
-        self._until = max((int(row["seq"]) for row in request_events(log, CHANGES, request["request_id"])), default=0)
-        self._known: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
+        self.log, self.request = log, request
+        self._tables: dict[str, list[dict[str, Any]]] = {REQUESTS: [dict(request)]}
+        self._versions: dict[int, list[dict[str, Any]]] = {}
+
+    def of(self, table: str) -> list[dict[str, Any]]:
+        """Events of a table, in order."""
+        if table not in self._tables:
+            self._tables[table] = request_events(self.log, table, self.request["request_id"])
+        return self._tables[table]
+
+    def versions(self, cause: int) -> list[dict[str, Any]]:
+        """Versions of rows that a change made."""
+        if cause not in self._versions:
+            self._versions[cause] = list(self.log.rows(VERSIONS, cause=cause))
+        return self._versions[cause]
+
+    def version(self, row_id: str, version: int) -> Mapping[str, Any] | None:
+        """A version of a row, None where the log has none."""
+        made = (one for change in self.of(CHANGES) for one in self.versions(int(change["seq"])))
+        known = (one for one in made if (one["row_id"], one["version"]) == (row_id, version))
+        return next(known, None) or self.log.one(VERSIONS, of=f"{row_id}.{version}")
+
+    def change(self, seq: int) -> Mapping[str, Any] | None:
+        """A change by its number, None where the log has none."""
+        own = next((one for one in self.of(CHANGES) if one["seq"] == seq), None)
+        return own or next(self.log.rows(CHANGES, after=seq - 1, until=seq), None)
+
+
+class ReplayedRows:
+    """Versions of rows as they were for one request, each from the version before it and the change that made it.
+
+    Both are held against the hash chain first. Where they do not fit it, or the log has none yet, the row is folded
+    from its first change on; what other requests changed before is held against the chain by `AuditLog.verify`.
+    """
+
+    def __init__(self, events: RequestEvents) -> None:
+        self._events, self._log = events, events.log
+        self._until = max((int(row["seq"]) for row in events.of(CHANGES)), default=0)
+        self._learners: dict[str, Learner] = {}
+        self._steps: dict[int, dict[tuple[str, int], ClarificationDefault] | None] = {}
+        self._folds: dict[str, tuple[int, dict[int, ClarificationDefault], list[str]]] = {}
 
     def row(self, row_id: str, version: int, cause: int) -> tuple[ClarificationDefault | None, list[str]]:
         """A version of a row, None where its changes do not give it; and what is wrong with these.
@@ -67,12 +116,36 @@ class ReplayedRows:
         Args:
           cause: number of the change that made it, as the log has it.
         """
-        known = self._known.get(row_id)
+        if self._log.chained:
+            if cause not in self._steps:
+                self._steps[cause] = self._step(cause)
+            made = self._steps[cause]
+            if made is not None:
+                return made.get((row_id, version)), []
+        known = self._folds.get(row_id)
         if known is None or known[0] < cause:
             until = max(cause, self._until)
             found, wrong = self._folded(row_id, until)
-            known = self._known[row_id] = (until, found, wrong)
+            known = self._folds[row_id] = (until, found, wrong)
         return known[1].get(version), known[2]
+
+    def _step(self, cause: int) -> dict[tuple[str, int], ClarificationDefault] | None:
+        """Versions that one change makes of the row before it; None where the chain does not bear both out."""
+        row = self._events.change(cause)
+        if row is None:
+            return None
+        # A split is a change of the row that it splits; the version before is the last that an earlier change made.
+        before = self._log.one(VERSIONS, row_id=row["row_id"], until=cause - 1)
+        seqs = {CHANGES: {cause}, VERSIONS: set() if before is None else {int(before["seq"])}}
+        if any(True for _ in self._log.event_findings(seqs)):
+            return None
+        try:
+            parent = None if before is None else parse_row(before["body"])
+            known = {} if parent is None else {parent.row_id: parent}
+            made = fold(known, change_of(self._log, row, self._learners))
+        except (ValueError, KeyError, TypeError):
+            return None
+        return {(one.row_id, one.version): one for one in made}
 
     def _folded(self, row_id: str, until: int) -> tuple[dict[int, ClarificationDefault], list[str]]:
         found: dict[int, ClarificationDefault] = {}
@@ -304,12 +377,19 @@ def recorded_policy(log: Entries, request: Mapping[str, Any]) -> tuple[Threshold
     if row is None:
         return None, [f"policy {named} is not in the log"]
     try:
-        policy = PolicyData.from_mapping(row["body"])
+        policy_id, limits = _read_policy(json.dumps(row["body"]))
     except ValueError as error:
         return None, [f"policy {named} cannot be read: {error}"]
-    if policy.policy_id != named:
-        return policy_thresholds([policy]), [f"policy {named} is recorded, its body has the id {policy.policy_id}"]
-    return policy_thresholds([policy]), []
+    if policy_id != named:
+        return limits, [f"policy {named} is recorded, its body has the id {policy_id}"]
+    return limits, []
+
+
+@lru_cache(maxsize=16)
+def _read_policy(body: str) -> tuple[str, Thresholds]:
+    """Id and thresholds of a policy's body: a log has few policies and many requests."""
+    policy = PolicyData.from_mapping(json.loads(body))
+    return policy.policy_id, policy_thresholds([policy])
 
 
 def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
@@ -321,18 +401,15 @@ def _recorded_learner(log: Entries, named: str) -> tuple[Learner, list[str]]:
     return found, [] if stated == named else [f"learner {named} is recorded, its settings have the digest {stated}"]
 
 
-def replay_defaults(
-    log: Entries, request: Mapping[str, Any], anew: ReplayedRows
-) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
+def replay_defaults(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[ReplayedDefault, ...], list[str]]:
     """Rows that a request used, rebuilt from the changes before it; and what differs from what is recorded."""
-    request_id = request["request_id"]
-    learner, differences = _recorded_learner(log, request["learner"])
+    learner, differences = _recorded_learner(events.log, events.request["learner"])
     found = []
     for used, table in (("applied", APPLICATIONS), ("asked", CLARIFICATIONS)):
-        for row in request_events(log, table, request_id):
-            then, wrong = _replay_row(log, row, anew)
+        for row in events.of(table):
+            then, wrong = _replay_row(events, row, anew)
             differences += wrong
-            one = _replay_default(log, row, then, learner, used)
+            one = _replay_default(events, row, then, learner, used)
             told = f"{used} {one.value or 'nothing'}, row {one.row_id} version {one.version}"
             pairs = (("confidence", one.confidence), ("gate", one.gate), ("votes", dict(one.votes)))
             differences += [
@@ -344,26 +421,28 @@ def replay_defaults(
     return tuple(one for _, one in sorted(found, key=lambda pair: pair[0])), differences
 
 
-def _replay_row(log: Entries, row: Mapping[str, Any], anew: ReplayedRows) -> tuple[ClarificationDefault, list[str]]:
+def _replay_row(
+    events: RequestEvents, row: Mapping[str, Any], anew: ReplayedRows
+) -> tuple[ClarificationDefault, list[str]]:
     """Row of the version that is recorded, folded from the changes up to the one that made it."""
     of, version = row["row_id"], row["version"]
-    kept = log.one(VERSIONS, of=f"{of}.{version}")
+    kept = events.version(of, version)
     if kept is None:
-        empty = empty_row(key_of_row(log, of), datetime.fromisoformat(row["at"]))
+        empty = empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"]))
         return empty, [] if version == empty.version else [f"row {of} has no version {version} in the log"]
     then, wrong = anew.row(of, version, int(kept["cause"]))
     if then is not None and row_body(then) == kept["body"]:
         return then, wrong
     wrong = wrong or [f"row {of} version {version}: its body differs from what the changes give"]
-    return then or empty_row(key_of_row(log, of), datetime.fromisoformat(row["at"])), wrong
+    return then or empty_row(key_of_row(events.log, of), datetime.fromisoformat(row["at"])), wrong
 
 
 def _replay_default(
-    log: Entries, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
+    events: RequestEvents, row: Mapping[str, Any], then: ClarificationDefault, stated: Learner, used: str
 ) -> ReplayedDefault:
     learner = stated if stated.ask_below <= stated.apply_above else Learner()  # edited: among the differences already
     verdict = gate(then, ask_below=learner.ask_below, apply_above=learner.apply_above)
-    requests = then.requests if _is_counted(log, row) else then.requests + 1
+    requests = then.requests if _is_counted(events, row) else then.requests + 1
     before = then.model_copy(update={"requests": requests - 1})
     return ReplayedDefault(
         used=used,
@@ -385,22 +464,20 @@ def _replay_default(
     )
 
 
-def _is_counted(log: Entries, row: Mapping[str, Any]) -> bool:
+def _is_counted(events: RequestEvents, row: Mapping[str, Any]) -> bool:
     """Whether the version that is recorded counts this request already."""
-    for change in request_events(log, CHANGES, row["request_id"]):
+    for change in events.of(CHANGES):
         if change["kind"] == "met" and change["row_id"] == row["row_id"]:
-            made = log.one(VERSIONS, cause=change["seq"], row_id=row["row_id"])
-            return made is not None and bool(made["version"] <= row["version"])
+            made = (one for one in events.versions(int(change["seq"])) if one["row_id"] == row["row_id"])
+            return any(bool(one["version"] <= row["version"]) for one in made)
     return False
 
 
-def signal_changes(
-    log: Entries, request: Mapping[str, Any], anew: ReplayedRows
-) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
+def signal_changes(events: RequestEvents, anew: ReplayedRows) -> tuple[tuple[Mapping[str, Any], ...], list[str]]:
     """Changes that a request made, each with the version that followed; and what differs when they are folded anew."""
     found, differences = [], []
-    for change in request_events(log, CHANGES, request["request_id"]):
-        made = list(log.rows(VERSIONS, cause=int(change["seq"])))
+    for change in events.of(CHANGES):
+        made = events.versions(int(change["seq"]))
         for kept in made:
             then, wrong = anew.row(kept["row_id"], kept["version"], int(change["seq"]))
             if not wrong and (then is None or row_body(then) != kept["body"]):
@@ -424,11 +501,11 @@ def _column_differences(kept: Mapping[str, Any]) -> Iterator[str]:
 
 
 def replay_decisions(
-    log: Entries, request: Mapping[str, Any], limits: Thresholds | None, *, clarified: bool
+    events: RequestEvents, limits: Thresholds | None, *, clarified: bool
 ) -> tuple[tuple[ReplayedDecision, ...], list[str]]:
     """Decisions of a request, each anew from its checks; and what differs."""
     found, differences = [], []
-    rows, applied = (request_events(log, table, request["request_id"]) for table in (DECISIONS, APPLICATIONS))
+    rows, applied = events.of(DECISIONS), events.of(APPLICATIONS)
     for row in rows:
         checks = tuple(check_from_json(one) for one in row["checks"])
         derived = _derive_decision(row, checks, clarified=clarified)
@@ -447,11 +524,19 @@ def replay_decisions(
         )
         found.append(one)
         differences += [] if limits is None else problems(checks, limits)
-        differences += _differs(row, one, request)
+        differences += _differs(row, one, events.request)
         named = one.default_applied
         if named is not None and not any(_names_application(named, each) for each in applied):
             differences.append(f"default_applied {named} is recorded with the decision, no such default was applied")
+    differences += _unnamed(found, applied)
     return tuple(found), differences if rows else [*differences, "no decision is recorded"]
+
+
+def _unnamed(decisions: Sequence[ReplayedDecision], applied: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Defaults that were applied and that no decision names."""
+    for one in applied if decisions else ():
+        if not any(each.default_applied and _names_application(each.default_applied, one) for each in decisions):
+            yield f"default {one['value']} of row {one['row_id']} was applied, and no decision names it"
 
 
 def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> bool:
@@ -523,6 +608,11 @@ class Explanation:
     def request_id(self) -> str:
         """Id of the request."""
         return str(self.request["request_id"])
+
+    @property
+    def default_applied(self) -> Mapping[str, Any] | None:
+        """The default that the last decision rests on, as its response named it; None where it rests on none."""
+        return self.decisions[-1].default_applied if self.decisions else None
 
     @property
     def rebuilt(self) -> bool:
@@ -621,45 +711,44 @@ def explain_request(request_id: str, log: AuditLog) -> Explanation:
             return _replay_request(entries, request)
 
 
-def request_damage(log: Entries, request: Mapping[str, Any]) -> tuple[int, tuple[str, ...] | None]:
+def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
     """How many events a request has, and what does not fit between these and the chain, in words.
 
     An event that is gone names no request: every one that is missing after the request counts.
     """
-    request_id = request["request_id"]
-    found = {table: [int(row["seq"]) for row in request_events(log, table, request_id)] for table in _EVENTS}
-    found[VERSIONS] = [int(row["seq"]) for cause in found[CHANGES] for row in log.rows(VERSIONS, cause=cause)]
+    log, request = events.log, events.request
+    found = {table: [int(row["seq"]) for row in events.of(table)] for table in _EVENTS}
+    found[VERSIONS] = [int(row["seq"]) for cause in found[CHANGES] for row in events.versions(cause)]
     for table, name, value in ((POLICIES, "policy_id", "policy_id"), (LEARNERS, "digest", "learner")):
-        found[table] = [int(row["seq"]) for row in log.rows(table, **{name: request[value]})]
-    events = sum(map(len, found.values()))
+        named = log.rows(table, columns=("seq",), **{name: request[value]})
+        found[table] = [int(row["seq"]) for row in named]
+    count = sum(map(len, found.values()))
     if not log.chained:
-        return events, None
-    damage = [str(one) for table, seqs in found.items() for one in log.row_findings(table, seqs)]
-    for table in (*_EVENTS, VERSIONS):
+        return count, None
+    damage = [str(one) for one in log.event_findings(found)]
+    for table in () if log.complete() else (*_EVENTS, VERSIONS):
         damage += [
             f"{one}; whether it was of this request, nothing tells" for one in log.missing(table, request["seq"])
         ]
-    return events, tuple(damage)
+    return count, tuple(damage)
 
 
 _EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, CHANGES, DECISIONS, SETTLEMENTS)
 
 
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
-    request_id = request["request_id"]
     limits, differences = recorded_policy(log, request)
     if request["question"] is not None and request["question_hash"] not in {"", digest(request["question"])}:
         differences.append(f"question {request['question']!r:.80} is recorded, its hash is that of another")
-    anew = ReplayedRows(log, request)
-    clarification = _clarification(
-        log.one(CLARIFICATIONS, request_id=request_id), request_events(log, REPLIES, request_id)
-    )
-    defaults, found = replay_defaults(log, request, anew)
+    events = RequestEvents(log, request)
+    anew = ReplayedRows(events)
+    clarification = _clarification(events.of(CLARIFICATIONS), events.of(REPLIES))
+    defaults, found = replay_defaults(events, anew)
     differences += found
-    signals, found = signal_changes(log, request, anew)
+    signals, found = signal_changes(events, anew)
     differences += found
-    decisions, found = replay_decisions(log, request, limits, clarified=clarification is not None)
-    events, damage = request_damage(log, request)
+    decisions, found = replay_decisions(events, limits, clarified=clarification is not None)
+    count, damage = request_damage(events)
     made = Explanation(
         request=request,
         clarification=clarification,
@@ -667,16 +756,17 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         signals=signals,
         decisions=decisions,
         differences=tuple(differences + found),
-        events=events,
+        events=count,
         damage=damage,
     )
     made.lines()  # which reads what was not read yet
     return made
 
 
-def _clarification(row: Mapping[str, Any] | None, replies: list[dict[str, Any]]) -> dict[str, Any] | None:
-    if row is None:
+def _clarification(asked: list[dict[str, Any]], replies: list[dict[str, Any]]) -> dict[str, Any] | None:
+    if not asked:
         return None
+    row = asked[-1]
     return dict(row) | {"replies": [one["reply"] for one in replies if one["seq"] > row["seq"]]}
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from raglab.audit.default_rows import (
     Application,
@@ -115,6 +115,19 @@ def row_columns(
     verdict = gate(row, ask_below=learner.ask_below, apply_above=learner.apply_above)
     state = {"row_id": row.row_id, "version": row.version, "confidence": row.confidence, "gate": verdict}
     return state | {"votes": dict(row.candidate_votes), "kind": kind, "conditions": dict(conditions)}
+
+
+class DefaultUse(NamedTuple):
+    """A row of the default table whose value fills in a request.
+
+    gate: its verdict. conditions: of the documents, such as silence can confirm the value under.
+    """
+
+    row: ClarificationDefault
+    value: str
+    gate: str
+    kind: str
+    conditions: Mapping[str, str]
 
 
 def decision_row(
@@ -531,15 +544,21 @@ class AuditLog:
         checks: Sequence[Check] = (),
         ms: Mapping[str, float] | float | None = None,
         *,
+        applied: DefaultUse | None = None,
         now: datetime | None = None,
     ) -> None:
         """Log what was decided, with every check; of several decisions of a request, one a turn, the last counts.
 
         Args:
-          response: with the keys of rule S0.3. ms: milliseconds, by stage or in all.
+          response: with the keys of rule S0.3. ms: milliseconds, by stage or in all. applied: the default that the
+            decision rests on and the response names, logged with it or not at all.
         """
         with self.log.writing() as log:
             asked = request_row(log, request_id)
+            if applied is not None:
+                row_then = row_columns(applied.row, applied.kind, applied.conditions, self.learner)
+                about = {"at": self._at(now), "value": applied.value, **row_then, "gate": applied.gate}
+                record_application(log, asked, about)
             row = decision_columns(decision_row(asked, response, checks, ms), self.query)
             log.add(DECISIONS, {"at": self._at(now), **row})
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from raglab.arms import ARMS
-from raglab.cli import experiments, live, logs
+from raglab.cli import audit, experiments, live, logs
 from raglab.cli.common import (
     TUNED,
     Arm,
@@ -368,6 +368,7 @@ def demo(
     say("JupyterLab:  make lab")
 
 
-for group in (live, experiments, logs):
+for group in (live, experiments, audit, logs):
     for command, example in group.COMMANDS:
         app.command(epilog=f"Example: {example}")(command)
+app.add_typer(audit.AUDIT, name="audit")

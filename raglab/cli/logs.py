@@ -1,10 +1,9 @@
-"""Command line (shore): evaluate-log, explain, audit, metrics, feedback."""
+"""Command line (shore): evaluate-log, metrics, feedback."""
 
 from __future__ import annotations
 
 import math
 import warnings
-from datetime import UTC, date, datetime, time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -17,23 +16,22 @@ from raglab.cli.common import (
     keep_inputs,
     say,
     say_json,
-    say_json_text,
     show,
     table_text,
     write_csv,
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
     import pandas as pd
     from numpy.typing import NDArray
 
-    from raglab.audit.log import AuditLog
     from raglab.live.online_bandit import Online
     from raglab.off_policy import Overlap
 
-OPEN, DAMAGED = 4, 5
-MOST_FINDINGS = 100  # that are printed
+OPEN = 4
 
 
 def evaluate_log(
@@ -224,175 +222,69 @@ def _whole_numbers(names: list[str]) -> list[Any]:
     return [int(name) for name in names] if all(name.isdecimal() for name in names) else names
 
 
-AuditLogPlace = Annotated[
-    str | None,
-    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL; RAGLAB_AUDIT_LOG where not given."),
-]
-
-
-def explain(
-    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
-    log: AuditLogPlace = None,
-    as_json: AsJson = False,
-) -> None:
-    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up.
-
-    Its events are held against the log's hash chain; exit code 5 where all adds up, and they are not as written.
-    """
-    from raglab.audit.explanation import explain_request as explained
-
-    said = explained(request, _open_audit_log(log))
-    say_json_text(said.json()) if as_json else say(str(said))
-    if said.damage:
-        say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
-    if not said.rebuilt or said.damage:
-        raise typer.Exit(DAMAGED if said.rebuilt else 1)
-
-
-def audit(
-    log: AuditLogPlace = None,
-    export: Annotated[Path | None, typer.Option(help="Folder for the tables as Parquet.")] = None,
-    forget: Annotated[
-        str | None,
-        typer.Option(
-            help="Blank questions and answers before a day such as 2026-01-31; `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
-            "Decisions and votes stay."
-        ),
-    ] = None,
-    verify: Annotated[
-        bool, typer.Option("--verify", help="Hold the log, and the bandit's beside it, against the hash chain.")
-    ] = False,
-    head: Annotated[
-        bool, typer.Option("--head", help="Print number and digest of the last event, to be kept elsewhere.")
-    ] = False,
-    head_was: Annotated[
-        list[str] | None,
-        typer.Option(help="Head that was kept, in quotes; --verify says whether a log still contains it. Repeat."),
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """What was asked, filled in and learned: counts by day, and the default table; or whether the log is intact.
-
-    Exit code 5 where --verify finds that a log was damaged or altered, does not contain a head, or has no chain yet.
-    """
-    from raglab.audit.explanation import days, defaults
-
-    if (verify or head or head_was) and (export or forget):
-        msg = "--verify, --head and --head-was must stand without --export and --forget; run them one after another."
-        raise ValueError(msg)
-    if verify or head_was:
-        _verify_logs(log, head_was or [], as_json=as_json)
-        return
-    if head:
-        _show_heads(log, as_json=as_json)
-        return
-    opened = _open_audit_log(log)
-    told: dict[str, Any] = {}
-    if forget is not None:
-        told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
-    if export is not None:
-        told["files"] = [str(path) for path in opened.export(export)]
-    by_day, rows = days(opened), defaults(opened)
-    if as_json:
-        show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
-        return
-    for name, value in told.items():
-        say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
-    say(table_text(by_day) if len(by_day) else "no request so far")
-    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
-
-
-def _verify_logs(log: str | None, kept: list[str], *, as_json: bool) -> None:
-    """Print what does not fit in the logs of a place.
-
-    Raises:
-      Exit: something does not.
-    """
-    from raglab.audit.log import AUDIT_REBUILDS
-    from raglab.live.online_bandit import BANDIT_REBUILDS
-    from raglab.live.settings import open_logs
-    from raglab.store.log_chain import parse_head
-
-    heads = [parse_head(text) for text in kept]
-    logs = open_logs(log)
-    said = [one.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for one in logs]
-    where = {head: [one.shown for one in logs if one.contains(head)] for head in heads}
-    if as_json:
-        told = [one._asdict() | {"intact": one.intact, "head": one.head and str(one.head)} for one in said]
-        records = [one | {"findings": [finding._asdict() for finding in one["findings"]]} for one in told]
-        show({"logs": records, "heads": {str(head): places for head, places in where.items()}}, as_json=True)
-    else:
-        for one in said:
-            first, *findings = str(one).splitlines()
-            say("\n".join([first, *findings[:MOST_FINDINGS]]))
-            if len(findings) > MOST_FINDINGS:
-                say(f"and {len(findings) - MOST_FINDINGS} more")
-        for head, places in where.items():
-            say(f"head {head}: {f'in {places[0]}' if places else 'no log contains it'}")
-    if not (all(one.intact for one in said) and all(where.values())):
-        raise typer.Exit(DAMAGED)
-
-
-def _show_heads(log: str | None, *, as_json: bool) -> None:
-    from raglab.live.settings import open_logs
-
-    heads = [(one.head(), one.shown) for one in open_logs(log)]
-    if as_json:
-        show([{"head": head and str(head), "place": place} for head, place in heads], as_json=True)
-        return
-    for head, place in heads:
-        if head is None:
-            say(f"no head yet, no event is chained: {place}", err=True)
-        else:
-            say(f"{head} {place}")
-
-
-def _open_audit_log(log: str | None) -> AuditLog:
-    """Audit log that is there, under the settings of the environment."""
-    from raglab.live.settings import open_audit
-
-    return open_audit(log)
-
-
-def _day(text: str) -> datetime:
-    try:
-        return datetime.combine(date.fromisoformat(text), time(), UTC)
-    except ValueError:
-        msg = f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in UTC."
-        raise ValueError(msg) from None
-
-
 BanditLogPlace = Annotated[
     str, typer.Argument(help="Index whose questions a bandit answered, or its log: a file or a URL.")
 ]
+MetricsPlace = Annotated[str, typer.Argument(help="Index, or the log of its bandit or its audit: a file or a URL.")]
 
 
 def metrics(
-    log: BanditLogPlace,
+    log: MetricsPlace,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Write them for Prometheus as a text file.")] = None,
     serve: Annotated[
         int | None,
         typer.Option(min=0, max=65535, help="Serve them to this machine on a port until interrupted; 0: any."),
     ] = None,
+    last: Annotated[int, typer.Option(min=1, help="Latest requests that the live rates are of.")] = 1000,
     as_json: AsJson = False,
 ) -> None:
-    """Pulls, win rate, reward and latency of each arm that a bandit chooses from."""
+    """Pulls, reward and latency of each arm of a bandit; live rates of false refusals and needless questions."""
     from raglab.live import prometheus
 
     keep_inputs(out, log)
-    online = _online(log)
-    table = online.arms_frame()
-    show(table if as_json else table.round(4), as_json=as_json)
+    arms, rates = _measured(log, last)
+    tables = {name: measured() for name, measured in (("arms", arms), ("rates", rates)) if measured is not None}
+    if as_json:
+        only = next(iter(tables.values())) if len(tables) == 1 else None
+        records = {name: json_records(table.astype(object)) for name, table in tables.items()}
+        show(only if only is not None and arms is not None else records, as_json=True)
+    for table in () if as_json else tables.values():
+        say(table_text(table.round(4)))
     if out is not None:
-        prometheus.write_metrics(table, out)
+        prometheus.write_metrics(tables.get("arms"), out, rates=tables.get("rates"))
         say(f"wrote {out}", err=True)
     if serve is not None:
-        served = prometheus.serve(online.arms_frame, serve)
+        served = prometheus.serve(arms, serve, rates=rates)
         say(f"http://{prometheus.LOCALHOST}:{served.port}/metrics; end with Ctrl-C", err=True)
         try:
             _until_interrupted()
         finally:
             served.close()
+
+
+def _measured(log: str, last: int) -> tuple[Callable[[], pd.DataFrame] | None, Callable[[], pd.DataFrame] | None]:
+    """What measures arms and live rates anew, each None where the place holds no such log.
+
+    Raises:
+      InputError: it holds neither.
+    """
+    from raglab.audit.live_rates import live_rates
+    from raglab.live.settings import open_audit
+    from raglab.store.files import InputError
+
+    arms, refused = None, None
+    try:
+        arms = _online(log).arms_frame
+    except InputError as error:
+        refused = error
+    try:
+        audit = open_audit(log)
+        audit.rows()  # opens it
+    except InputError:
+        if refused is not None:
+            raise refused from None
+        return arms, None
+    return arms, lambda: live_rates(audit, last=last)
 
 
 def feedback(
@@ -424,8 +316,6 @@ def _until_interrupted() -> None:
 
 COMMANDS = (
     (evaluate_log, "raglab evaluate-log log.csv --target uniform --estimators snips,dr"),
-    (explain, "raglab explain 4f0c2d --log out/index"),
-    (audit, "raglab audit --log out/index --verify"),
     (metrics, "raglab metrics out/index --out out/raglab.prom"),
     (feedback, "raglab feedback out/index 4f0c2d --up"),
 )

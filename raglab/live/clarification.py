@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +24,7 @@ from raglab.answering.question_wording import question_wording as wording
 from raglab.audit.default_rows import RowKey
 from raglab.audit.explanation import Explanation
 from raglab.audit.explanation import explain_request as explained
+from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.decisions import Check
 from raglab.default_learner import (
@@ -64,6 +66,7 @@ from raglab.live.clarification_requests import (
     value_phrase,
 )
 from raglab.live.pipeline import answer_request, try_request
+from raglab.live.question_signals import PARSER as RULES_VERSION
 from raglab.live.response import Response, ResponseRecord
 from raglab.live.system import AUDIT_UNWRITABLE, normalise_question
 from raglab.packs import Pack
@@ -99,7 +102,8 @@ class Turn:
     """A user's turn: the request, and all that answers it and learns from it.
 
     answered_as: id under which the pipeline answers. It is another than the request's where a reply corrects a request
-    that was answered already, since a bandit takes an id once; the response keeps the request's own.
+    that was answered already, since a bandit takes an id once; the response keeps the request's own. read_by: parser of
+    the question, with the version of its prompt where it has one; '' where nothing read it.
     """
 
     request: Request
@@ -107,6 +111,7 @@ class Turn:
     log: AuditLog
     clarifier: Clarifier
     answered_as: str
+    read_by: str = ""
 
     @property
     def pack(self) -> Pack:
@@ -158,10 +163,14 @@ def learn_options(response: Response, turn: Turn) -> Response:
         return response
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     settled = turn.answer(selected=values[best])
-    log.applied(request.id, row=row, value=best, gate=verdict, conditions={}, kind=KIND, now=request.now)
-    return _extend_response(
-        settled, {"default_applied": applied_default(row, best, verdict)}, [default_warning(row, best, turn.pack)]
-    )
+    return _apply_default(settled, DefaultUse(row, best, verdict, KIND, {}), [default_warning(row, best, turn.pack)])
+
+
+def _apply_default(response: Response, use: DefaultUse, warnings: Sequence[str] = ()) -> Response:
+    """The response with the default that it rests on, which is logged with the decision (rule S5.8)."""
+    named = {"default_applied": applied_default(use.row, use.value, use.gate)}
+    extended = _extend_response(response, named, warnings)
+    return Response(extended, extended.seen._replace(applied=use))
 
 
 class Vague(NamedTuple):
@@ -219,7 +228,8 @@ def clarify_request(request: Request, system: Lab) -> Response:
     if clarifier is None:
         response = answer_request(request, system)
     else:
-        turn = Turn(request, system, log, clarifier, answered_as=request.id)
+        read_by = "" if reading is None else reading.by
+        turn = Turn(request, system, log, clarifier, answered_as=request.id, read_by=read_by)
         # Who chose among options has said what is meant: nothing is left to clarify.
         if reading is None or request.selected is not None:
             response = turn.answer()
@@ -243,7 +253,34 @@ def _log_decision(log: AuditLog, request_id: str, response: Response, now: datet
     """Log a decision; before it, of a clarified request, what it became and retrieved."""
     if response.seen.evidence is not None:
         log.evidence(request_id, response.seen.evidence, now=now)
-    log.decided(request_id, response, response.seen.checks, response.seen.ms, now=now)
+    seen = response.seen
+    log.decided(request_id, response, seen.checks, seen.ms, applied=seen.applied, now=now)
+
+
+def _models(system: Lab) -> dict[str, str]:
+    """Models of a system by their part, with the pack where it has one."""
+    return {
+        "encoder": system.retriever.encoder.name,
+        "generator": system.generator.name,
+        "scorer": system.scorer.name,
+        "prompt_version": str(getattr(system.generator, "prompt_version", "")),
+        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
+    }
+
+
+def _made_by(turn: Turn) -> dict[str, str]:
+    """What a question to the user was made by: models, parser with its prompt, pack, learner, rules, this raglab."""
+    model, _, read_by = turn.read_by.rpartition(":")  # the rules have no prompt, but a version
+    return {
+        **_models(turn.system),
+        "parser": model or read_by,
+        "prompt_version": read_by if model else RULES_VERSION,
+        "pack": turn.pack.digest,
+        "fingerprint": turn.system.fingerprint,
+        "learner_rule": turn.clarifier.learner.rule,
+        "learner": turn.log.digest,
+        "raglab": version("raglab"),
+    }
 
 
 def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | None, system: Lab) -> tuple[str, bool]:
@@ -251,14 +288,7 @@ def _log_request(log: AuditLog, request: Request, read_by: QuestionReading | Non
 
     Where nothing is clarified, a caller may use an id twice; the log keeps the second under a name of its own.
     """
-    models = {
-        "encoder": system.retriever.encoder.name,
-        "generator": system.generator.name,
-        "scorer": system.scorer.name,
-        "prompt_version": str(getattr(system.generator, "prompt_version", "")),
-        **({} if read_by is None else {"parser": read_by.by}),
-        **({} if system.pack.stored is None else {"pack": system.pack.stored}),
-    }
+    models = {**_models(system), **({} if read_by is None else {"parser": read_by.by})}
     about: dict[str, Any] = {
         "session": request.session,
         "documents": request.documents,
@@ -357,13 +387,11 @@ def _fill_in(one: Vague) -> Response:
     prospect = _prospect(one)
     row, best, first = prospect.row, prospect.best.value, prospect.readings[0]
     about: dict[str, Any] = {"conditions": one.pinned.conditions, "now": request.now}
-    if prospect.silent:
+    # A default is applied where it fills something in: one that reads nothing was tried, and is evidence against it.
+    if prospect.silent and not first.failed:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-        log.applied(request.id, row=row, value=best, gate=verdict, kind=one.failure.kind, **about)
-        if not first.failed:
-            more = {"default_applied": applied_default(row, best, verdict)}
-            return finish_request(one, first, more, [default_warning(row, best, one.pack)])
-    # A learned default that reads nothing is evidence against it, applied or not.
+        response = finish_request(one, first, {}, [default_warning(row, best, one.pack)])
+        return _apply_default(response, DefaultUse(row, best, verdict, one.failure.kind, one.pinned.conditions))
     if prospect.is_default and first.failed:
         log.signal(request.id, one.key, best, "failure", **about)
     return _without_default(one, prospect)
@@ -424,7 +452,7 @@ def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence
             "confidence": row.confidence,
             "why": why,
             "policy_id": turn.system.policy.policy_id,
-            "prompt_version": "",
+            **_made_by(turn),
         },
     )
     # Logged before it is put to the user: a reply may come from another process at once.

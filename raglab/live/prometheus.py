@@ -1,10 +1,10 @@
-"""Metrics for Prometheus (shore): what each arm of the bandit at work does, as a text file or over HTTP (S4.6)."""
+"""Metrics for Prometheus (shore): arms of the bandit, live rates of the audit; a text file or HTTP (S4.6, S6.4)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from raglab.store.files import write_text
 
@@ -21,6 +21,14 @@ METRICS = (
     ("raglab_bandit_latency_mean_seconds", "gauge", "mean_ms", 1e-3, "Mean time to an answer"),
     ("raglab_bandit_latency_p95_seconds", "gauge", "p95_ms", 1e-3, "P95 of the time to an answer"),
 )
+RATES = (
+    ("raglab_live_rate", "gauge", "estimate", 1.0, "Live rate of the latest requests, estimated"),
+    ("raglab_live_rate_low", "gauge", "low", 1.0, "Lower end of the live rate's interval"),
+    ("raglab_live_rate_high", "gauge", "high", 1.0, "Upper end of the live rate's interval"),
+    ("raglab_live_rate_known", "gauge", "known", 1.0, "Requests with a label or feedback that the live rate rests on"),
+    ("raglab_live_rate_requests", "gauge", "requests", 1.0, "Requests of the live rate's window"),
+)
+Measured: TypeAlias = Callable[[], "pd.DataFrame"]
 
 
 class Serving(NamedTuple):
@@ -30,38 +38,40 @@ class Serving(NamedTuple):
     close: Callable[[], None]
 
 
-def metrics_text(arms: pd.DataFrame) -> str:
-    """Metrics in the text format of Prometheus, each with the label `arm`.
+def metrics_text(arms: pd.DataFrame | None = None, rates: pd.DataFrame | None = None) -> str:
+    """Metrics in the text format of Prometheus.
 
     Args:
-      arms: of `Online.arms_frame`; NaN where nothing has come is left out.
+      arms: of `Online.arms_frame`, with the label `arm`. rates: of `audit.live_rates.live_rates`, one window, with the
+        labels `rate` and `source`. NaN, where nothing has come, is left out.
 
     Raises:
       ImportError: the extra is not installed.
 
-    Source: rule S4.6.
+    Source: rules S4.6, S6.4.
     """
     from prometheus_client import generate_latest
 
-    return str(generate_latest(_registry(lambda: arms)).decode())
+    measured = (None if table is None else lambda table=table: table for table in (arms, rates))
+    return str(generate_latest(_registry(*measured)).decode())
 
 
-def write_metrics(arms: pd.DataFrame, path: str | Path) -> None:
+def write_metrics(arms: pd.DataFrame | None, path: str | Path, *, rates: pd.DataFrame | None = None) -> None:
     """Write the metrics as a text file, whole or not at all, as a textfile collector reads it."""
-    write_text(metrics_text(arms), Path(path))
+    write_text(metrics_text(arms, rates), Path(path))
 
 
-def serve(arms: Callable[[], pd.DataFrame], port: int = 0) -> Serving:
+def serve(arms: Measured | None, port: int = 0, *, rates: Measured | None = None) -> Serving:
     """Serve the metrics over HTTP to this machine alone, measured anew for each request.
 
     Args:
-      arms: gives the table, such as `online.arms_frame`. port: 0 is any that is free.
+      arms: gives the table, such as `online.arms_frame`. port: 0 is any that is free. rates: gives the live rates.
 
     Raises:
       ImportError: the extra is not installed.
       OSError: the port is taken.
     """
-    registry = _registry(arms)
+    registry = _registry(arms, rates)
     from prometheus_client import start_http_server
 
     try:
@@ -78,7 +88,7 @@ def serve(arms: Callable[[], pd.DataFrame], port: int = 0) -> Serving:
     return Serving(int(server.server_port), close)
 
 
-def _registry(arms: Callable[[], pd.DataFrame]) -> Any:  # noqa: ANN401 - of a library that is an extra
+def _registry(arms: Measured | None, rates: Measured | None) -> Any:  # noqa: ANN401 - of a library that is an extra
     try:
         from prometheus_client import CollectorRegistry
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
@@ -86,16 +96,21 @@ def _registry(arms: Callable[[], pd.DataFrame]) -> Any:  # noqa: ANN401 - of a l
         msg = 'metrics need prometheus_client, which is not installed; pip install "raglab[prometheus]".'
         raise ImportError(msg) from error
     kinds = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily}
+    sources = ((arms, METRICS, ("arm",)), (rates, RATES, ("rate", "source")))
 
     class Collected:
         def collect(self) -> Iterator[Any]:
-            table = arms()
-            for name, kind, column, unit, says in METRICS:
-                family = kinds[kind](name, f"{says}.", labels=["arm"])
-                for arm, value in zip(table["arm"], table[column], strict=True):
-                    if value == value:  # noqa: PLR0124 - NaN says nothing
-                        family.add_metric([str(arm)], float(value) * unit)
-                yield family
+            for measured, metrics, labels in sources:
+                if measured is None:
+                    continue
+                table = measured()
+                named = [tuple(map(str, row)) for row in table[list(labels)].itertuples(index=False)]
+                for name, kind, column, unit, says in metrics:
+                    family = kinds[kind](name, f"{says}.", labels=labels)
+                    for label, value in zip(named, table[column], strict=True):
+                        if value == value:  # noqa: PLR0124 - NaN says nothing
+                            family.add_metric(label, float(value) * unit)
+                    yield family
 
     registry = CollectorRegistry(auto_describe=False)
     registry.register(Collected())

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from raglab import values
 from raglab.answering.hygiene import clean
 from raglab.answering.support import Support
+from raglab.audit.log import DefaultUse
 from raglab.canonical import digest
 from raglab.decision.chain import FIRST_OK, ON_ANSWER, STAGE
 from raglab.decision.decisions import Check
@@ -57,7 +58,8 @@ class ResponseRecord(NamedTuple):
     cache where the answer is. retrieved: statistics of the hits at the depth that decided. propensity: probability of
     the arm where a bandit chose it. offered: options among which a user chose. signal_failures: what could not be
     measured, in words. evidence: what a clarified request retrieved and was answered with, as JSON values; see
-    `raglab.live.clarified_traces`.
+    `raglab.live.clarified_traces`. applied: the default that the response names in `default_applied`, None where there
+    is none.
     """
 
     ms: Mapping[str, float]
@@ -71,6 +73,7 @@ class ResponseRecord(NamedTuple):
     offered: Sequence[Mapping[str, Any]] = ()
     signal_failures: tuple[str, ...] = ()
     evidence: Mapping[str, Any] | None = None
+    applied: DefaultUse | None = None
 
 
 class Response(Mapping[str, Any]):

@@ -1,10 +1,12 @@
-"""Intervals and paired tests (algebra): Clopper-Pearson, McNemar, bounds of a rate.
+"""Intervals and paired tests (algebra): Clopper-Pearson, draws from strata, McNemar, bounds of a rate.
 
 Those of rates hold for finite samples; no normal approximation is made.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -59,6 +61,107 @@ def clopper_pearson(k: Ints, n: Ints, level: float = 0.95) -> Interval:
     low = np.where(hit > 0, betaincinv(np.maximum(hit, 1), size - hit + 1, tail), 0.0)
     high = np.where(hit < size, betaincinv(hit + 1, np.maximum(size - hit, 1), 1.0 - tail), 1.0)
     return Interval(np.where(size > 0, low, np.nan), np.where(size > 0, high, np.nan))
+
+
+class Stratum(NamedTuple):
+    """Requests of one kind of which some were drawn without replacement and labelled.
+
+    size: of the population. drawn: of it. hits: drawn ones that have what is counted. unknown: drawn ones of which
+    nobody said. 0 <= hits + unknown <= drawn <= size.
+    """
+
+    size: int
+    drawn: int
+    hits: int
+    unknown: int = 0
+
+
+def finite_interval(stratum: Stratum, level: float = 0.95) -> tuple[int, int]:
+    """Least and greatest count of hits in a stratum's population that what was drawn does not contradict.
+
+    Exact for draws without replacement, by the tails of the hypergeometric distribution. What is unknown counts as no
+    hit below and as a hit above, so that it holds whichever requests nobody labelled.
+
+    Raises:
+      ValueError: level outside (0, 1), or counts that no draw can give.
+
+    Source: Buonaccorsi 1987; Clopper and Pearson 1934 for a population without end.
+
+    Example:
+      >>> finite_interval(Stratum(size=100, drawn=10, hits=0)), finite_interval(Stratum(size=10, drawn=10, hits=3))
+      ((0, 29), (3, 3))
+    """
+    size, drawn, hits, unknown = stratum
+    if not (hits >= 0 and unknown >= 0 and hits + unknown <= drawn <= size):
+        msg = f"a stratum must have 0 <= hits + unknown <= drawn <= size, got {stratum}; count each request once."
+        raise ValueError(msg)
+    tail = (1.0 - check_level(level)) / 2.0
+    least = _fewest_hits(hits, drawn, size, tail)
+    # The most hits are the fewest of all others.
+    return least, size - _fewest_hits(drawn - hits - unknown, drawn, size, tail)
+
+
+@lru_cache(maxsize=1 << 16)
+def _fewest_hits(hits: int, drawn: int, size: int, tail: float) -> int:
+    """Least count in the population under which at least so many hits are drawn with a probability above the tail."""
+    low, high = hits, size - (drawn - hits)  # the truth is in here for certain
+    while low < high:  # the probability grows with the count
+        middle = (low + high) // 2
+        if _chance_of_hits(hits, drawn, size, middle) > tail * (1.0 - 1e-9):  # rounding must not shorten the interval
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _chance_of_hits(hits: int, drawn: int, size: int, count: int) -> float:
+    """Probability of at least so many hits among those drawn where the population has `count`."""
+    from scipy.special import gammaln
+
+    seen = np.arange(max(hits, drawn - (size - count)), min(drawn, count) + 1)
+    if not len(seen):
+        return 0.0
+
+    def ways(of: Ints, chosen: Ints) -> NDArray[np.float64]:
+        one = np.asarray(of, dtype=np.float64)
+        return np.asarray(gammaln(one + 1) - gammaln(np.asarray(chosen) + 1.0) - gammaln(one - chosen + 1))
+
+    logs = ways(count, seen) + ways(size - count, drawn - seen) - ways(size, drawn)
+    return float(min(1.0, np.exp(logs).sum()))
+
+
+def stratified_share(top: Sequence[Stratum], rest: Sequence[Stratum], level: float = 0.95) -> tuple[float, Interval]:
+    """Share of the hits of all strata that lie in those of `top`: estimate and interval; NaN where there is no hit.
+
+    Such is a rate whose denominator is itself counted, as refusals among what should have been answered. Each stratum
+    that was drawn in part gives bounds at its share of the error, so that all hold at once; the share is at its least
+    where the top has the fewest and the rest the most, and at its greatest the other way round.
+
+    Returns: the estimate weighs each labelled request by how many it stands for; strata without a label are left out of
+      it, and count from none to all in the interval.
+
+    Source: Bonferroni over `finite_interval`; Cochran 1977, chapter 5, for the weights.
+
+    Example:
+      >>> share, (low, high) = stratified_share([Stratum(40, 20, 5)], [Stratum(400, 40, 40)])
+      >>> round(share, 4), round(float(low), 3), round(float(high), 3)
+      (0.0244, 0.012, 0.045)
+    """
+    open_strata = sum(0 < one.drawn < one.size for one in (*top, *rest))
+    each = 1.0 - (1.0 - check_level(level)) / max(1, open_strata)
+    estimates, lows, highs = [], [], []
+    for strata in (top, rest):
+        bounds = [finite_interval(one, each) for one in strata]
+        lows.append(sum(low for low, _ in bounds))
+        highs.append(sum(high for _, high in bounds))
+        known = (one for one in strata if one.drawn > one.unknown)
+        estimates.append(sum(one.size * one.hits / (one.drawn - one.unknown) for one in known))
+    share = estimates[0] / sum(estimates) if sum(estimates) else float("nan")
+    if not sum(highs):
+        return share, Interval(float("nan"), float("nan"))
+    low = lows[0] / (lows[0] + highs[1]) if lows[0] else 0.0
+    high = highs[0] / (highs[0] + lows[1]) if highs[0] else 0.0
+    return share, Interval(low, high)
 
 
 def upper_bound(k: Ints, n: Ints, delta: float = 0.1) -> Floats:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from heapq import merge
@@ -96,7 +96,7 @@ def _begin_writing(link: sql.Connection) -> None:
     link.exec_driver_sql("BEGIN IMMEDIATE")
 
 
-SCHEMA = 2  # of the tables; `Database._steps` brings an older log to it on the first write
+SCHEMA = 3  # of the tables; `Database._steps` brings an older log to it on the first write
 _HIDDEN = "***"
 _MAKING = 5_771_031  # PostgreSQL's advisory lock while tables are made; any number that nobody else takes
 _BATCH = 1000  # rows that are read or linked at a time
@@ -182,6 +182,8 @@ class Database:
         )
         self._chain = _chain_table(meta)
         self._own = tuple(table.name for table in tables)
+        self._groups = (self._own, tuple(table.name for table in beside))  # each made together
+        self._since = {table.name: table.since for table in (*tables, *beside)}
         self._tables = {table.name: _sql_table(table, meta) for table in (*tables, *beside)}
         self._forms = {table.name: row_form(table) for table in (*tables, *beside)}
         self._last = sql.select(self._numbers.c.value).where(self._numbers.c.name == "event")
@@ -226,12 +228,14 @@ class Database:
             link=link,
             tables=self._tables,
             chain=self._chain,
+            numbers=self._numbers,
             forms=self._forms,
             statement=self._statement,
             last=last,
             digest=digest,
             salt=self._salt,
-            chained=self._version != 1,
+            version=self._version or SCHEMA,
+            since=self._since,
         )
 
     def _statement(self, key: Hashable, made: Callable[[], Any]) -> Any:  # noqa: ANN401 - a statement
@@ -318,6 +322,7 @@ class Database:
             return self._none()
         numbers = self._stated(link)
         version = self._known_version(numbers)
+        own = {name for name in own if self._since[name] <= version}
         made = own if known & own else own & numbers.keys()  # a log's tables are made together
         if version > 1 and CHAIN not in known:
             raise self._altered(CHAIN)
@@ -402,7 +407,19 @@ class Database:
         if made:
             link.execute(sql.insert(self._numbers), made)
 
-    _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {1: _begin_chain}  # by version before
+    def _add_tables(self, link: sql.Connection) -> None:
+        """From version 2 to 3: each log that has begun gets the tables that the new version has."""
+        known = set(sql.inspect(link).get_table_names())
+        for group in self._groups:
+            new = [name for name in group if self._since[name] == 3 and name not in known]
+            if new and known & set(group):
+                self._numbers.metadata.create_all(link, tables=[self._tables[name] for name in new])
+                link.execute(sql.insert(self._numbers), [{"name": name, "value": MADE} for name in new])
+
+    _steps: ClassVar[Mapping[int, Callable[[Database, sql.Connection], None]]] = {  # by version before
+        1: _begin_chain,
+        2: _add_tables,
+    }
 
     def _stored_rows(self, link: sql.Connection, known: Collection[str]) -> Iterator[tuple[int, str, Row]]:
         """Number, table and stored row of every event in the tables that there are, in order."""
@@ -481,7 +498,8 @@ class Database:
         if NUMBERS not in known:
             return Verification(self.shown, 0, None, 0, (Finding(NUMBERS, None, MISSING),))
         numbers = self._stated(link)
-        if self._known_version(numbers) == 1:
+        version = self._known_version(numbers)
+        if version == 1:
             rows = sum(1 for _ in self._stored_rows(link, known))
             told = Finding(CHAIN, None, "not chained yet: version 1; the next write chains the rows that are there")
             return Verification(self.shown, rows, None, 1, (told,))
@@ -495,7 +513,7 @@ class Database:
         for rebuild in rebuilds:
             if Finding(rebuild.table, None, MISSING) not in findings:
                 findings += self._rebuild_findings(link, rebuild, known)
-        return Verification(self.shown, walk.rows, walk.head, SCHEMA, tuple(findings))
+        return Verification(self.shown, walk.rows, walk.head, version, tuple(findings))
 
     def _links(self, link: sql.Connection) -> Iterator[Link]:
         chain = self._chain
@@ -610,23 +628,27 @@ class Entries:
         link: sql.Connection,
         tables: Mapping[str, sql.Table],
         chain: sql.Table,
+        numbers: sql.Table,
         forms: Mapping[str, RowForm],
         statement: Callable[[Hashable, Callable[[], Any]], Any],
         last: int,
         digest: str,
         salt: Callable[[], str],
         *,
-        chained: bool,
+        version: int,
+        since: Mapping[str, int],
     ) -> None:
         """Take what `Database` gives.
 
         Args:
           last: number of the last event, 0 before the first, without a gap. digest: of its link; '' where it is only
-            read. chained: whether there is a chain.
+            read. version: of the log's schema. since: by table, the first that has it.
         """
         self._link, self._tables, self._chain, self._forms = link, tables, chain, forms
+        self._numbers = numbers
         self._statement, self._salt = statement, salt
-        self.last, self.digest, self.chained = last, digest, chained
+        self.last, self.digest, self.chained = last, digest, version > 1
+        self._unmade = frozenset(name for name, first in since.items() if first > version)
 
     def add(self, table: str, row: Mapping[str, Any]) -> int:
         """Add an event under the next number, with its link, and give the number back."""
@@ -663,21 +685,39 @@ class Entries:
         self._link.execute(sql.update(self._chain).where(self._chain.c.seq == row["seq"]).values(salt=None))
         return True
 
-    def row_findings(self, of: str, seqs: Iterable[int]) -> Iterator[Finding]:
-        """What is wrong with some events of a table, each held against its link, and that against the one before."""
-        wanted, table, chain = sorted(set(seqs)), self._tables[of], self._chain
-        near = {seq - gap for seq in wanted for gap in (0, 1)}
-        query = sql.select(*(chain.c[name] for name in Link._fields)).where(chain.c.seq.in_(near))
-        links = {row[0]: Link(*row) for row in self._link.execute(query)}
-        rows = {
-            row["seq"]: dict(row)
-            for row in self._link.execute(sql.select(table).where(table.c.seq.in_(wanted))).mappings()
-        }
-        yield from events_findings(of, wanted, links, rows)
+    def event_findings(self, events: Mapping[str, Collection[int]]) -> Iterator[Finding]:
+        """What is wrong with some events, each held against its link, and that against the one before.
+
+        Args:
+          events: their numbers by table.
+        """
+        chain = self._chain
+        near = {seq - gap for seqs in events.values() for seq in seqs for gap in (0, 1)}
+
+        def linked() -> Any:  # noqa: ANN401 - a statement
+            columns = (chain.c[name] for name in Link._fields)
+            return sql.select(*columns).where(chain.c.seq.in_(sql.bindparam("seqs", expanding=True)))
+
+        found = self._link.execute(self._statement(("links",), linked), {"seqs": sorted(near)})
+        links = {row[0]: Link(*row) for row in found}
+        for of, seqs in events.items():
+            if not seqs:
+                continue
+            table, wanted = self._tables[of], sorted(set(seqs))
+
+            def stored(table: sql.Table = table) -> Any:  # noqa: ANN401 - a statement
+                return sql.select(table).where(table.c.seq.in_(sql.bindparam("seqs", expanding=True)))
+
+            names = table.c.keys()
+            found = self._link.execute(self._statement(("stored", of), stored), {"seqs": wanted})
+            rows = {row[0]: dict(zip(names, row, strict=True)) for row in found}
+            yield from events_findings(of, wanted, links, rows)
 
     def blanked(self, of: str, since: str) -> list[int]:
         """Numbers of a table's events from a moment on whose texts are forgotten."""
         table, chain = self._tables[of], self._chain
+        if of in self._unmade:
+            return []
         query = sql.select(table.c.seq).join(chain, chain.c.seq == table.c.seq)
         forgotten = (chain.c.seal.is_not(None), chain.c.salt.is_(None), table.c.at >= since)
         return list(self._link.scalars(query.where(*forgotten).order_by(table.c.seq)))
@@ -685,13 +725,35 @@ class Entries:
     def missing(self, of: str, after: int) -> Iterator[Finding]:
         """Events of a table past a number that have a link and no row."""
         table, chain = self._tables[of], self._chain
+        if of in self._unmade:
+            return
         there = sql.select(table.c.seq).where(table.c.seq == chain.c.seq).exists()
         query = sql.select(chain.c.seq).where(chain.c.of == of, chain.c.seq > after, sql.not_(there))
         yield from (Finding(of, seq, "the row is missing") for seq in self._link.scalars(query.order_by(chain.c.seq)))
 
-    def one(self, table: str, *, columns: Sequence[str] = (), **where: object) -> dict[str, Any] | None:
-        """The latest row that has these values, None where there is none; only some columns where they are named."""
-        return next(self._rows(table, where, 0, 1, None, columns), None)
+    def complete(self) -> bool:
+        """Whether the tables hold as many events as the log has numbered: where they do not, some are missing.
+
+        A count is read off an index; to look for each number takes as long as the log has events.
+        """
+        made = self._link.scalars(self._statement(("names",), lambda: sql.select(self._numbers.c.name)))
+        named = tuple(sorted(name for name in made if name in self._forms and self._forms[name].event))
+
+        def counted() -> Any:  # noqa: ANN401 - a statement
+            each = (sql.select(sql.func.count()).select_from(self._tables[name]).scalar_subquery() for name in named)
+            return sql.select(sum(each, sql.literal(0)))
+
+        return bool(self._link.scalar(self._statement(("count", named), counted)) == self.last)
+
+    def one(
+        self, table: str, *, columns: Sequence[str] = (), until: int | None = None, **where: object
+    ) -> dict[str, Any] | None:
+        """The latest row that has these values, None where there is none; only some columns where they are named.
+
+        Args:
+          until: only events up to and with this number.
+        """
+        return next(self._rows(table, where, 0, until, 1, None, columns), None)
 
     def rows(
         self,
@@ -699,6 +761,7 @@ class Entries:
         *,
         columns: Sequence[str] = (),
         after: int = 0,
+        until: int | None = None,
         most: int | None = None,
         before: str | None = None,
         **where: object,
@@ -706,23 +769,24 @@ class Entries:
         """Rows that have these values, in order of their numbers from one after `after` on; or the latest, last first.
 
         Args:
-          columns: only these; all where none is named. most: so many of the latest, instead of all. before: only those
-            whose time `at` is before it.
+          columns: only these; all where none is named. until: only events up to and with this number. most: so many of
+            the latest, instead of all. before: only those whose time `at` is before it.
         """
-        return self._rows(table, where, after, most, before, columns)
+        return self._rows(table, where, after, until, most, before, columns)
 
     def _rows(
         self,
         table: str,
         where: Mapping[str, object],
         after: int,
+        until: int | None,
         most: int | None,
         before: str | None,
         columns: Sequence[str],
     ) -> Iterator[dict[str, Any]]:
         of, form = self._tables[table], self._forms[table]
         names = tuple(columns) or tuple(of.c.keys())
-        if not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
+        if table in self._unmade or not all(can_stand(value, form.kinds[name]) for name, value in where.items()):
             return
 
         def made() -> Any:  # noqa: ANN401 - a statement
@@ -731,12 +795,14 @@ class Entries:
             query = query if before is None else query.where(of.c.at < sql.bindparam("before"))
             if "seq" in of.c:
                 query = query.where(of.c.seq > sql.bindparam("after"))
+                query = query if until is None else query.where(of.c.seq <= sql.bindparam("until"))
                 query = query.order_by(of.c.seq if most is None else of.c.seq.desc())
             return query if most is None else query.limit(sql.bindparam("most"))
 
-        query = self._statement(("rows", table, names, *where, before is None, most is None), made)
+        query = self._statement(("rows", table, names, *where, until is None, before is None, most is None), made)
         values = {f"the_{name}": value for name, value in where.items()}
-        found = self._link.execute(query, {**values, "after": after, "before": before, "most": most})
+        values |= {"after": after, "until": until, "before": before, "most": most}
+        found = self._link.execute(query, values)
         for batch in found.partitions(_BATCH):
             for row in batch:
                 yield read_row(table, names, row, form)
@@ -744,13 +810,15 @@ class Entries:
     def stored(self, table: str, *columns: str) -> Iterator[tuple[Any, ...]]:
         """Values of some columns as they are stored, JSON as text, in order of the key or the number."""
         of = self._tables[table]
+        if table in self._unmade:
+            return iter(())
         query = sql.select(*(of.c[name] for name in columns)).order_by(*of.primary_key.columns)
         return (tuple(row) for row in self._link.execute(query, execution_options={"yield_per": _BATCH}))
 
     def latest(self, table: str, column: str, most: int, after: int = 0, **where: object) -> list[Any]:
         """Values of a column, none of JSON, in the latest rows past a number that have these values, last first."""
         of, kinds = self._tables[table], self._forms[table].kinds
-        if not all(can_stand(value, kinds[name]) for name, value in where.items()):
+        if table in self._unmade or not all(can_stand(value, kinds[name]) for name, value in where.items()):
             return []
 
         def made() -> Any:  # noqa: ANN401 - a statement

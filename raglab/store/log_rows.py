@@ -35,13 +35,15 @@ class EventTable(NamedTuple):
     """A table of events, which have a number `seq` and a time `at`; or, with a key, of values that are written over.
 
     key: the column that tells such values apart. without: columns of a row, JSON unpacked, as they are when its texts
-    are forgotten; the same of a row whose texts are. None where it has no texts.
+    are forgotten; the same of a row whose texts are. None where it has no texts. since: first version of a log's schema
+    that has the table; an older log has no rows of it until it is written to.
     """
 
     name: str
     columns: tuple[Column, ...]
     key: str | None = None
     without: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    since: int = 1
 
 
 def encode_row(row: Mapping[str, Any], kinds: Mapping[str, str]) -> dict[str, Any]:

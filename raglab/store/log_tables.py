@@ -215,6 +215,7 @@ EVIDENCE = "evidence"
 CHANGES, VERSIONS, CURRENT = "default_changes", "default_versions", "defaults"
 SETTLEMENTS, OPEN, FORGOTTEN = "settlements", "open_applications", "forgotten"
 POLICIES, LEARNERS = "policies", "learners"
+SAMPLES, LABELS = "samples", "labels"
 _AS_OF_THEN = (  # a row of the default table as it was when it was used
     Column("row_id", "name", listed=True),
     Column("version", "whole"),
@@ -372,6 +373,27 @@ REQUEST_TABLES = (
         key="once",
     ),
     EventTable(FORGOTTEN, (Column("before", "name"), Column("requests", "whole"))),
+    EventTable(  # requests drawn to be labelled, with the population of each stratum
+        SAMPLES,
+        (
+            Column("sample", "name", unique=True),
+            Column("seed", "whole"),
+            Column("first", "whole"),  # numbers of the first and the last request that could be drawn
+            Column("last", "whole"),
+            Column("sizes", "json"),
+            Column("drawn", "json"),
+        ),
+        since=3,
+    ),
+    EventTable(  # what a person says that a request should have got
+        LABELS,
+        (
+            Column("request_id", "name", listed=True),
+            Column("sample", "name", listed=True),
+            Column("label", "name"),
+        ),
+        since=3,
+    ),
 )
 EVENTS = tuple(table for table in REQUEST_TABLES if table.key is None)
 LOG_TABLES = (*CHOICE_TABLES, *REQUEST_TABLES)  # one database may hold both logs

@@ -1,0 +1,303 @@
+"""Label samples (shore): requests drawn by stratum, the file in which people label them, and labels read back (S6.4).
+
+A stratum is what a request got: its first decision, with the gate that made it. Within one, requests are drawn without
+replacement, each with the same probability; the log keeps who was drawn out of how many, so that what the labels say
+of the drawn ones holds for all of them (see `raglab.audit.live_rates`).
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from raglab.audit.explanation import decide_by_checks
+from raglab.audit.log import NOW, check_from_json
+from raglab.canonical import canonical_json, digest, utc_text
+from raglab.decision.decisions import Check
+from raglab.store.database import Entries
+from raglab.store.files import Where, csv_text, input_error, json_lines, read_text, shown_value, write_lines, write_text
+from raglab.store.log_chain import as_written
+from raglab.store.log_tables import CLARIFICATIONS, DECISIONS, LABELS, REQUESTS, SAMPLES
+from raglab.values import Status
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.audit.log import AuditLog
+
+LABEL_NAMES = tuple(status.name for status in Status)
+COLUMNS = (
+    "sample",
+    "request_id",
+    "stratum",
+    "inclusion_probability",
+    "question",
+    "decision",
+    "answer",
+    "reason",
+    "label",
+)
+MOST_BYTES = 64 * 2**20  # of a labelled file
+_CHECKED = ("sample", "request_id", "label")  # columns that are read back
+
+
+class FirstDecision(NamedTuple):
+    """What a request got at first: what the system did by itself, before any reply.
+
+    request: number of the request's event; decision: of the decision's. gate: that decided, '' of an answer.
+    """
+
+    request: int
+    decision: int
+    at: str
+    request_id: str
+    status: str
+    gate: str
+
+    @property
+    def stratum(self) -> str:
+        """Stratum, such as `ok` or `refuse by similarity`."""
+        return f"{self.status} by {self.gate}" if self.gate else self.status
+
+
+def first_decisions(log: Entries, *, last: int | None = None, days: float | None = None) -> list[FirstDecision]:
+    """First decisions of the requests, in order of the requests; those without one are left out.
+
+    Args:
+      last: only so many of the latest requests. days: only of so many days before the latest request.
+    """
+    columns = ("seq", "at", "request_id")
+    rows = list(log.rows(REQUESTS, columns=columns, most=last))
+    requests = rows if last is None else rows[::-1]
+    if days is not None and requests:
+        since = utc_text(datetime.fromisoformat(requests[-1]["at"]) - timedelta(days=days))
+        requests = requests[next(place for place, row in enumerate(requests) if row["at"] >= since) :]
+    by_id = {row["request_id"]: row for row in requests}
+    found: dict[str, FirstDecision] = {}
+    wanted = ("seq", "request_id", "status", "reason", "clarified", "checks")
+    for row in log.rows(DECISIONS, columns=wanted, after=requests[0]["seq"] if requests else 0):
+        asked = by_id.get(row["request_id"])
+        if asked is not None and row["request_id"] not in found:
+            about = (asked["seq"], row["seq"], asked["at"], row["request_id"], row["status"])
+            found[row["request_id"]] = FirstDecision(*about, _deciding_gate(row))
+    return [found[row["request_id"]] for row in requests if row["request_id"] in found]
+
+
+def _deciding_gate(row: Mapping[str, Any]) -> str:
+    """Gate by which a decision was made, '' where it answers."""
+    if row["clarified"]:
+        return "clarification"
+    if row["status"] == "ok":
+        return ""
+    checks: Iterable[Check] = map(check_from_json, row["checks"])
+    derived = decide_by_checks(tuple(checks))
+    return derived.gate if derived is not None and derived.gate else "selection"
+
+
+def draw_sample(
+    log: AuditLog,
+    n: int,
+    *,
+    seed: int,
+    last: int | None = None,
+    days: float | None = None,
+    now: datetime | None = None,
+) -> pd.DataFrame:
+    """Draw requests to be labelled, evenly over the strata as far as these go; the draw becomes an event of the log.
+
+    Args:
+      n: how many, fewer where there are fewer. seed: same seed and same log, same draw. last: only of so many of the
+        latest requests. days: only of so many days before the latest request. now: the clock's where not given.
+
+    Returns: a row a request: sample, request_id, stratum, inclusion_probability, question, decision, answer, reason (as
+      far as the log keeps them), and an empty label.
+
+    Raises:
+      ValueError: n below 1, or no request with a decision.
+
+    Source: rule S6.4; Cochran 1977, chapter 5.
+    """
+    import pandas as pd
+
+    if n < 1:
+        msg = f"n must be at least 1, got {n}; it is how many requests are drawn."
+        raise ValueError(msg)
+    at = utc_text(NOW() if now is None else now)
+    # One turn of a writer, so that no request is decided between the draw and its event.
+    with log.log.writing() as entries, as_written():
+        population = first_decisions(entries, last=last, days=days)
+        if not population:
+            msg = "a sample must be drawn from requests with a decision, got none; ask first, or take a longer window."
+            raise ValueError(msg)
+        strata: dict[str, list[FirstDecision]] = {}
+        for one in population:
+            strata.setdefault(one.stratum, []).append(one)
+        sizes = {name: len(strata[name]) for name in sorted(strata)}
+        shares = _even_shares(sizes, n)
+        drawn = _draw(strata, shares, np.random.default_rng(seed))
+        ends = {"first": population[0].request, "last": population[-1].request}
+        ids = sorted(one.request_id for one in drawn)
+        sample = digest(canonical_json([seed, *ends.values(), ids]), 12)
+        if entries.one(SAMPLES, sample=sample) is None:
+            entries.add(SAMPLES, {"at": at, "sample": sample, "seed": seed, **ends, "sizes": sizes, "drawn": ids})
+        rows = [
+            {
+                "sample": sample,
+                "request_id": one.request_id,
+                "stratum": one.stratum,
+                "inclusion_probability": shares[one.stratum] / sizes[one.stratum],
+                **_kept_texts(entries, one),
+                "label": "",
+            }
+            for one in drawn
+        ]
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _even_shares(sizes: Mapping[str, int], n: int) -> dict[str, int]:
+    """How many to draw of each stratum: as evenly as their sizes allow, the first in the alphabet before the last.
+
+    Example:
+      >>> _even_shares({"ok": 100, "refuse": 2}, 10)
+      {'ok': 8, 'refuse': 2}
+    """
+    shares = dict.fromkeys(sizes, 0)
+    for _ in range(min(n, sum(sizes.values()))):
+        open_strata = [name for name, share in shares.items() if share < sizes[name]]
+        shares[min(open_strata, key=shares.__getitem__)] += 1
+    return shares
+
+
+def _draw(
+    strata: Mapping[str, Sequence[FirstDecision]], shares: Mapping[str, int], rng: np.random.Generator
+) -> list[FirstDecision]:
+    """So many of each stratum without replacement, in order of the requests."""
+    chosen = []
+    for name, share in shares.items():
+        places = rng.choice(len(strata[name]), size=share, replace=False)
+        chosen += [strata[name][int(place)] for place in places]
+    return sorted(chosen, key=lambda one: one.request)
+
+
+def _kept_texts(log: Entries, one: FirstDecision) -> dict[str, Any]:
+    """Texts of a request as far as the log keeps them; what was put to the user stands for the answer."""
+    asked = next(log.rows(REQUESTS, after=one.request - 1, until=one.request))
+    decided = next(log.rows(DECISIONS, after=one.decision - 1, until=one.decision))
+    question = log.one(CLARIFICATIONS, request_id=one.request_id) if decided["clarified"] else None
+    answer = decided["answer"] if question is None else question["question_to_user"]
+    texts = {"question": asked["question"], "decision": one.status, "answer": answer, "reason": decided["reason"]}
+    return {name: text or "" for name, text in texts.items()}
+
+
+def write_sample(sample: pd.DataFrame, path: Path) -> None:
+    """Write a drawn sample to be labelled: as JSON lines where the name ends in `.jsonl`, else as CSV."""
+    if path.suffix == ".jsonl":
+        write_lines(sample.to_dict("records"), path)
+    else:
+        write_text(csv_text(sample), path)
+
+
+class LabelledRow(NamedTuple):
+    """A row of a labelled file: its line, counted from 1, and the columns that are read back."""
+
+    line: int
+    sample: str
+    request_id: str
+    label: str
+
+
+def read_labels(path: Path) -> list[LabelledRow]:
+    """Rows of a labelled file that have a label; the other columns are not read.
+
+    Raises:
+      InputError: a file that is neither CSV nor JSON lines, a missing column, a label that is none, a request twice in
+        one sample; names file, line, column, rule and remedy.
+    """
+    found: dict[tuple[str, str], LabelledRow] = {}
+    for line, row in _file_rows(path):
+        where = Where(str(path), line)
+        for name in _CHECKED:
+            if not isinstance(row.get(name), str):
+                came = "no such column" if name not in row else shown_value(row[name])
+                rule = f"column {name} must be a text"
+                raise input_error(where, rule, "keep the columns that `raglab audit sample` wrote", came)
+        one = LabelledRow(line, *(row[name].strip() for name in _CHECKED))
+        if not one.label:
+            continue
+        if one.label not in LABEL_NAMES:
+            rule = f"column label must be {', '.join(LABEL_NAMES)} or empty"
+            remedy = "say what the request should have got, or leave it empty"
+            raise input_error(where, rule, remedy, shown_value(row["label"]))
+        key = one.sample, one.request_id
+        if key in found:
+            rule = "column request_id must name a request once in a sample"
+            came = f"{shown_value(one.request_id)} as in line {found[key].line}"
+            raise input_error(where, rule, "keep one of the two rows", came)
+        found[key] = one
+    return list(found.values())
+
+
+def _file_rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Line and fields of each row."""
+    if path.suffix == ".jsonl":
+        for one in json_lines(path, MOST_BYTES):
+            yield one.where.line or 1, one.record
+        return
+    reader = csv.DictReader(io.StringIO(read_text(path, MOST_BYTES)), strict=True)
+    try:
+        for row in reader:
+            yield reader.line_num, row
+    except csv.Error as error:
+        rule, remedy = "a labelled file must be CSV", "save it as CSV with commas, or name JSON lines .jsonl"
+        raise input_error(Where(str(path), reader.line_num), rule, remedy, str(error)) from None
+
+
+class LabelCounts(NamedTuple):
+    """What came of a labelled file: labels that are new, that changed another, that were known already."""
+
+    new: int
+    changed: int
+    known: int
+
+
+def record_labels(log: AuditLog, path: Path, *, now: datetime | None = None) -> LabelCounts:
+    """Read a labelled file back into the log: an event a label, all of them or none; a label that is there adds none.
+
+    Args:
+      now: the clock's where not given.
+
+    Raises:
+      InputError: as `read_labels` says; a sample that the log did not draw, a request that is not of it.
+
+    Source: rule S6.4.
+    """
+    rows, at = read_labels(path), utc_text(NOW() if now is None else now)
+    counts: Counter[str] = Counter()
+    with log.log.writing() as entries, as_written():
+        known = {row["sample"]: frozenset(row["drawn"]) for row in entries.rows(SAMPLES, columns=("sample", "drawn"))}
+        for row in rows:
+            where = Where(str(path), row.line)
+            if row.sample not in known:
+                rule = "column sample must name a draw of this log"
+                raise input_error(where, rule, "give the log that the sample was drawn from", shown_value(row.sample))
+            # A spreadsheet's CSV has an apostrophe before an id that it would run as a formula.
+            names = (row.request_id, row.request_id.removeprefix("'"))
+            request = next((name for name in names if name in known[row.sample]), None)
+            if request is None:
+                rule = f"column request_id must be one that sample {row.sample} drew"
+                raise input_error(where, rule, "keep the ids as they were written", shown_value(row.request_id))
+            before = entries.one(LABELS, sample=row.sample, request_id=request)
+            if before is not None and before["label"] == row.label:
+                counts["known"] += 1
+                continue
+            counts["new" if before is None else "changed"] += 1
+            about = {"request_id": request, "sample": row.sample, "label": row.label}
+            entries.add(LABELS, {"at": at, **about})
+    return LabelCounts(counts["new"], counts["changed"], counts["known"])

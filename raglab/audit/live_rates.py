@@ -1,0 +1,225 @@
+"""Live rates (shore): rolling estimates of false refusals and needless questions, from labels and from feedback (S6.4).
+
+The rates are those of S6.2, with what is known of live requests in place of a label on each. `labels`: of a sample
+drawn by stratum, see `raglab.audit.label_samples`; their interval holds for the requests that could be drawn, whatever
+nobody labelled. `feedback`: what users did next; it holds for those whose users did something, and says nothing of a
+refusal that was taken in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from raglab.audit.label_samples import FirstDecision, first_decisions
+from raglab.canonical import utc_text
+from raglab.metrics.intervals import Interval, Stratum, check_level, clopper_pearson, stratified_share
+from raglab.store.database import Entries
+from raglab.store.log_chain import as_written
+from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from raglab.audit.log import AuditLog
+
+WINDOW = 1_000  # requests
+COLUMNS = (
+    "until",
+    "rate",
+    "source",
+    "estimate",
+    "low",
+    "high",
+    "level",
+    "known",
+    "covered",
+    "requests",
+    "since",
+)
+
+
+class LiveRate(NamedTuple):
+    """A rate of S6.2: the status that it counts, among requests with one of these labels."""
+
+    name: str
+    status: str
+    labels: frozenset[str]
+
+
+LIVE_RATES = (
+    LiveRate("false_refusal_rate", "refuse", frozenset({"ok"})),
+    LiveRate("over_ask_rate", "ambiguous", frozenset({"ok", "refuse"})),  # a needless question
+)
+
+
+class KnownRequest(NamedTuple):
+    """A request with what is known of it.
+
+    sample: latest draw with labels that could have taken it, '' where none could. drawn: whether that did. label: what
+    a person says, '' where nobody did. feedback: what its user's next steps say, '' where nothing.
+    """
+
+    first: FirstDecision
+    sample: str
+    drawn: bool
+    label: str
+    feedback: str
+
+
+def live_rates(
+    log: AuditLog,
+    *,
+    last: int | None = WINDOW,
+    days: float | None = None,
+    every: int | None = None,
+    level: float = 0.95,
+) -> pd.DataFrame:
+    """False refusals and needless questions among the latest requests, from labels and from feedback.
+
+    Args:
+      last: so many requests make a window; None where days do. days: so many days before its last request. every: a
+        window ends at each such number of requests, for a course over time; only the newest where not given. level: of
+        the intervals.
+
+    Returns: a row a window, rate and source: until and since (moments of its last and first request), estimate, low,
+      high, level, known (requests with a label or feedback that the estimate rests on), covered (requests it speaks of)
+      and requests (of the window). NaN where nothing is known.
+
+    Raises:
+      ValueError: no window, one below a request, or a level outside (0, 1).
+
+    Source: rules S6.2, S6.4.
+    """
+    import pandas as pd
+
+    check_level(level)
+    if (last is None) == (days is None):
+        msg = f"a window must be of last requests or of days, got last {last} and days {days}; give one of the two."
+        raise ValueError(msg)
+    for name, value, least in (("last", last, 1), ("days", days, 0), ("every", every, 1)):
+        if value is not None and not value >= least:
+            msg = f"{name} must be at least {least}, got {value}; it is the length of a window or of a step."
+            raise ValueError(msg)
+    with log.log.reading() as entries, as_written():
+        # For one window the requests before it need not be read; feedback on a request comes after it.
+        window = {"last": last, "days": days} if every is None else {}
+        requests = known_requests(entries, **window)
+    rows = [
+        {"until": part[-1].first.at, "since": part[0].first.at, "requests": len(part), "level": level, **row}
+        for part in _windows(requests, last, days, every)
+        for row in window_rates(part, level)
+    ]
+    made = pd.DataFrame(rows, columns=list(COLUMNS))
+    moments = {name: pd.to_datetime(made[name], utc=True, format="ISO8601") for name in ("until", "since")}
+    return made.assign(**moments)
+
+
+def _windows(
+    requests: Sequence[KnownRequest], last: int | None, days: float | None, every: int | None
+) -> Iterator[Sequence[KnownRequest]]:
+    """Windows of requests, the oldest first; the newest ends at the last request."""
+    if not requests:
+        return
+    count = len(requests)
+    ends = [count] if every is None else [*range(count, 0, -every)][::-1]
+    times = [one.first.at for one in requests]
+    for end in ends:
+        start = max(0, end - last) if last is not None else 0
+        if days is not None:
+            since = utc_text(datetime.fromisoformat(times[end - 1]) - timedelta(days=days))
+            start = next(place for place in range(end) if times[place] >= since)
+        yield requests[start:end]
+
+
+def window_rates(requests: Sequence[KnownRequest], level: float) -> Iterator[dict[str, Any]]:
+    """Estimate and interval of each rate over some requests, from labels and from feedback."""
+    covered = [one for one in requests if one.sample]
+    labelled = sum(one.drawn and bool(one.label) for one in covered)
+    told = [one for one in requests if one.feedback]
+    for rate in LIVE_RATES:
+        share, bounds = _from_labels(covered, rate, level) if labelled else (float("nan"), _NOTHING)
+        yield _rate_row(rate, "labels", share, bounds, labelled, len(covered))
+        wanted = [one for one in told if one.feedback in rate.labels]
+        hits = sum(one.first.status == rate.status for one in wanted)
+        share = hits / len(wanted) if wanted else float("nan")
+        yield _rate_row(rate, "feedback", share, clopper_pearson(hits, len(wanted), level), len(wanted), len(wanted))
+
+
+_NOTHING = Interval(float("nan"), float("nan"))
+
+
+def _rate_row(rate: LiveRate, source: str, share: float, bounds: Interval, known: int, covered: int) -> dict[str, Any]:
+    ends = {"low": float(bounds.low), "high": float(bounds.high)}
+    return {"rate": rate.name, "source": source, "estimate": share, **ends, "known": known, "covered": covered}
+
+
+def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) -> tuple[float, Interval]:
+    """Estimate and interval from the labels of what was drawn.
+
+    What a draw took of a window is a draw of the window's own requests: each stratum of each draw is one by itself.
+    """
+    parts: dict[tuple[str, str], list[KnownRequest]] = {}
+    for one in covered:
+        parts.setdefault((one.sample, one.first.stratum), []).append(one)
+    top, rest = [], []
+    for of in parts.values():
+        drawn = [one for one in of if one.drawn]
+        hits = sum(one.label in rate.labels for one in drawn)
+        made = Stratum(len(of), len(drawn), hits, sum(not one.label for one in drawn))
+        (top if of[0].first.status == rate.status else rest).append(made)
+    return stratified_share(top, rest, level)
+
+
+def known_requests(log: Entries, *, last: int | None = None, days: float | None = None) -> list[KnownRequest]:
+    """Requests with their first decision and what is known of it, in order."""
+    first = first_decisions(log, last=last, days=days)
+    after = first[0].request - 1 if first else 0
+    feedback = _feedback(log, first, after)
+    labels = {(row["sample"], row["request_id"]): row["label"] for row in log.rows(LABELS)}
+    begun = {sample for sample, _ in labels}  # a draw that nobody labels yet takes the place of none
+    samples = [
+        (row["seq"], row["first"], row["last"], row["sample"], frozenset(row["drawn"]))
+        for row in log.rows(SAMPLES)
+        if row["sample"] in begun
+    ]
+    found = []
+    for one in first:
+        # It could be drawn where it was decided by then; of several draws the latest speaks for it.
+        could = [each for each in samples if each[1] <= one.request <= each[2] and one.decision < each[0]]
+        sample, drawn = (could[-1][3], one.request_id in could[-1][4]) if could else ("", False)
+        label = labels.get((sample, one.request_id), "") if drawn else ""
+        found.append(KnownRequest(one, sample, drawn, label, feedback.get(one.request_id, "")))
+    return found
+
+
+def _feedback(log: Entries, first: Sequence[FirstDecision], after: int) -> dict[str, str]:
+    """What users' next steps say that a request should have got, by its id.
+
+    A refusal that a rephrasing turned into an answer should have been one. A question whose reply took what was
+    proposed was needless; any other reply says that it was not. An answer that nobody corrected or rephrased was right.
+    """
+    rows = list(log.rows(REQUESTS, columns=("seq", "request_id", "rephrases"), after=after))
+    rephrased = {row["rephrases"]: row["request_id"] for row in rows if row["rephrases"]}
+    status = {one.request_id: one.status for one in first}
+    proposed = {row["request_id"]: row["proposed"] for row in log.rows(CLARIFICATIONS, after=after)}
+    replied = {row["request_id"] for row in log.rows(REPLIES, columns=("request_id",), after=after)}
+    columns = ("request_id", "signal", "value")
+    signals = list(log.rows(CHANGES, columns=columns, after=after))
+    agreed = {row["request_id"] for row in signals if _agrees(row, proposed)}
+    corrected = {row["request_id"] for row in signals if row["signal"] == "explicit_no"}
+    told: dict[str, str] = {}
+    for one in first:
+        name = one.request_id
+        if one.status == "refuse" and status.get(rephrased.get(name, "")) == "ok":
+            told[name] = "ok"
+        elif name in proposed and name in replied:
+            told[name] = "ok" if name in agreed else "ambiguous"
+        elif one.status == "ok" and name not in corrected and name not in rephrased:
+            told[name] = "ok"
+    return told
+
+
+def _agrees(change: Mapping[str, Any], proposed: Mapping[str, str | None]) -> bool:
+    return change["signal"] == "explicit_yes" and change["value"] == proposed.get(change["request_id"])

@@ -1,0 +1,227 @@
+"""Command line (shore): explain, audit, audit sample, audit label."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from raglab.cli.common import AsJson, Seed, json_records, keep_inputs, say, say_json_text, show, table_text
+
+if TYPE_CHECKING:
+    from raglab.audit.log import AuditLog
+
+DAMAGED = 5
+MOST_FINDINGS = 100  # that are printed
+
+AuditLogPlace = Annotated[
+    str | None,
+    typer.Option("--log", "-l", help="Index, or its audit log: a file or a URL; RAGLAB_AUDIT_LOG where not given."),
+]
+
+
+def explain(
+    request: Annotated[str, typer.Argument(help="Id of the request, as the response named it.")],
+    log: AuditLogPlace = None,
+    as_json: AsJson = False,
+) -> None:
+    """How an answer came about, rebuilt from the audit log alone; exit code 1 where the log does not add up.
+
+    Its events are held against the log's hash chain; exit code 5 where all adds up, and they are not as written.
+    """
+    from raglab.audit.explanation import explain_request as explained
+
+    said = explained(request, _open_audit_log(log))
+    say_json_text(said.json()) if as_json else say(str(said))
+    if said.damage:
+        say("warning: the log was damaged or altered; `raglab audit --verify` names all of it", err=True)
+    if not said.rebuilt or said.damage:
+        raise typer.Exit(DAMAGED if said.rebuilt else 1)
+
+
+def audit(
+    ctx: typer.Context,
+    log: AuditLogPlace = None,
+    export: Annotated[Path | None, typer.Option(help="Folder for the tables as Parquet.")] = None,
+    forget: Annotated[
+        str | None,
+        typer.Option(
+            help="Blank questions and answers before a day such as 2026-01-31; `old`: before RAGLAB_AUDIT_KEEP_DAYS. "
+            "Decisions and votes stay."
+        ),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Hold the log, and the bandit's beside it, against the hash chain.")
+    ] = False,
+    head: Annotated[
+        bool, typer.Option("--head", help="Print number and digest of the last event, to be kept elsewhere.")
+    ] = False,
+    head_was: Annotated[
+        list[str] | None,
+        typer.Option(help="Head that was kept, in quotes; --verify says whether a log still contains it. Repeat."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """What was asked, filled in and learned: counts by day, and the default table; or whether the log is intact.
+
+    `sample` draws requests to be labelled, `label` reads the labels back. Exit code 5 where --verify finds that a log
+    was damaged or altered, does not contain a head, or has no chain yet.
+    """
+    from raglab.audit.explanation import days, defaults
+
+    if ctx.invoked_subcommand is not None:
+        return
+    if (verify or head or head_was) and (export or forget):
+        msg = "--verify, --head and --head-was must stand without --export and --forget; run them one after another."
+        raise ValueError(msg)
+    if verify or head_was:
+        _verify_logs(log, head_was or [], as_json=as_json)
+        return
+    if head:
+        _show_heads(log, as_json=as_json)
+        return
+    opened = _open_audit_log(log)
+    told: dict[str, Any] = {}
+    if forget is not None:
+        told["forgotten"] = opened.forget(before=None if forget == "old" else _day(forget))
+    if export is not None:
+        told["files"] = [str(path) for path in opened.export(export)]
+    by_day, rows = days(opened), defaults(opened)
+    if as_json:
+        show(told | {"days": json_records(by_day), "defaults": json_records(rows)}, as_json=True)
+        return
+    for name, value in told.items():
+        say(f"{name}: {value if isinstance(value, int) else ' '.join(value)}")
+    say(table_text(by_day) if len(by_day) else "no request so far")
+    say(f"\ndefaults\n{table_text(rows.round(3))}" if len(rows) else "\nno default so far")
+
+
+def _verify_logs(log: str | None, kept: list[str], *, as_json: bool) -> None:
+    """Print what does not fit in the logs of a place.
+
+    Raises:
+      Exit: something does not.
+    """
+    from raglab.audit.log import AUDIT_REBUILDS
+    from raglab.live.online_bandit import BANDIT_REBUILDS
+    from raglab.live.settings import open_logs
+    from raglab.store.log_chain import parse_head
+
+    heads = [parse_head(text) for text in kept]
+    logs = open_logs(log)
+    said = [one.verify(AUDIT_REBUILDS + BANDIT_REBUILDS) for one in logs]
+    where = {head: [one.shown for one in logs if one.contains(head)] for head in heads}
+    if as_json:
+        told = [one._asdict() | {"intact": one.intact, "head": one.head and str(one.head)} for one in said]
+        records = [one | {"findings": [finding._asdict() for finding in one["findings"]]} for one in told]
+        show({"logs": records, "heads": {str(head): places for head, places in where.items()}}, as_json=True)
+    else:
+        for one in said:
+            first, *findings = str(one).splitlines()
+            say("\n".join([first, *findings[:MOST_FINDINGS]]))
+            if len(findings) > MOST_FINDINGS:
+                say(f"and {len(findings) - MOST_FINDINGS} more")
+        for head, places in where.items():
+            say(f"head {head}: {f'in {places[0]}' if places else 'no log contains it'}")
+    if not (all(one.intact for one in said) and all(where.values())):
+        raise typer.Exit(DAMAGED)
+
+
+def _show_heads(log: str | None, *, as_json: bool) -> None:
+    from raglab.live.settings import open_logs
+
+    heads = [(one.head(), one.shown) for one in open_logs(log)]
+    if as_json:
+        show([{"head": head and str(head), "place": place} for head, place in heads], as_json=True)
+        return
+    for head, place in heads:
+        if head is None:
+            say(f"no head yet, no event is chained: {place}", err=True)
+        else:
+            say(f"{head} {place}")
+
+
+def _open_audit_log(log: str | None) -> AuditLog:
+    """Audit log that is there, under the settings of the environment."""
+    from raglab.live.settings import open_audit
+
+    return open_audit(log)
+
+
+def _day(text: str) -> datetime:
+    try:
+        return datetime.combine(date.fromisoformat(text), time(), UTC)
+    except ValueError:
+        msg = f"--forget must be a day such as 2026-01-31, or old, got {text!r:.80}; the day is in UTC."
+        raise ValueError(msg) from None
+
+
+def sample(
+    ctx: typer.Context,
+    out: Annotated[Path, typer.Argument(help="File to label: CSV, or JSON lines where it ends in .jsonl.")],
+    n: Annotated[int, typer.Option("--n", "-n", min=1, max=1_000_000, help="Requests to draw.")] = 100,
+    last: Annotated[int | None, typer.Option(min=1, help="Draw from so many of the latest requests only.")] = None,
+    days: Annotated[float | None, typer.Option(min=0.0, help="Draw from the latest days only.")] = None,
+    seed: Seed = 0,
+    log: AuditLogPlace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Draw requests to be labelled, by what they got: evenly over decisions and their gates, without replacement.
+
+    Each row has the request, its stratum, the probability with which it was drawn, question, answer and reason as far
+    as the log keeps them, and an empty column `label`: write ok, refuse or ambiguous, whatever the request should have
+    got, or leave it empty. The draw is kept in the log, so that `raglab audit label` knows whom it stands for.
+    """
+    from raglab.audit.label_samples import draw_sample, write_sample
+
+    keep_inputs(out, log)
+    drawn = draw_sample(_open_audit_log(_place(ctx, log)), n, seed=seed, last=last, days=days)
+    write_sample(drawn, out)
+    by_stratum = drawn.groupby("stratum").agg(
+        drawn=("request_id", "size"), inclusion_probability=("inclusion_probability", "first")
+    )
+    show(by_stratum.reset_index() if as_json else by_stratum.reset_index().round(4), as_json=as_json)
+    say(f"wrote {out}; fill in the column label, then `raglab audit label {out}`", err=True)
+
+
+def label(
+    ctx: typer.Context,
+    labelled: Annotated[Path, typer.Argument(help="File that `raglab audit sample` wrote, with labels filled in.")],
+    last: Annotated[int, typer.Option(min=1, help="Latest requests that the rates are of.")] = 1000,
+    log: AuditLogPlace = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read labels back into the log, and say what they tell: false refusals and needless questions, with intervals.
+
+    All labels of a file are kept or none; those that are there already add nothing, another label for the same request
+    counts from now on. Rows without a label widen the intervals, whichever they are.
+    """
+    from raglab.audit.label_samples import record_labels
+    from raglab.audit.live_rates import live_rates
+
+    opened = _open_audit_log(_place(ctx, log))
+    counts = record_labels(opened, labelled)
+    rates = live_rates(opened, last=last)
+    if as_json:
+        show(
+            {"labels": counts._asdict(), "rates": json_records(rates.astype({"until": str, "since": str}))},
+            as_json=True,
+        )
+        return
+    say(f"labels: {counts.new} new, {counts.changed} changed, {counts.known} there already")
+    say(table_text(rates.drop(columns=["until", "since", "level"]).round(4)))
+
+
+def _place(ctx: typer.Context, log: str | None) -> str | None:
+    """Log of a command, or the one that stands before its name."""
+    before = ctx.parent.params.get("log") if ctx.parent is not None else None
+    return before if log is None else log
+
+
+AUDIT = typer.Typer(invoke_without_command=True)
+AUDIT.callback(epilog="Example: raglab audit --log out/index --verify")(audit)
+AUDIT.command(epilog="Example: raglab audit sample out/sample.csv -n 200 --last 5000 --log out/index")(sample)
+AUDIT.command(epilog="Example: raglab audit label out/sample.csv --log out/index")(label)
+COMMANDS = ((explain, "raglab explain 4f0c2d --log out/index"),)

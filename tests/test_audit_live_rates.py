@@ -1,0 +1,372 @@
+"""Requests drawn by stratum, labels read back, and the rates that they tell: by hand, then coverage, then the door."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from math import comb, isnan, prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner, Result
+
+from databases import Places
+from raglab.audit.label_samples import LabelCounts, draw_sample, record_labels, write_sample
+from raglab.audit.live_rates import live_rates
+from raglab.audit.log import AuditLog
+from raglab.cli import app
+from raglab.decision.decisions import Check
+from raglab.default_learner import ClarificationRequest
+from raglab.live.prometheus import metrics_text
+from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
+from raglab.policy import PolicyData
+from raglab.store.log_tables import LABELS, SAMPLES
+
+pytestmark = pytest.mark.slow
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+POLICY = PolicyData.from_mapping()
+KEY = ("insurer_name", "contract", {})
+GATES = ("similarity", "support")
+
+
+def ask(log: AuditLog, request: str, status: str, gate: str = "similarity", *, minute: int = 0, **more: Any) -> None:
+    """One request that is answered, refused by a gate or asked back."""
+    now = START + timedelta(minutes=minute)
+    question = more.pop("question", f"who is {request}?")
+    log.opened(request, question, policy=POLICY, fingerprint="f", models={}, now=now, **more)
+    if status == "ambiguous":
+        row = log.met(request, KEY, now=now)
+        asked = ClarificationRequest(
+            target_field=KEY[0], question_to_user="Page 1?", candidate_values=["1", "toc"], proposed_default="1"
+        )
+        log.clarified(request, asked, row=row, kind="page_scope", why="gate ask", conditions={}, now=now)
+        log.decided(request, {"status": status, "clarification": asked.model_dump()}, now=now)
+        return
+    value = 0.9 if status == "ok" else 0.1
+    check = Check(gate, "S2", value, 0.7, value - 0.7, status == "ok", f"{gate} {value}")
+    reason = None if status == "ok" else check.text
+    log.decided(request, {"status": status, "answer": "Acme", "refusal_reason": reason}, [check], now=now)
+
+
+@pytest.fixture
+def made(places: Places) -> Iterator[Callable[..., AuditLog]]:
+    """Logs on either database, closed at the end."""
+    logs: list[AuditLog] = []
+
+    def make(name: str = "audit.sqlite", **more: Any) -> AuditLog:
+        logs.append(AuditLog(places(name), clock=lambda: START, **more))
+        return logs[-1]
+
+    yield make
+    for log in logs:
+        log.close()
+
+
+def mixed(log: AuditLog) -> AuditLog:
+    """A log of 12 answers, 4 refusals by either gate and 4 questions."""
+    kinds = [("ok", "")] * 12 + [("refuse", "similarity")] * 4 + [("refuse", "support")] * 4 + [("ambiguous", "")] * 4
+    for number, (status, gate) in enumerate(kinds):
+        ask(log, f"r{number:02d}", status, gate, minute=number)
+    return log
+
+
+def labelled(sample: pd.DataFrame, path: Path, label: Callable[[Any], str]) -> Path:
+    """The file of a sample with labels."""
+    write_sample(sample.assign(label=[label(row) for row in sample.itertuples()]), path)
+    return path
+
+
+class TestStrata:
+    """Intervals of draws from strata."""
+
+    def test_by_hand(self) -> None:
+        """Of 4 with 1 drawn and hit, 1 to 4 hits are possible; what nobody labelled may be either."""
+        assert finite_interval(Stratum(4, 1, 1), 0.9) == (1, 4)
+        assert finite_interval(Stratum(10, 10, 3, 2)) == (3, 5)
+        assert finite_interval(Stratum(10, 0, 0)) == (0, 10)
+        share, (low, high) = stratified_share([Stratum(2, 2, 1)], [Stratum(3, 3, 3)])
+        assert (share, low, high) == (0.25, 0.25, 0.25)  # a census tells the truth
+        assert [isnan(float(one)) for one in stratified_share([Stratum(2, 2, 0)], [])[1]] == [True, True]
+
+    @pytest.mark.parametrize("stratum", [Stratum(2, 3, 0), Stratum(2, 1, 2), Stratum(2, 1, 1, 1), Stratum(2, 1, -1)])
+    def test_what_no_draw_gives(self, stratum: Stratum) -> None:
+        """Is refused."""
+        with pytest.raises(ValueError, match="a stratum must have"):
+            finite_interval(stratum)
+
+    @pytest.mark.parametrize(
+        ("sizes", "drawn"), [((8, 12), (2, 3)), ((10, 10, 20), (3, 2, 4)), ((5, 40), (5, 6)), ((1, 30), (1, 4))]
+    )
+    @pytest.mark.parametrize("level", [0.8, 0.95])
+    def test_exact_coverage(self, sizes: tuple[int, ...], drawn: tuple[int, ...], level: float) -> None:
+        """Every draw summed with its probability: the interval holds the truth as often as it says, 0 and 1 too."""
+        grid = [sorted({0, 1, size // 2, size - 1, size}) for size in sizes]
+        draws = [*itertools.product(*(range(n + 1) for n in drawn))]
+        for counts in itertools.product(*grid):
+            if not sum(counts):
+                continue
+            truth = counts[0] / sum(counts)
+            held = 0.0
+            for hits in draws:
+                strata = [Stratum(*one) for one in zip(sizes, drawn, hits, strict=True)]
+                low, high = stratified_share(strata[:1], strata[1:], level)[1]
+                if low - 1e-12 <= truth <= high + 1e-12:
+                    held += prod(
+                        chance(h, n, size, k) for h, n, size, k in zip(hits, drawn, sizes, counts, strict=True)
+                    )
+            assert held >= level - 1e-9, (counts, held)
+
+
+def chance(hits: int, drawn: int, size: int, count: int) -> float:
+    """Probability of so many hits among those drawn."""
+    return comb(count, hits) * comb(size - count, drawn - hits) / comb(size, drawn)
+
+
+class TestSample:
+    """`draw_sample`."""
+
+    def test_it_is_even_and_known(self, made: Callable[..., AuditLog]) -> None:
+        """As many of each stratum as there are, up to the same number; the probability beside each."""
+        log = mixed(made())
+        drawn = draw_sample(log, 14, seed=3)
+        assert drawn["stratum"].value_counts().to_dict() == {
+            "ambiguous by clarification": 4,
+            "ok": 4,
+            "refuse by similarity": 3,
+            "refuse by support": 3,
+        }
+        shares = dict(zip(drawn["stratum"], drawn["inclusion_probability"], strict=True))
+        assert shares == {
+            "ambiguous by clarification": 1.0,
+            "ok": 4 / 12,
+            "refuse by similarity": 0.75,
+            "refuse by support": 0.75,
+        }
+        assert drawn["request_id"].is_unique
+        assert drawn["label"].eq("").all()
+        row = drawn.set_index("stratum").loc["refuse by support"].iloc[0]
+        assert (row["decision"], row["reason"], row["answer"]) == ("refuse", "support 0.1", "Acme")
+        assert drawn.set_index("stratum").loc["ambiguous by clarification"]["answer"].eq("Page 1?").all()
+
+    def test_same_seed_same_draw(self, made: Callable[..., AuditLog]) -> None:
+        """And one event of it; another seed draws others."""
+        log = mixed(made())
+        one, again, other = (draw_sample(log, 6, seed=seed) for seed in (1, 1, 2))
+        assert one.equals(again)
+        assert set(one["request_id"]) != set(other["request_id"])
+        with log.log.reading() as entries:
+            assert len(list(entries.rows(SAMPLES))) == 2
+        assert log.verify().intact
+
+    def test_a_window(self, made: Callable[..., AuditLog]) -> None:
+        """Only the latest requests, by number or by days."""
+        log = mixed(made())
+        assert set(draw_sample(log, 99, seed=0, last=4)["stratum"]) == {"ambiguous by clarification"}
+        assert len(draw_sample(log, 99, seed=0, days=7 / 1440)) == 8
+
+    def test_what_the_log_does_not_keep(self, made: Callable[..., AuditLog]) -> None:
+        """Is not in the file either."""
+        log = mixed(made(query="none"))
+        assert draw_sample(log, 4, seed=0)["question"].eq("").all()
+
+    def test_nothing_to_draw(self, made: Callable[..., AuditLog]) -> None:
+        """Is refused, and so is a draw of none."""
+        with pytest.raises(ValueError, match="requests with a decision, got none"):
+            draw_sample(made(), 4, seed=0)
+        with pytest.raises(ValueError, match="n must be at least 1, got 0"):
+            draw_sample(made(), 0, seed=0)
+
+
+class TestLabels:
+    """`record_labels`."""
+
+    @pytest.mark.parametrize("name", ["labels.csv", "labels.jsonl"])
+    def test_they_come_back_once(self, made: Callable[..., AuditLog], tmp_path: Path, name: str) -> None:
+        """A second reading adds nothing; another label counts from now on; empty ones are none. All is chained."""
+        log = mixed(made())
+        sample = draw_sample(log, 8, seed=0)
+        path = labelled(sample, tmp_path / name, lambda row: "" if row.Index == 0 else "ok")
+        assert record_labels(log, path) == LabelCounts(7, 0, 0)
+        assert record_labels(log, path) == LabelCounts(0, 0, 7)
+        path = labelled(sample, tmp_path / name, lambda row: "refuse" if row.Index == 1 else "ok")
+        assert record_labels(log, path) == LabelCounts(1, 1, 6)
+        with log.log.reading() as entries:
+            assert len(list(entries.rows(LABELS))) == 9
+        assert log.verify().intact
+
+    @pytest.mark.parametrize(
+        ("edit", "told"),
+        [
+            (
+                lambda text: text.replace(",label", ",labels"),
+                r"line 2: column label must be a text, got no such column",
+            ),
+            (lambda text: text.replace("ok\nX", "fine\nX"), "column label must be ok, refuse, ambiguous or empty, got"),
+            (lambda text: text + text.splitlines()[1] + "\n", "line 6: column request_id must name a request once"),
+            (lambda text: text.replace("r2", "q2"), r"column request_id must be one that sample \w+ drew, got 'q2"),
+            (lambda text: text.replace("X", "Y"), "column sample must name a draw of this log, got"),
+        ],
+    )
+    def test_what_is_refused(
+        self, made: Callable[..., AuditLog], tmp_path: Path, edit: Callable[[str], str], told: str
+    ) -> None:
+        """File, line, column, rule, remedy; and none of the labels is kept."""
+        log, path = mixed(made()), tmp_path / "labels.csv"
+        sample = draw_sample(log, 4, seed=0, last=4)
+        labelled(sample, path, lambda _: "ok")
+        name = str(sample["sample"][0])
+        path.write_text(edit(path.read_text().replace(name, "X")).replace("X", name).replace("Y", "0" * 12))
+        with pytest.raises(ValueError, match=told) as error:
+            record_labels(log, path)
+        assert str(path) in str(error.value)
+        with log.log.reading() as entries:
+            assert list(entries.rows(LABELS)) == []
+
+    def test_a_spreadsheets_apostrophe(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+        """An id that would be a formula comes back as it was."""
+        log = made()
+        ask(log, "=1+1", "ok")
+        path = labelled(draw_sample(log, 1, seed=0), tmp_path / "labels.csv", lambda _: "ok")
+        assert "'=1+1" in path.read_text()
+        assert record_labels(log, path) == LabelCounts(1, 0, 0)
+
+
+def rate(table: pd.DataFrame, name: str, source: str) -> pd.Series[Any]:
+    """The newest row of a rate."""
+    return table[(table["rate"] == name) & (table["source"] == source)].iloc[-1]
+
+
+class TestRates:
+    """`live_rates`."""
+
+    def test_a_census(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+        """All 24 drawn: of 12 answers, 8 refusals and 4 questions, half of each refusal's gate should be answered."""
+        log = mixed(made())
+        answer = {"ok": "ok", "refuse by similarity": "ok", "refuse by support": "refuse"}
+        sample = draw_sample(log, 24, seed=0)
+        record_labels(log, labelled(sample, tmp_path / "a.csv", lambda row: answer.get(row.stratum, "refuse")))
+        table = live_rates(log)
+        refused, asked = rate(table, "false_refusal_rate", "labels"), rate(table, "over_ask_rate", "labels")
+        assert (refused["estimate"], refused["low"], refused["high"]) == (4 / 16, 4 / 16, 4 / 16)
+        assert (asked["estimate"], asked["low"], asked["high"]) == (4 / 24, 4 / 24, 4 / 24)
+        assert (refused["known"], refused["covered"], refused["requests"]) == (24, 24, 24)
+
+    def test_nothing_is_known(self, made: Callable[..., AuditLog]) -> None:
+        """NaN, and an empty log has no row; a window that is none is refused."""
+        log = made()
+        assert len(live_rates(log)) == 0
+        ask(log, "r1", "refuse")
+        assert live_rates(log)[["estimate", "low", "high"]].isna().all(axis=None)
+        for more in ({}, {"last": None}, {"last": 5, "days": 2.0}, {"last": 0}, {"every": 0}, {"level": 1.0}):
+            if more:
+                with pytest.raises(ValueError, match="must be"):
+                    live_rates(log, **more)
+
+    def test_requests_after_the_draw(self, made: Callable[..., AuditLog], tmp_path: Path) -> None:
+        """Are not covered by it, nor those before the window; a later draw speaks for both once it has a label."""
+        log = mixed(made())
+        record_labels(log, labelled(draw_sample(log, 24, seed=0), tmp_path / "a.csv", lambda _: "ok"))
+        for number in range(4):
+            ask(log, f"s{number}", "refuse", minute=60 + number)
+        row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
+        assert (row["known"], row["covered"], row["requests"]) == (4, 4, 8)
+        later = draw_sample(log, 28, seed=1)
+        row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
+        assert (row["known"], row["covered"]) == (4, 4)
+        record_labels(log, labelled(later, tmp_path / "b.csv", lambda row: "ok" if row.request_id == "s0" else ""))
+        row = rate(live_rates(log, last=8), "false_refusal_rate", "labels")
+        assert (row["known"], row["covered"], row["low"], row["high"]) == (1, 8, 1 / 5, 1.0)
+
+    def test_feedback(self, made: Callable[..., AuditLog]) -> None:
+        """A refusal rephrased into an answer, a question whose proposal was taken, another that was corrected."""
+        log = made()
+        ask(log, "a", "refuse", session="ann", question="who is the insurer?")
+        ask(log, "b", "ok", session="ann", question="who is the insurer here?", minute=1)
+        ask(log, "c", "ambiguous", minute=2)
+        log.signal("c", KEY, "1", "explicit_yes", conditions={})
+        log.replied("c", "yes")
+        ask(log, "d", "ambiguous", minute=3)
+        log.signal("d", KEY, "1", "explicit_no", "toc", conditions={})
+        log.replied("d", "toc")
+        ask(log, "e", "ambiguous", minute=4)  # nobody replied
+        ask(log, "f", "refuse", minute=5)  # taken in silence
+        table = live_rates(log)
+        refused, asked = rate(table, "false_refusal_rate", "feedback"), rate(table, "over_ask_rate", "feedback")
+        assert (refused["estimate"], refused["known"]) == (1 / 3, 3)
+        assert (asked["estimate"], asked["known"]) == (1 / 3, 3)
+        assert 0.0 < refused["low"] < 1 / 3 < refused["high"] < 1.0
+
+    def test_a_course_over_time(self, made: Callable[..., AuditLog]) -> None:
+        """A window at each number of requests, by number or by days; the newest is what stands alone."""
+        log = mixed(made())
+        course = live_rates(log, last=10, every=10)
+        assert course["requests"].tolist() == [4] * 4 + [10] * 8
+        assert course["until"].is_monotonic_increasing
+        newest = course[course["until"] == course["until"].max()].reset_index(drop=True)
+        pd.testing.assert_frame_equal(newest, live_rates(log, last=10))
+        assert live_rates(log, last=None, days=9 / 1440)["requests"].unique().tolist() == [10]
+
+    @pytest.mark.parametrize("wrong", [0.0, 0.3, 1.0])
+    def test_coverage_of_the_whole_way(self, tmp_path: Path, wrong: float) -> None:
+        """Forty labelled draws, in windows that cut through them: the truth is within often enough."""
+        log = AuditLog(tmp_path / "audit.sqlite", clock=lambda: START)
+        rng = np.random.default_rng(7)
+        statuses = rng.choice(["ok", "refuse", "ambiguous"], 60, p=[0.5, 0.3, 0.2])
+        truth = {}
+        for number, status in enumerate(statuses):
+            ask(log, f"r{number}", str(status), str(rng.choice(GATES)), minute=number)
+            truth[f"r{number}"] = "ok" if status == "ok" or rng.random() < wrong else str(status)
+        held: list[bool] = []
+        for seed in range(40):
+            path = tmp_path / f"{seed}.csv"
+            sample = draw_sample(log, 24, seed=seed)
+            record_labels(log, labelled(sample, path, lambda row: truth[row.request_id]))
+            for last in (60, 40):
+                part = range(60 - last, 60)
+                row = rate(live_rates(log, last=last, level=0.8), "false_refusal_rate", "labels")
+                right = [number for number in part if truth[f"r{number}"] == "ok"]
+                share = sum(statuses[number] == "refuse" for number in right) / len(right)
+                held.append(row["low"] - 1e-12 <= share <= row["high"] + 1e-12)
+        assert np.mean(held) >= 0.8
+        log.close()
+
+
+def run(*words: str) -> Result:
+    """Result of a command."""
+    return CliRunner().invoke(app, list(words))
+
+
+def test_the_door(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`raglab audit sample`, `label` and `metrics`, for people and programs; the log may stand before the command."""
+    monkeypatch.chdir(tmp_path)
+    mixed(AuditLog("audit.sqlite", clock=lambda: START)).close()
+    said = run("audit", "sample", "sample.csv", "-n", "12", "--log", ".")
+    assert said.exit_code == 0, said.output
+    assert "refuse by similarity" in said.stdout
+    sample = pd.read_csv("sample.csv", keep_default_na=False)
+    labelled(sample, Path("sample.csv"), lambda row: "ok" if row.decision != "ambiguous" else "ambiguous")
+    said = run("audit", "--log", ".", "label", "sample.csv")
+    assert "labels: 12 new, 0 changed, 0 there already" in said.stdout, said.output
+    told = json.loads(run("audit", "label", "sample.csv", "--log", ".", "--json").stdout)
+    assert told["labels"] == {"new": 0, "changed": 0, "known": 12}
+    (row,) = [one for one in told["rates"] if (one["rate"], one["source"]) == ("over_ask_rate", "labels")]
+    assert row["estimate"] == 0.0
+    said = run("metrics", ".", "--out", "raglab.prom")
+    assert said.exit_code == 0, said.output
+    assert 'raglab_live_rate{rate="over_ask_rate",source="labels"} 0.0' in Path("raglab.prom").read_text()
+    assert run("audit", "--log", ".", "--verify").exit_code == 0
+    assert run("audit", "sample", "audit.sqlite", "--log", "audit.sqlite").exit_code == 1  # never over the log
+
+
+def test_metrics_text() -> None:
+    """Both tables, NaN left out."""
+    names = {"until": "t", "rate": "over_ask_rate", "source": "labels", "known": 0, "requests": 3}
+    text = metrics_text(None, pd.DataFrame([names | {"estimate": np.nan, "low": 0.0, "high": 0.5}]))
+    assert "raglab_live_rate{" not in text
+    assert 'raglab_live_rate_high{rate="over_ask_rate",source="labels"} 0.5' in text
