@@ -68,6 +68,8 @@ from .live.ask import buttons as buttons
 from .live.ask import reply as reply
 from .live.clarification import explain as explain
 from .live.clarified_traces import clarified_trace as clarified_trace
+from .live.field_reading import read_contents as read_contents
+from .live.field_reading import read_field as read_field
 from .live.langgraph_chain import build_graph as build_graph
 from .live.measured_signals import add_signals as add_signals
 from .live.response import Response as Response

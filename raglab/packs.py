@@ -27,8 +27,9 @@ _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
 _COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
 _GROUP_MARK = re.compile(r"\?(?:P<\w+>|<?[=!]|:|>|\(\w+\)|[aiLmsux]*(?:-[imsx]+)?:)")
 MONEY = (  # a sum of money as documents print it, English and French; in bounds, so that a run of digits takes no hours
-    r"(?:[£€$]|GBP |EUR |USD )\s?\d{1,18}(?:,\d{3}){0,6}(?:\.\d\d)?|\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:,\d\d)?\s?€"
-    r"|\d{1,18}(?:,\d\d)?\s?€|\d{1,3}(?:,\d{3}){1,6}(?:\.\d\d)?"
+    r"(?:(?:[£€$]|GBP |EUR |USD )\s?\d{1,18}(?:,\d{3}){0,6}(?:\.\d\d)?|\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:,\d\d)?\s?€"
+    r"|\d{1,18}(?:,\d\d)?\s?€|\d{1,3}(?:,\d{3}){1,6}(?:\.\d\d)?)"
+    r"(?!\d|[.,]\d|[ \u00a0\u202f]\d{3}(?!\d)|\s?(?:k|m|bn|million|billion|milliard|thousand)s?\b)"  # nor a part of one
 )
 
 

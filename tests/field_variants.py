@@ -91,7 +91,9 @@ def day(rng: Random, language: str) -> str:
     n, month, year = rng.randint(2, 28), rng.choice(MONTHS[language]), rng.randint(2019, 2027)
     numbers = f"{n:02}/{rng.randint(1, 12):02}/{year}"
     if language == FR:
-        return rng.choice([f"{n} {month} {year}", f"1er {month} {year}", numbers, numbers.replace("/", "."), f"{n} {month}"])
+        return rng.choice(
+            [f"{n} {month} {year}", f"1er {month} {year}", numbers, numbers.replace("/", "."), f"{n} {month}"]
+        )
     return rng.choice(
         [
             f"{n} {month} {year}",
@@ -109,10 +111,27 @@ def amount(rng: Random, language: str) -> str:
     n = rng.randint(1, 9)
     if language == FR:
         return rng.choice(
-            [f"{n}50 €", f"{n} 250,00 €", f"{n}\u202f250 €", f"EUR {n}45", f"{n}.250,50 €", f"{n}0 euros", f"{n}5 € par jour"]
+            [
+                f"{n}50 €",
+                f"{n} 250,00 €",
+                f"{n}\u202f250 €",
+                f"EUR {n}45",
+                f"{n}.250,50 €",
+                f"{n}0 euros",
+                f"{n}5 € par jour",
+            ]
         )
     return rng.choice(
-        [f"£{n},250.00", f"£{n}50", f"EUR {n}5", f"${n}5.50", f"US$ {n}00", f"{n}5p per mile", f"£{n}.5 million", f"£{n}0-£{n}5"]
+        [
+            f"£{n},250.00",
+            f"£{n}50",
+            f"EUR {n}5",
+            f"${n}5.50",
+            f"US$ {n}00",
+            f"{n}5p per mile",
+            f"£{n}.5 million",
+            f"£{n}0-£{n}5",
+        ]
     )
 
 
@@ -128,9 +147,19 @@ def duration(rng: Random, language: str) -> str:
     """A time."""
     n = rng.randint(2, 9)
     if language == FR:
-        return rng.choice([f"{n} mois", "trois mois", f"{n} jours ouvrables", "quatre semaines", f"{n} à {n + 2} jours", "un mois"])
+        return rng.choice(
+            [f"{n} mois", "trois mois", f"{n} jours ouvrables", "quatre semaines", f"{n} à {n + 2} jours", "un mois"]
+        )
     return rng.choice(
-        [f"{n} weeks", "four weeks", f"{n}0 calendar days", "thirty (30) days", f"{n} to {n + 2} months", "one month", f"{n} working days"]
+        [
+            f"{n} weeks",
+            "four weeks",
+            f"{n}0 calendar days",
+            "thirty (30) days",
+            f"{n} to {n + 2} months",
+            "one month",
+            f"{n} working days",
+        ]
     )
 
 
@@ -142,7 +171,9 @@ def email(rng: Random, _: str) -> str:
 
 def url(rng: Random, _: str) -> str:
     """An address of the web."""
-    return rng.choice(["https://acme.example/help?a=1", "www.larch-house.co.uk", "saules.fr/rh", "http://pell.org/a(b)"])
+    return rng.choice(
+        ["https://acme.example/help?a=1", "www.larch-house.co.uk", "saules.fr/rh", "http://pell.org/a(b)"]
+    )
 
 
 def person(rng: Random, language: str) -> str:
@@ -154,18 +185,30 @@ def person(rng: Random, language: str) -> str:
 
 def organisation(rng: Random, _: str) -> str:
     """A firm."""
-    return rng.choice(["Bell & Sons LLP", "Northmark Ltd", "Roussel Frères SAS", "Larch House plc", "Bank of Leith", "Kestrel GmbH"])
+    return rng.choice(
+        ["Bell & Sons LLP", "Northmark Ltd", "Roussel Frères SAS", "Larch House plc", "Bank of Leith", "Kestrel GmbH"]
+    )
 
 
 def reference(rng: Random, _: str) -> str:
     """A code."""
-    return rng.choice([f"HR-{_digits(rng, 3)}/B", f"LV-{_digits(rng, 2)}", f"AB{_digits(rng, 4)}", f"XR {_digits(rng, 3)}-A", f"P/{_digits(rng, 4)}-C"])
+    return rng.choice(
+        [
+            f"HR-{_digits(rng, 3)}/B",
+            f"LV-{_digits(rng, 2)}",
+            f"AB{_digits(rng, 4)}",
+            f"XR {_digits(rng, 3)}-A",
+            f"P/{_digits(rng, 4)}-C",
+        ]
+    )
 
 
 def quantity(rng: Random, language: str) -> str:
     """A quantity with its unit."""
     n = rng.randint(2, 9)
-    return rng.choice([f"{n}{',' if language == FR else '.'}5 kg", f"{n}50 g", f"{n} kg", f"{n}-{n + 2} kg", f"{n}\u202f250 g"])
+    return rng.choice(
+        [f"{n}{',' if language == FR else '.'}5 kg", f"{n}50 g", f"{n} kg", f"{n}-{n + 2} kg", f"{n}\u202f250 g"]
+    )
 
 
 # field -> how its value is written, its label as a document prints it, and sentences that state it
@@ -174,59 +217,93 @@ SAID: dict[str, tuple[Callable[[Random, str], str], dict[str, str], dict[str, li
         phone,
         {EN: "Helpline", FR: "Permanence"},
         {
-            EN: ["If anything breaks you can ring us on {v} at any time.", "Call us on {v}.", "Our helpline is {v} (24 hours)."],
+            EN: [
+                "If anything breaks you can ring us on {v} at any time.",
+                "Call us on {v}.",
+                "Our helpline is {v} (24 hours).",
+            ],
             FR: ["Appelez-nous au {v}.", "La permanence est joignable au {v}, tous les jours."],
         },
     ),
     "desk_email": (
         email,
         {EN: "E-mail", FR: "Courriel"},
-        {EN: ["Write to us at {v}.", "You can write to us: {v}, or by post."], FR: ["Écrivez-nous à {v}.", "Notre courriel est {v}."]},
+        {
+            EN: ["Write to us at {v}.", "You can write to us: {v}, or by post."],
+            FR: ["Écrivez-nous à {v}.", "Notre courriel est {v}."],
+        },
     ),
     "site": (
         url,
         {EN: "Website", FR: "Site"},
-        {EN: ["Our website is {v}.", "Forms are on the website {v}."], FR: ["Notre site est {v}.", "Consultez le site {v}."]},
+        {
+            EN: ["Our website is {v}.", "Forms are on the website {v}."],
+            FR: ["Notre site est {v}.", "Consultez le site {v}."],
+        },
     ),
     "start_day": (
         day,
         {EN: "Start date", FR: "Date de début"},
-        {EN: ["The agreement starts on {v}.", "The start date is {v}."], FR: ["Le contrat commence le {v}.", "La date de début est le {v}."]},
+        {
+            EN: ["The agreement starts on {v}.", "The start date is {v}."],
+            FR: ["Le contrat commence le {v}.", "La date de début est le {v}."],
+        },
     ),
     "deposit": (
         amount,
         {EN: "Deposit", FR: "Caution"},
-        {EN: ["The deposit is {v}.", "A deposit of {v} is payable on the first day."], FR: ["La caution est de {v}.", "Une caution de {v} est due."]},
+        {
+            EN: ["The deposit is {v}.", "A deposit of {v} is payable on the first day."],
+            FR: ["La caution est de {v}.", "Une caution de {v} est due."],
+        },
     ),
     "share": (
         percentage,
         {EN: "Employer share", FR: "Part patronale"},
-        {EN: ["The employer share is {v}.", "The employer share is set at {v} of pay."], FR: ["La part patronale est de {v}.", "La part patronale est fixée à {v}."]},
+        {
+            EN: ["The employer share is {v}.", "The employer share is set at {v} of pay."],
+            FR: ["La part patronale est de {v}.", "La part patronale est fixée à {v}."],
+        },
     ),
     "notice": (
         duration,
         {EN: "Notice period", FR: "Délai de préavis"},
-        {EN: ["The notice period is {v}.", "Your notice period, unless agreed otherwise, is {v}."], FR: ["Le délai de préavis est de {v}.", "Votre délai de préavis est de {v}."]},
+        {
+            EN: ["The notice period is {v}.", "Your notice period, unless agreed otherwise, is {v}."],
+            FR: ["Le délai de préavis est de {v}.", "Votre délai de préavis est de {v}."],
+        },
     ),
     "lead": (
         person,
         {EN: "Team lead", FR: "Chef d'équipe"},
-        {EN: ["Your team lead is {v}.", "{v} is the team lead.", "Please see {v} (team lead) first."], FR: ["Votre chef d'équipe est {v}.", "{v} est votre chef d'équipe."]},
+        {
+            EN: ["Your team lead is {v}.", "{v} is the team lead.", "Please see {v} (team lead) first."],
+            FR: ["Votre chef d'équipe est {v}.", "{v} est votre chef d'équipe."],
+        },
     ),
     "supplier": (
         organisation,
         {EN: "Supplier", FR: "Fournisseur"},
-        {EN: ["The supplier is {v}.", "{v} is our supplier."], FR: ["Le fournisseur est {v}.", "Notre fournisseur est {v}, à Lyon."]},
+        {
+            EN: ["The supplier is {v}.", "{v} is our supplier."],
+            FR: ["Le fournisseur est {v}.", "Notre fournisseur est {v}, à Lyon."],
+        },
     ),
     "form": (
         reference,
         {EN: "Form number", FR: "Numéro de formulaire"},
-        {EN: ["Use form number {v}.", "The form number is {v}."], FR: ["Le numéro de formulaire est {v}.", "Indiquez le numéro de formulaire {v}."]},
+        {
+            EN: ["Use form number {v}.", "The form number is {v}."],
+            FR: ["Le numéro de formulaire est {v}.", "Indiquez le numéro de formulaire {v}."],
+        },
     ),
     "weight": (
         quantity,
         {EN: "Net weight", FR: "Poids net"},
-        {EN: ["The net weight is {v}.", "The pump has a net weight of {v}."], FR: ["Le poids net est de {v}.", "Son poids net est de {v}."]},
+        {
+            EN: ["The net weight is {v}.", "The pump has a net weight of {v}."],
+            FR: ["Le poids net est de {v}.", "Son poids net est de {v}."],
+        },
     ),
 }
 PAIRS: dict[str, str] = {
@@ -246,8 +323,16 @@ PAIRS: dict[str, str] = {
     "column": "| Site | {l} |\n|---|---|\n| Leith | {v} |",
 }
 NOISE = {
-    EN: ["The lobby opens at 8.30 am and closes after 22 visits.", "Section 4.2 was last read in 2019 by 3 people.", "Bring 2 photographs."],
-    FR: ["L'accueil ouvre à 8 h 30 et ferme après 22 visites.", "L'article 4.2 a été relu en 2019 par 3 personnes.", "Apportez 2 photographies."],
+    EN: [
+        "The lobby opens at 8.30 am and closes after 22 visits.",
+        "Section 4.2 was last read in 2019 by 3 people.",
+        "Bring 2 photographs.",
+    ],
+    FR: [
+        "L'accueil ouvre à 8 h 30 et ferme après 22 visites.",
+        "L'article 4.2 a été relu en 2019 par 3 personnes.",
+        "Apportez 2 photographies.",
+    ],
 }
 # Documents that state two values, an old one, or another matter: nothing may be taken from them.
 SILENT: tuple[tuple[str, str, str], ...] = (

@@ -34,6 +34,7 @@ from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import content_words, pieces
 from raglab.values import Chunk
 
+
 class Entry(NamedTuple):
     """One line of a table of contents: title, printed label, and the page's position, None where none carries it."""
 

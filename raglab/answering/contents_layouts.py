@@ -146,7 +146,11 @@ def _line_layouts(text: str) -> Iterator[Layout]:
 def _without_marks(line: str) -> str:
     """A line without Markdown's marks; its tabs and columns of blanks stay."""
     indent = re.sub(r"^\s+", "", line)
-    return re.sub(r"\*\*|(?<=\s)\*(?=\S)|`", "", re.sub(r"\[([^\[\]]{1,150})\]\([^()\s]{1,150}\)", r"\1", re.sub(r"^(?:[-*+•]\s+|>\s)", "", indent)))
+    return re.sub(
+        r"\*\*|(?<=\s)\*(?=\S)|`",
+        "",
+        re.sub(r"\[([^\[\]]{1,150})\]\([^()\s]{1,150}\)", r"\1", re.sub(r"^(?:[-*+•]\s+|>\s)", "", indent)),
+    )
 
 
 def _led_entries(line: str) -> list[Listed]:
@@ -197,7 +201,9 @@ def bare_title(title: str) -> str:
       ('conges payes', 'conges payes')
     """
     plain = fold(title).strip()
-    return " ".join(re.findall(r"[a-z\d]+", _NUMBERING.sub("", plain, count=1))) or " ".join(re.findall(r"[a-z\d]+", plain))
+    return " ".join(re.findall(r"[a-z\d]+", _NUMBERING.sub("", plain, count=1))) or " ".join(
+        re.findall(r"[a-z\d]+", plain)
+    )
 
 
 def page_of_anchor(anchor: str) -> str | None:

@@ -199,7 +199,8 @@ class Extraction(NamedTuple):
 
     value: as printed, None where no rule matched. sentence: the sentence or table row that states it, as `sentences`
     gives it, "" with None. chunk: position in what was given, -1 with None. page: of that chunk. confidence: share of
-    the field's values that were right on labelled documents, in [0, 1]; 0 with None.
+    the field's values that were right on labelled documents, in [0, 1]; 0 with None. reason: why a server read nothing,
+    None where rules read, or where it read.
     """
 
     value: str | None
@@ -207,6 +208,7 @@ class Extraction(NamedTuple):
     chunk: int
     page: int | None
     confidence: float
+    reason: str | None = None
 
 
 NOTHING = Extraction(None, "", -1, None, 0.0)

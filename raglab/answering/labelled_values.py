@@ -26,6 +26,9 @@ PAIR, QUALIFIED, SENTENCE, HEADING = range(4)  # how surely a place names the fi
 _LABEL_WORDS = 9  # words of a label at most, and of a heading
 _LOOSE = frozenset({"phone", "email", "url"})  # kinds that nothing else looks like: words may stand before them
 _NAMES = frozenset({"person", "organisation"})
+_LABEL_CHARS = 40  # characters before a value that are looked at
+_MOST_CELLS = 32  # of a row; wider tables are data and no statement of a field
+_PAIRED = 2  # cells of a row that holds a label and its value
 _LONGEST_TEXT = 160  # characters of a value of kind text
 
 
@@ -103,7 +106,11 @@ def _label_expression(labels: tuple[str, ...]) -> re.Pattern[str]:
 
 def _plain_expression(expression: str) -> str:
     """An expression without accents; letters behind a backslash are left alone."""
-    return re.sub(r"\\.|[^\\]+", lambda match: match[0] if match[0][0] == "\\" else unaccented(match[0]), expression.replace("’", "'"))
+    return re.sub(
+        r"\\.|[^\\]+",
+        lambda match: match[0] if match[0][0] == "\\" else unaccented(match[0]),
+        expression.replace("’", "'"),
+    )
 
 
 @lru_cache(maxsize=512)
@@ -117,6 +124,11 @@ def _stems(text: str) -> frozenset[str]:
     plain = unaccented(text)
     kept = {word[:_STEM] for word in split_words(plain) if (len(word) > 1 or word.isdigit()) and word not in STOP_WORDS}
     return frozenset(kept | {f"={letter}" for letter in re.findall(r"(?<![\w'’])[A-Z](?![\w'’])", plain)})
+
+
+@cache
+def _forms_of_firms() -> frozenset[str]:
+    return frozenset(map(fold, _WORDS.firms))
 
 
 @cache
@@ -155,10 +167,14 @@ def _elided(word: str) -> bool:
 # -- lines -------------------------------------------------------------------------------------------------------------
 
 _EMPHASIS = re.compile(r"\*{1,3}|(?<![^\W_])_{1,3}(?=[^\s_])|(?<=[^\s_])_{1,3}(?![^\W_])|`")
-_IMAGE_OR_LINK = re.compile(r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,300}\)|<((?:https?://|mailto:)?[^<>\s]{3,200}[@.][^<>\s]{1,99})>")
+_IMAGE_OR_LINK = re.compile(
+    r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,300}\)|<((?:https?://|mailto:)?[^<>\s]{3,200}[@.][^<>\s]{1,99})>"
+)
 _FOOTNOTE = re.compile(r"\[\^[^\[\]]{1,9}\]|(?<=\S)[¹²³⁴⁵⁶⁷⁸⁹⁰†‡]{1,3}(?=[\s).,;:|]|$)")
 _TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}\s?/?>", re.IGNORECASE)
-_MARK = re.compile(r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|\d{1,2})\)\s+)?(?:\[[ x]\]\s)?")
+_MARK = re.compile(
+    r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|\d{1,2})\)\s+)?(?:\[[ x]\]\s)?"
+)
 _UNITS_BEHIND = frozenset("²³")
 _SEGMENT = re.compile(
     r"(?:^|(?<=[;|·•(/,])\s{0,3}|(?<=[.!?])\s{1,3}|\s[–—-]\s|\s{2,9})(?P<label>[^\W\d_][^:;|·•,()\n]{0,70}?)\s?(?:(?<!\d):(?!//)(?=\S)|:\s)"
@@ -176,10 +192,14 @@ def plain_line(line: str) -> str:
       'Phone: 0800 123 4567'
     """
     text = _MARK.sub("", line, count=1)
-    text = _IMAGE_OR_LINK.sub(lambda match: match[1] if match[1] is not None else match[2].removeprefix("mailto:"), text)
+    text = _IMAGE_OR_LINK.sub(
+        lambda match: match[1] if match[1] is not None else match[2].removeprefix("mailto:"), text
+    )
     text = _EMPHASIS.sub("", text.replace("\\*", "").replace("&nbsp;", "\u00a0"))
     text = _TAG.sub(" ", text)
-    return _FOOTNOTE.sub(lambda match: match[0] if match[0] in _UNITS_BEHIND and match.string[match.start() - 1].isalpha() else "", text).strip()
+    return _FOOTNOTE.sub(
+        lambda match: match[0] if match[0] in _UNITS_BEHIND and match.string[match.start() - 1].isalpha() else "", text
+    ).strip()
 
 
 class _Line(NamedTuple):
@@ -203,7 +223,11 @@ def _lines(text: str, skip: bool) -> Iterator[tuple[str, _Line]]:  # noqa: FBT00
             continue
         rest = []
         for later in raw[n + 1 : n + 4]:
-            if not later.strip() or re.match(r"\s*(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s|\|)", later) or _SEGMENT.match(plain_line(later)):
+            if (
+                not later.strip()
+                or re.match(r"\s*(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s|\|)", later)
+                or _SEGMENT.match(plain_line(later))
+            ):
                 break
             rest.append(plain_line(later))
         behind = raw[n + 1 : n + 3]
@@ -248,7 +272,9 @@ class _Reader:
         if match is None or len(plain.split()) > _LABEL_WORDS:
             return None
         left = f"{text[: match.start()]} {text[match.end() :]}"
-        return " ".join(word for word in re.findall(r"[\w'’-]+", left) if fold(word) not in _linking() and not word.isdigit())
+        return " ".join(
+            word for word in re.findall(r"[\w'’-]+", left) if fold(word) not in _linking() and not word.isdigit()
+        )
 
     def _values(self, text: str) -> list[TypedValue]:
         """Values with which the text behind a label begins; several where it states several."""
@@ -288,7 +314,9 @@ class _Reader:
                 direct = self.label.match(fold(line.text)) if self.kind != "text" else None
                 if parted:
                     yield from self._pair(parted["label"], parted["value"], line, head, last=True)
-                elif direct and re.match(r"\.?\s", line.text[direct.end() :]) and self._follows(line.text, direct.end()):
+                elif (
+                    direct and re.match(r"\.?\s", line.text[direct.end() :]) and self._follows(line.text, direct.end())
+                ):
                     yield from self._pair(direct[0], line.text[direct.end() :].lstrip(". "), line, head, last=True)
                 else:
                     yield from self._label_above(line, head)
@@ -336,10 +364,12 @@ class _Reader:
 
     def _row(self, piece: Piece) -> Iterator[Place]:
         """Values of a row that a cell of it names, and of the column whose head names the field."""
+        if len(piece.cells) > _MOST_CELLS:
+            return
         cells = [plain_line(cell) for cell in piece.cells]
         heads = [plain_line(cell) for cell in piece.heads] or [""] * len(cells)
-        if piece.kind == "head" and (len(cells) != 2 or self.kind in _NAMES | {"text"}):  # noqa: PLR2004
-            return  # of two cells a head may be the first pair, where nothing but a value looks like one
+        if piece.kind == "head" and not self._is_first_pair(cells):
+            return
         by_column = [n for n, head in enumerate(heads) if head and self._named(head) is not None]
         for n, cell in enumerate(cells):
             further = self._named(cell) if cell else None
@@ -353,10 +383,21 @@ class _Reader:
                 yield self._place(PAIR, value, piece.text, said, narrowed=bool(further))
         if piece.kind == "head":
             return
+        if self._is_first_pair(heads) or (self.kind in _NAMES and len(cells) == _PAIRED and self._values(heads[1])):
+            by_column = [n for n in by_column if n > 0]  # the head is the first pair, and no head of a column
         for n in by_column:
             said = " ".join([self._named(heads[n]) or "", *(cell for m, cell in enumerate(cells) if m != n)])
             for value in self._cell(cells[n], heads[n]):
                 yield self._place(QUALIFIED, value, piece.text, said)
+
+    def _is_first_pair(self, cells: Sequence[str]) -> bool:
+        """Whether the head of a table is its first pair: of two cells the second is a value, and nothing else."""
+        if len(cells) != _PAIRED or self.kind == "text" or self._named(cells[0]) is None:
+            return False
+        values = self._values(cells[1])
+        if self.kind == "organisation":  # the head of a column has capitals too
+            return any(set(value.key.split()) & _forms_of_firms() for value in values)
+        return bool(values)
 
     def _cell(self, cell: str, said: str) -> list[TypedValue]:
         """Values of a cell; a bare figure where the head or the label holds the unit."""
@@ -394,10 +435,19 @@ class _Reader:
         before = [value for value in values if value.end <= label.start()]
         found = None
         if behind:
-            narrowing = _parting(plain[label.end() : behind[0].start])
+            gap = plain[label.end() : behind[0].start]
+            if self.kind in _LOOSE:  # `to report a claim ring us on`
+                gap = " ".join(word for word in gap.split() if word.strip(".,:") not in _WORDS.reaching)
+            narrowing = _parting(gap)
             if narrowing is not None and not (self.kind == "date" and self._opens_a_span(plain, label, behind)):
                 found = behind[0], narrowing
-        if found is None and before and _leads_to_label(plain[before[-1].end : label.start()], self.kind):
+        bounded = before and _BOUND.search(plain[max(0, before[-1].start - _LABEL_CHARS) : before[-1].start])
+        if (
+            found is None
+            and before
+            and not bounded
+            and _leads_to_label(plain[before[-1].end : label.start()], self.kind)
+        ):
             found = before[-1], ""
         if found is None:
             return None
@@ -406,14 +456,25 @@ class _Reader:
             return None  # `if it breaks, ring us on` still states the number
         rivals = [value for value in values if value.start > found[0].end or value.end < found[0].start]
         if self.kind in _NAMES:
-            rivals = [value for value in rivals if fold(clause[found[0].end : value.start]).strip() in {"and", "et", "or", "ou", "&"}]
+            rivals = [
+                value
+                for value in rivals
+                if fold(clause[found[0].end : value.start]).strip() in {"and", "et", "or", "ou", "&"}
+            ]
         elif self.kind == "date" or self.kind == "reference":
-            rivals = [value for value in rivals if re.fullmatch(r"\s?(?:,|or|ou|/|and|et)\s", plain[found[0].end : value.start])]
+            rivals = [
+                value
+                for value in rivals
+                if re.fullmatch(r"\s?(?:,|or|ou|/|and|et)\s", plain[found[0].end : value.start])
+            ]
         return found if same_values([found[0], *rivals]) else None
 
     def _opens_a_span(self, plain: str, label: re.Match[str], behind: Sequence[TypedValue]) -> bool:
         """Whether a date is the first of two and the label does not say which is meant: `the year: 1 May to 30 June`."""
-        if len(behind) == 1 or not re.fullmatch(r"\s?[-–—]\s?|,?\s(?:to|until|and|au|jusqu'au|et le|and)\s(?:the\s|le\s)?", plain[behind[0].end : behind[1].start]):
+        if len(behind) == 1 or not re.fullmatch(
+            r"\s?[-–—]\s?|,?\s(?:to|until|and|au|jusqu'au|et le|and)\s(?:the\s|le\s)?",
+            plain[behind[0].end : behind[1].start],
+        ):
             return False
         words = re.findall(r"[a-z']+", plain[: label.end()])
         return not words or words[-1] not in _WORDS.start
@@ -476,16 +537,28 @@ def _parting(gap: str) -> str | None:
     return None
 
 
-_VERBS = frozenset("is are be remains will shall must can est sont sera reste dure s'eleve amounts equals starts ends runs".split())
+_BOUND = re.compile(
+    r"\b(?:more|less|fewer|other|greater|earlier|later) than (?:the )?\Z|\b(?:over|under|above|below|exceed(?:s|ing)?|plus de|moins de|au-dela de)\s\Z"
+)
+_VERBS = frozenset(
+    "is are be remains will shall must can est sont sera reste dure s'eleve amounts equals starts ends runs".split()
+)
 
 
 def _leads_to_label(gap: str, kind: ValueKind) -> bool:
     """Whether a label follows a value: `four weeks' notice`, `a £50 deposit`, `Dana Whitlock is the manager`."""
     if kind in _NAMES:
-        return bool(re.fullmatch(r"\s?(?:,|\(|–|—|-)?\s?(?:(?:is|est|as|comme|acts as|who is|qui est)\s)?(?:the |our |your |l'|le |la |votre |notre )?", gap))
+        return bool(
+            re.fullmatch(
+                r"(?:\s?[,(–—-]\s?|\s)(?:(?:is|est|as|comme|acts as|who is|qui est)\s)?(?:the |our |your |l'|le |la |votre |notre )?",
+                gap,
+            )
+        ) and bool(gap.strip())
     if kind in _LOOSE:
         return bool(re.fullmatch(r"\s?\(?(?:for |pour )?(?:the |la |le |our )?", gap))
-    return bool(re.fullmatch(r"'?s?\s(?:of |de |d'|is the |est le |est la |in |paid |written )?(?:the |le |la |l')?|\s?\(|-", gap))
+    return bool(
+        re.fullmatch(r"'?s?\s(?:of |de |d'|is the |est le |est la |written )?(?:the |le |la |l')?|\s?\(|-", gap)
+    )
 
 
 def stems(texts: Iterable[str]) -> frozenset[str]:

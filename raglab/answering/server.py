@@ -378,11 +378,17 @@ def _data(text: str) -> str:
     return _OPENS.sub("&lt;", visible(text)).strip()
 
 
-def _request_reply(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> ServerReply:
-    """What the server says to a prompt, with secrets masked; every failure is a `ServerError`."""
+def _request_reply(
+    asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str, schema: Mapping[str, Any] | None = None
+) -> ServerReply:
+    """What the server says to a prompt, with secrets masked; every failure is a `ServerError`.
+
+    Args:
+      schema: of the JSON that the server is held to; None asks for text.
+    """
     url = urlsplit(asked.base_url)
     authorization, secrets = credentials(url, asked.key_env)
-    body, parse = chat_body(asked, system, user), partial(parse_body, max_tokens=asked.max_tokens)
+    body, parse = chat_body(asked, system, user, schema), partial(parse_body, max_tokens=asked.max_tokens)
     deadline, place = time.monotonic() + asked.timeout, 0
     with _unlogged(secrets):
         while True:
@@ -419,8 +425,11 @@ def request_once(asked: OpenAIGenerator, body: Mapping[str, Any], parse: Callabl
     return tried._replace(reason=tried.reason and f"{_host(url)} {one_line_reason(tried.reason, secrets)}")
 
 
-def chat_body(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -> dict[str, Any]:
-    """Fields of a request to a chat, the same each time."""
+def chat_body(
+    asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str, schema: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """Fields of a request to a chat, the same each time; schema: of the JSON that it is held to."""
+    form = {"type": "json_schema", "json_schema": {"name": "reply", "strict": True, "schema": schema}}
     return {
         "model": asked.model,
         "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
@@ -428,6 +437,7 @@ def chat_body(asked: OpenAIGenerator | OpenAIRewriter, system: str, user: str) -
         "seed": asked.seed,
         "max_tokens": asked.max_tokens,
         "logprobs": True,
+        **({} if schema is None else {"response_format": form}),
     }
 
 

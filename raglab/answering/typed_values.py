@@ -22,6 +22,7 @@ from raglab.languages import LANGUAGES
 from raglab.numerals import BLANKS, any_of, calendar_date, currencies, number_word_value, plain_number, tables
 from raglab.packs import ValueKind
 
+_NEAR = 24  # characters before a value that are looked at
 MOST = 20_000  # characters of one sentence or cell that are read
 _WORDS = LANGUAGES.values
 _MARKS = {**dict.fromkeys("’‘ʼ´`", "'"), **dict.fromkeys("\u2010\u2011\u2012\u2212", "-"), **dict.fromkeys("\t\n", " ")}
@@ -138,7 +139,11 @@ def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str =
         if values and re.fullmatch(r"\s?[-–—]\s?|\s(?:to|a)\s", plain[values[-1].end : value.start]):
             first = values.pop()
             value = TypedValue(  # noqa: PLW2901 - both ends are one value
-                first.start, value.end, text[first.start : value.end], f"{first.key}..{value.key}", first.whole and value.whole
+                first.start,
+                value.end,
+                text[first.start : value.end],
+                f"{first.key}..{value.key}",
+                first.whole and value.whole,
             )
         values.append(value)
     for value in values:
@@ -196,7 +201,9 @@ def _figure_key(plain: str) -> str:
     digits = plain_number(number[0], money=True) or number[0]
     around = f"{plain[: number.start()]} {plain[number.end() :]}"
     for sign, code in currencies().items():
-        if not sign.isalpha() or (len(sign) > 1 and re.search(rf"(?<![^\W_]){re.escape(fold(sign))}(?![^\W_])", around)):
+        if not sign.isalpha() or (
+            len(sign) > 1 and re.search(rf"(?<![^\W_]){re.escape(fold(sign))}(?![^\W_])", around)
+        ):
             around = around.replace(fold(sign), f" {code.lower()} ")
     words = re.sub(r"\([^)]*\)", " ", re.sub(r"\b(?:per|par|a|an|each|every)\s|/", " per ", around))
     return " ".join([digits, *dict.fromkeys(words.split())])
@@ -254,7 +261,9 @@ def _duration_values(text: str) -> Iterator[TypedValue]:
     found = []
     for match in _durations().finditer(plain):
         start, end = match.span()
-        if re.match(r"an?\s|une?\s", match[0]) and re.search(r"(?:\d|%|times|once|twice|days|hours|weeks|fois|jours)\s\Z", plain[:start]):
+        if re.match(r"an?\s|une?\s", match[0]) and re.search(
+            r"(?:\d|%|times|once|twice|days|hours|weeks|fois|jours)\s\Z", plain[max(0, start - _NEAR) : start]
+        ):
             continue  # `£25 a day`, `twice a week` count by it
         by = re.match(rf"{_rate()}", plain[end:])
         key = " ".join(re.sub(r"\b(?:working|business) days?\b", "working day", _spelt(match[0])).split())
@@ -287,7 +296,9 @@ _UNITS = (
 def _quantities() -> re.Pattern[str]:
     unit = rf"(?:\s?(?:{'|'.join(sorted(_UNITS.split('|'), key=lambda one: -len(one)))})(?:\s(?:ac|dc))?)"
     sides = rf"(?:(?:\s?(?:{_UNITS}))?\s?[x×]\s?{_NUMBER}){{0,2}}"
-    return re.compile(rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{unit}(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}")
+    return re.compile(
+        rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{unit}(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}"
+    )
 
 
 def _quantity_values(text: str) -> Iterator[TypedValue]:
@@ -328,7 +339,9 @@ def _date_values(text: str) -> Iterator[TypedValue]:
         small = name in _WORDS.capital_months and known and known.startswith("0000") and not _capital(text, match)
         if known is None or small:
             continue
-        bare = re.search(r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|er)?(?:\s?[-–—/&]\s?|\s(?:to|and|or|et|ou|au|a)\s)\Z", plain[:start])
+        bare = re.search(
+            r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|er)?(?:\s?[-–—/&]\s?|\s(?:to|and|or|et|ou|au|a)\s)\Z", plain[max(0, start - _NEAR) : start]
+        )
         cut = bool(bare) or bool(re.match(r"[tT]\d|\s?[-–—/]\s?\d", plain[end:]))
         yield TypedValue(start, end, text[start:end], known, not cut)
 
@@ -413,7 +426,9 @@ def _phones(text: str, language: str) -> Iterator[TypedValue]:
         if not extension and _extension_cut().match(rest):
             continue
         whole = not _GOES_ON.match(rest) and not (not extension and _counted_by().match(rest))
-        yield TypedValue(start, end, text[start:end], number + (re.sub(r"\D", "", extension[0]) if extension else ""), whole)
+        yield TypedValue(
+            start, end, text[start:end], number + (re.sub(r"\D", "", extension[0]) if extension else ""), whole
+        )
 
 
 def _dialled(written: str, language: str) -> str | None:
@@ -449,7 +464,9 @@ def _regions(language: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*([region.upper()] if region else []), *own, *_WORDS.regions)))
 
 
-_EMAIL = re.compile(r"(?<![\w.+%@-])[\w+%-]{1,64}(?:\.[\w+%-]{1,64}){0,6}+@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}+(?![\w@]|[-.]\w)")
+_EMAIL = re.compile(
+    r"(?<![\w.+%@-])[\w+%-]{1,64}(?:\.[\w+%-]{1,64}){0,6}+@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}+(?![\w@]|[-.]\w)"
+)
 _LINK = re.compile(r"(?<![\w@./-])(?:https?://|www\.)[^\s<>\"'|«»“”]{3,300}", re.IGNORECASE)
 _DOMAIN = re.compile(
     r"(?<![\w@./:-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,4}(?:com|org|net|edu|gov|info|app|dev|io|eu|uk|fr|be|ch|ca|us|au|ie|de|lu|nz|"
@@ -465,7 +482,9 @@ def _emails(text: str) -> Iterator[TypedValue]:
 
 def _urls(text: str) -> Iterator[TypedValue]:
     end = 0
-    for match in sorted((*_LINK.finditer(text), *_DOMAIN.finditer(text)), key=lambda match: (match.start(), -match.end())):
+    for match in sorted(
+        (*_LINK.finditer(text), *_DOMAIN.finditer(text)), key=lambda match: (match.start(), -match.end())
+    ):
         if match.start() < end:
             continue
         shown = match[0].rstrip(".,;:!?*_")
@@ -481,7 +500,9 @@ def _urls(text: str) -> Iterator[TypedValue]:
 _CAP = r"(?:[A-ZÀ-ÖØ-Þ](?:[\w’'-]{0,30}[^\W_]|\.)?(?![^\W_]))"
 _TITLE = r"(?:(?:Mr|Mrs|Ms|Miss|Dr|Prof|Sir|Mme|Mlle|M|Me|Maître|Monsieur|Madame)\.?\s)"
 _PARTICLE = r"(?:(?:de|du|des|la|le|van|von|der|den|di|da|el|al|bin|ten|y)\s|d[’'])"
-_PARTICLES = frozenset({"de", "du", "des", "la", "le", "van", "von", "der", "den", "di", "da", "el", "al", "bin", "ten", "y"})
+_PARTICLES = frozenset(
+    {"de", "du", "des", "la", "le", "van", "von", "der", "den", "di", "da", "el", "al", "bin", "ten", "y"}
+)
 _PERSON = re.compile(rf"(?<![^\W_])(?<![-&’'])({_TITLE}{{0,2}}){_CAP}(?:[ \u00a0]{_PARTICLE}{{0,2}}{_CAP}){{0,4}}")
 _FIRM = re.compile(
     rf"(?<![^\W_])(?<![-’'])(?:[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{{0,30}})(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|d[’']|la|le|the)\s){{0,2}}[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{{0,30}}"
@@ -532,7 +553,11 @@ def _organisations(text: str) -> Iterator[TypedValue]:
         if words and words[0] in {"the", "le", "la", "les"} and len(words) > 1:
             cut = len(shown.split()[0]) + 1
             start, shown, words = start + cut, shown[cut:], words[1:]
-        if not shown or not any(char.isupper() for char in shown) or (len(words) == 1 and words[0] in _no_names() | _firms()):
+        if (
+            not shown
+            or not any(char.isupper() for char in shown)
+            or (len(words) == 1 and words[0] in _no_names() | _firms())
+        ):
             continue
         if words[0] in _OPENERS or shown.replace(" ", "").isdigit():
             continue
@@ -554,12 +579,18 @@ _REFERENCE = re.compile(
 def _references(text: str) -> Iterator[TypedValue]:
     for match in _REFERENCE.finditer(text):
         shown = match[0]
-        if not re.search(r"\d", shown) or _dates().fullmatch(fold(shown)) or re.fullmatch(r"(?:19|20)\d\d|\d{1,2}", shown):
+        if (
+            not re.search(r"\d", shown)
+            or _dates().fullmatch(fold(shown))
+            or re.fullmatch(r"(?:19|20)\d\d|\d{1,2}", shown)
+        ):
             continue
         if re.fullmatch(r"\d[\d.,: \u00a0]*", shown) and not re.fullmatch(r"\d{3,20}", shown):
             continue  # a number, a time, a telephone number
         end = match.end()
-        yield TypedValue(match.start(), end, shown, re.sub(r"\s", " ", shown), not _counted_by().match(fold(text[end : end + 24])))
+        yield TypedValue(
+            match.start(), end, shown, re.sub(r"\s", " ", shown), not _counted_by().match(fold(text[end : end + 24]))
+        )
 
 
 def _texts(text: str) -> Iterator[TypedValue]:
@@ -599,8 +630,10 @@ def is_whole(kind: ValueKind | None, text: str, start: int, end: int, language: 
         return False
     if kind is None or kind == "text":
         return True
+    if kind in {"person", "organisation"}:  # a pack's own pattern may take less than all words with capitals
+        return re.match(r"-[^\W_]|,?\s(?:Ltd|LLC|LLP|Inc|SA|SAS|SARL|GmbH|plc|PLC)(?![^\W_])", text[end:]) is None
     over = [value for value in typed_values(kind, text, language) if value.start < end and start < value.end]
-    if kind in {"person", "organisation", "reference"} and not over:
+    if kind == "reference" and not over:
         return True
     return any(value.whole and value.start >= start and value.end <= end for value in over) and all(
         value.start >= start and value.end <= end for value in over
