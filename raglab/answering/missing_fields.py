@@ -20,6 +20,7 @@ from raglab.answering.question_vocabulary import (
     KINDS,
     LEAST,
     READ,
+    WHY,
     WITHOUT_SUM,
     Failure,
     Figure,
@@ -342,7 +343,7 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     """What tells the readings of a question apart in the documents, None where nothing is left open."""
     pack = scoped.pack
     contact = first_entry(pack.value_words, question) in CONTACT  # `whom do I ring?` asks for a number, not for steps
-    if not (parsed.said("intent", least) in READ_FOR or contact) or first_match((*pack.wide, *pack.broad, *pack.change), question):
+    if not (parsed.said("intent", least) in READ_FOR or contact) or first_match((*WHY, *pack.wide, *pack.broad, *pack.change), question):
         return None
     if named_heading(question, scoped):
         return None
@@ -352,10 +353,12 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     reason = f"{len(found.names)} readings state different values"
     about = " ".join(sorted(found.words)) or scoped.field or "answer"
     if found.axis == "version":
-        if parsed.said("date_scope", least) is not None:
+        said = parsed.said("date_scope", least)
+        if said is not None and not all(said in one.value for one in found.statements):  # the year of both tells neither
             return None
         values = (pack.versions.new.value, pack.versions.old.value) if len(found.names) == 2 else found.names
-        return Failure("date_scope", f"{about}:date", values, "", reason)
+        # Who wants the figure in force of one thing wants that of another: what is learned holds for all of them.
+        return Failure("date_scope", "figure:date", values, "", reason)
     if found.axis in ("person", "model", "document"):
         key = {"person": "role", "model": "model", "document": "product"}[found.axis]
         return Failure("implicit_entity", f"{about}:{key}", found.names, "", reason)
@@ -364,15 +367,16 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
 
 def question_readings(question: str, scoped: ScopedQuestion) -> Readings | None:
     """Readings of a question in the documents that its names leave; see `question_readings.readings`."""
-    asked = wanted(question, [name.words for name in scoped.names], scoped.pack)
+    asked = wanted(question, [name.words for name in scoped.names], scoped.pack, scoped.chunks)
     return readings(scoped.chunks, asked, scoped.pack)
 
 
 def named_heading(question: str, scoped: ScopedQuestion) -> str:
     """Heading that a question names, and nothing beside it; '' where it asks for something."""
     pack = scoped.pack
-    if first_match(pack.verb, question) or len(split_words(question)) > _SHORT:
-        return ""
+    exact = [one for one in dict.fromkeys(map(heading_of, scoped.chunks)) if one and _letters(one) == _letters(question)]
+    if exact or first_match(pack.verb, question) or len(split_words(question)) > _SHORT:
+        return exact[0] if exact else ""
     part = first_match((pack.part,), question)
     bare = plain_terms(question)
     asked = wanted(bare if part is None else f"{bare[: part.start()]} {bare[part.end() :]}", (), pack)
@@ -384,6 +388,10 @@ def named_heading(question: str, scoped: ScopedQuestion) -> str:
         if own and (core == own or (part is not None and core <= own)):
             return heading
     return ""
+
+
+def _letters(text: str) -> list[str]:
+    return split_words(plain_terms(text))
 
 
 def _field_type(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
@@ -443,7 +451,7 @@ def _date_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, l
     others = [c for c in scoped.chunks if c not in old and c not in new]
     both = min(topic_share(old, scoped), topic_share(new, scoped))
     if (both >= SPOKEN_OF and both >= topic_share(others, scoped)) or changed_figures(scoped):
-        key = f"{scoped.family or scoped.field or 'figure'}:date"
+        key = f"{(scoped.family or scoped.field if is_known(scoped) else '') or 'figure'}:date"
         values = (pack.versions.new.value, pack.versions.old.value)
         yield Failure("date_scope", key, values, "", "an old version and its renewal both speak of it")
 

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from raglab.answering.question_vocabulary import (
     BY_RULES,
     SLOTS,
+    WHY,
     ParsedQuestion,
     QuestionReading,
     Slot,
@@ -39,7 +40,6 @@ from raglab.text import split_words
 NAMED = 0.95  # the question names the value in words of the tables
 IMPLIED = 0.80  # the form of the question says it
 LIKELY = 0.65  # one reading among few
-_WHY = (r"why|pourquoi",)
 _HOW = (r"how|combien|comment",)
 _MONTHS: Mapping[str, int] = {
     name: number
@@ -128,7 +128,7 @@ def asks_for(field: str, question: str, pack: Pack = GENERIC) -> bool:
       (False, True)
     """
     known = pack.fields.get(field)
-    return not first_match((*_WHY, *(_HOW if known is not None and known.names else ())), question)
+    return not first_match((*WHY, *(_HOW if known is not None and known.names else ())), question)
 
 
 def _entity(question: str, vocabulary: Vocabulary) -> Slot:
@@ -150,7 +150,7 @@ def _intent_slot(question: str, pack: Pack) -> Slot:
         return Slot(kind, NAMED)
     if kind in {"check", "lookup", "procedure"}:
         return Slot(
-            "compare" if first_match(pack.change, question) and not first_match(_WHY, question) else kind, IMPLIED
+            "compare" if first_match(pack.change, question) and not first_match(WHY, question) else kind, IMPLIED
         )
     if first_match((pack.part,), question) and not first_match(pack.verb, question):
         return Slot("cite", 1 / 3)  # a part is named and nothing said of what to do with it: cite, summarise or extract

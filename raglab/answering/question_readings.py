@@ -17,16 +17,17 @@ from raglab.answering.question_vocabulary import READ, first_entry, first_match,
 from raglab.languages import LANGUAGES
 from raglab.numerals import CURRENCY_CODES, CURRENCY_SIGNS, any_of, tables
 from raglab.packs import Pack
-from raglab.text import Piece, content_terms, pieces, split_words
+from raglab.text import STOP_WORDS, Piece, content_terms, pieces, split_words
 from raglab.values import Chunk
 
 STEM, SHORT = 5, 4  # letters of a word that are compared, and of one that is met by its longer forms
-UNMET = 1 / 3  # most of the words of a question that its readings may lack
+ALIKE = 0.4  # least share of words of the shorter sentence that a parallel one has
+UNMET, FOREIGN = 1 / 2, 1 / 3  # most of the words of a question that its readings, and the documents, may lack
 _LONGEST_LABEL = 60  # characters
 _LONGEST_VALUE = 160
 _SHORT_VALUE = 6  # words of a value that is one
 _TELLING = 6  # words by which a sentence is told apart
-_HEADED = 0.5  # what a word of the heading counts beside one of the statement
+_HEADED, _IDLE = 0.5, 0.2  # what a word of the heading, and a small word of the question, count beside one of the statement
 
 
 class Statement(NamedTuple):
@@ -79,16 +80,17 @@ def _shapes() -> dict[str, re.Pattern[str]]:
     periods = any_of(name for unit in times for name in quantities.units.get(unit, ()))
     signs, codes = any_of(CURRENCY_SIGNS), any_of(CURRENCY_CODES)
     currencies = any_of(name for names in quantities.currencies.values() for name in names)
-    figure = r"\d[\d.,]{0,12}(?:[ \u00a0\u202f]\d{3}){0,4}(?:[.,]\d{1,2})?"
+    small = any_of(sorted(word for word in (*STOP_WORDS, "st", "nd", "rd", "th", "er") if 1 < len(word) <= 3))
+    figure = r"(?:\d[\d.,]{0,12} ?[-–] ?)?\d[\d.,]{0,12}(?:[ \u00a0\u202f]\d{3}){0,4}(?:[.,]\d{1,2})?"
     expressions = {
         "email": r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}",
         "phone": r"(?<![\w./-])(?:\+|\(?0)\d[\d \u00a0\u202f().-]{6,20}\d(?![\w/])|(?<![\w./-])\d{3}-\d{4}(?![\w/-])",
         "date": rf"\b(?:\d{{1,2}}(?:er|st|nd|rd|th)? (?:of )?(?:{months})\b|(?:{months}) \d{{1,2}}\b|\d{{4}}-\d\d-\d\d\b"
         r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b)",
-        "amount": rf"(?:{signs}|\b(?:{codes}))\s?{figure}|{figure}\s?(?:{signs}|\b(?:{codes}|{currencies})\b)",
+        "amount": rf"(?:{signs}|\b(?:{codes}))\s?{figure}|{figure}\s?(?:{signs}|\b(?:{codes}|{currencies}|p|pence|cents?)\b)",
         "percentage": rf"{figure}\s?(?:%|\bper ?cent\b|\bpour ?cent\b)",
         "duration": rf"\b(?:{figure}|(?:{words}))(?:[ \u00a0-][a-zà-ÿ]{{3,12}})?[ \u00a0-](?:{periods})\b",
-        "quantity": rf"{figure}[ \u00a0\u202f]?(?:°\s?[a-z]|[a-zµω]{{1,3}}\b(?:[²³]|/\w{{1,4}})?|litres?\b|liters?\b)",
+        "quantity": rf"{figure}[ \u00a0\u202f]?(?:°\s?[a-z]|(?!(?:{small})\b)[a-zµω]{{1,3}}\b(?:[²³]|/\w{{1,4}})?|litres?\b|liters?\b)",
     }
     return {kind: re.compile(expression, re.IGNORECASE) for kind, expression in expressions.items()}
 
@@ -108,6 +110,10 @@ _NUMBERING = re.compile(
     re.IGNORECASE,
 )
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
+_DIGITS = re.compile(r"\d\S*")
+_INLINE = re.compile(r"(?<=[.;]) +(?=[A-ZÀ-Þ][^:.;]{1,50} ?: )")  # labels within a line
+_PRONOUN = re.compile(r"^(?:[^,]{0,60}, )?(?:it|they|il|elle|ils|elles)\b", re.IGNORECASE)
+_CAPITAL = re.compile(r"(?<=[\w,] )[A-ZÀ-Þ][\w'’-]+")  # a name, but for the first word
 _PAGE_HEAD = re.compile(r"(?:printed )?(?:pages?|p\.)$", re.IGNORECASE)  # a table of contents states nothing
 _MODEL = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[^\W\d_])[\w-]{2,14}\b|\b[A-ZÀ-Þ][\w-]+ \d{1,4}\b")
 
@@ -120,8 +126,14 @@ def stems(text: str) -> frozenset[str]:
       >>> sorted(stems("Claims of two years"))
       ['2', 'clai', 'claim', 'year']
     """
-    own = [_stem(word) for word in content_terms(plain_terms(text))]
-    return frozenset((*own, *(stem[:SHORT] for stem in own)))
+    own = word_stems(text)
+    return own | {stem[:SHORT] for stem in own}
+
+
+@lru_cache(maxsize=READ)
+def word_stems(text: str) -> frozenset[str]:
+    """Beginnings of the content words of a text, and nothing beside them."""
+    return frozenset(map(_stem, content_terms(plain_terms(text))))
 
 
 SMALL = frozenset(plain_terms(word) for word in (*LANGUAGES.words.small, *LANGUAGES.words.asking))  # as questions have
@@ -179,17 +191,21 @@ def _statements(text: str) -> tuple[Statement, ...]:
             made += _line(labelled, heading, block)
     found = pieces("\n".join((text.partition("\n")[0], "", *kept)))
     made += _cells(found, heading, block)
-    for piece in found[1:]:
-        if piece.kind == "prose":
-            labelled = _LABELLED.match(piece.text)
-            made += _clauses(piece.text, heading) if labelled is None else _line(labelled, heading, block + 1)
+    before = ""
+    for sentence in (part for piece in found[1:] if piece.kind == "prose" for part in _INLINE.split(piece.text)):
+        labelled = _LABELLED.match(sentence)
+        # `From 1 May it is £45` says again what the dated sentence before it speaks of.
+        again = _PRONOUN.search(sentence) and _is_dated(sentence) and _is_dated(before)
+        subject = stems(before) if again else frozenset()
+        made += _clauses(sentence, heading, subject) if labelled is None else _line(labelled, heading, block + 1)
+        before = sentence
     return tuple(made)
 
 
 def _line(match: re.Match[str], heading: frozenset[str], block: int) -> Iterator[Statement]:
     """What a line with a label states: its value, or one for each figure of a longer one."""
     label, value = match["label"].strip(), match["value"].strip()
-    clauses = list(_clauses(f"{label}: {value}", heading, label)) if len(value.split()) > _SHORT_VALUE else []
+    clauses = list(_clauses(f"{label}: {value}", heading, label=label)) if len(value.split()) > _SHORT_VALUE else []
     if clauses:
         yield from clauses
     else:
@@ -220,12 +236,22 @@ def _cells(found: Sequence[Piece], heading: frozenset[str], block: int) -> Itera
             for at, (cell, shape) in enumerate(zip(piece.cells, shapes, strict=True)):
                 if at and shape and not _PAGE_HEAD.match(own_heads[at].strip()):
                     head = own_heads[at]
-                    own = (stems(label) if shape == "text" else basis) | stems(head)
+                    unit = frozenset() if shape in ("text", "person") else stems(_DIGITS.sub(" ", cell))
+                    own = (stems(label) if shape == "text" else basis) | stems(head) | unit
                     yield Statement("cell", block, label, head, cell, _plain(cell), shape, own, shared, heading)
 
 
-def _clauses(sentence: str, heading: frozenset[str], label: str = "") -> Iterator[Statement]:
-    """What a sentence states: once for each value of a kind that stands in a clause of its own; label: before it."""
+def _is_dated(text: str) -> bool:
+    return bool(_YEAR.search(text) or SHAPES["date"].search(text))
+
+
+def _clauses(
+    sentence: str, heading: frozenset[str], subject: frozenset[str] = frozenset(), *, label: str = ""
+) -> Iterator[Statement]:
+    """What a sentence states: once for each value of a kind that stands in a clause of its own.
+
+    subject: stems of the sentence whose subject it goes on with. label: that stands before it.
+    """
     for shape, form in SHAPES.items():
         values = list(form.finditer(sentence))
         cuts = [0]
@@ -236,7 +262,7 @@ def _clauses(sentence: str, heading: frozenset[str], label: str = "") -> Iterato
         if not values:
             continue
         parts = [sentence[a:b] for a, b in zip(cuts, [*cuts[1:], len(sentence)], strict=True)]
-        lead = stems(sentence[: values[0].start()])
+        lead = stems(sentence[: values[0].start()]) | subject
         for part in parts:
             held = [match[0] for match in form.finditer(part)]
             if held:
@@ -244,13 +270,16 @@ def _clauses(sentence: str, heading: frozenset[str], label: str = "") -> Iterato
                 shown = " ".join(part.split()).strip(" ,;.")
                 row = label if len(parts) == 1 else ""
                 yield Statement("clause", -1, row, "", shown, _plain(" ".join(held)), shape, own, frozenset(), heading)
+    if not any(form.search(sentence) for form in SHAPES.values()):
+        own = stems(sentence) | subject
+        yield Statement("clause", -1, label, "", sentence, _plain(sentence), "text", own, frozenset(), heading)
 
 
 class Wanted(NamedTuple):
     """What a question asks for, in stems.
 
     core: those that say what it is about. rest: others that may tell statements apart. shape: kind of value, '' where
-    none is told. bare: whether it says nothing beside the kind. numbers: figures that it names.
+    none is told. numbers: figures that it names.
     """
 
     core: tuple[str, ...]
@@ -259,12 +288,20 @@ class Wanted(NamedTuple):
     numbers: frozenset[str]
 
 
-def wanted(question: str, names: Iterable[str], pack: Pack) -> Wanted:
-    """What a question asks for, its names and the words for the kind of value aside."""
+def wanted(question: str, names: Iterable[str], pack: Pack, chunks: Sequence[Chunk] = ()) -> Wanted:
+    """What a question asks for, its names and the words for the kind of value aside.
+
+    Of several sentences the one with the question mark asks; the others may tell what is meant. Words of the title of
+    the only document at hand tell nothing in it. A word that the documents have in a shorter form is taken for it.
+    """
+    question, story = _asking_sentence(question)
     shape = first_entry(pack.value_words, question) or ""
     expressions = (*(pack.value_words[shape] if shape else ()), *pack.form_words)
     told = stems(" ".join(spans(expressions, question)))
     named, idle = stems(" ".join(names)), pack.filler | SMALL
+    known = frozenset[str]().union(*(word_stems(chunk.text) for chunk in chunks))
+    # A name that the documents have tells statements apart, and need not be repeated in each of them.
+    titled = _title_stems(chunks) | (known & stems(" ".join(_CAPITAL.findall(question))))
     same = {_stem(word): _stem(other) for word, other in pack.same.items()}
     core: dict[str, None] = {}
     rest: set[str] = set()
@@ -272,11 +309,33 @@ def wanted(question: str, names: Iterable[str], pack: Pack) -> Wanted:
         stem = _stem(word)
         if stem in named:
             continue
-        if word in idle or stem in told or len(word) < 2 or word.isdigit():
+        if word in idle or stem in told or stem in titled or len(word) < 2 or word.isdigit():
             rest.add(stem)
-        else:
-            core[same.get(stem, stem)] = None
-    return Wanted(tuple(core), frozenset(rest), shape, frozenset(stem for stem in rest if stem.isdigit()))
+            continue
+        stem = same.get(stem, stem)
+        core[stem if stem in known or stem[:SHORT] not in known else stem[:SHORT]] = None
+    if not core and shape not in CONTACT:  # `what is the limit?` names the kind of value alone
+        nouns = (word for word in content_terms(" ".join(spans(pack.value_words.get(shape, ()), question))))
+        core = {_stem(word): None for word in nouns if word not in idle and _stem(word) in known}
+    rest |= word_stems(story) - frozenset(core)
+    # `one` is mostly no number
+    numbers = frozenset(stem for stem in rest if stem.isdigit() and (stem != "1" or "1" in question))
+    return Wanted(tuple(core), frozenset(rest), shape, numbers)
+
+
+def _asking_sentence(question: str) -> tuple[str, str]:
+    """The last sentence with a question mark, and what stands around it."""
+    parts = [part for part in re.split(r"(?<=[.?!…]) +", question.strip()) if part]
+    asks = [part for part in parts if part.rstrip().endswith("?")]
+    if len(parts) < 2 or not asks:
+        return question, ""
+    return asks[-1], " ".join(part for part in parts if part is not asks[-1])
+
+
+def _title_stems(chunks: Sequence[Chunk]) -> frozenset[str]:
+    """Words by which every document at hand is called, so that they tell nothing apart."""
+    titles = {chunk.source: " ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")) for chunk in chunks}
+    return frozenset.intersection(*map(word_stems, titles.values())) if titles else frozenset()
 
 
 def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | None:
@@ -288,11 +347,11 @@ def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | N
     Args:
       chunks: of the documents it is asked of. asked: see `wanted`.
     """
-    tied = _best(list(statements(chunks)), asked)
+    tied = _parallel(_best(list(statements(chunks)), asked))
     if len({one.figures for one in tied}) < 2:
         return None
-    if asked.numbers and any(stem.isdigit() for one in tied for stem in one.own):
-        return None  # a number of the question tells which of them is meant, by itself or by a range that it falls into
+    if _is_told_by_numbers(asked.numbers, tied):
+        return None
     words = tuple(stem for stem in asked.core if all(stem in one.words for one in tied))
     for axis, parts in _axes(tied, chunks, pack):
         stated = {name: frozenset(one.figures for one in some) for name, some in parts.items() if name}
@@ -302,22 +361,65 @@ def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | N
     return None
 
 
+def _is_told_by_numbers(numbers: frozenset[str], tied: Sequence[Statement]) -> bool:
+    """Whether a number of a question tells which statement is meant, by itself or by a range that it falls into.
+
+    A year tells nothing where all of them speak of it, or none.
+    """
+    years = frozenset(number for number in numbers if _YEAR.fullmatch(number))
+    of_year = [bool(years & word_stems(f"{one.row} {one.head} {one.value}")) for one in tied]
+    counted = bool(numbers - years) and any(stem.isdigit() for one in tied for stem in one.own)
+    return counted or (bool(years) and any(of_year) and not all(of_year))
+
+
 def _best(stated: Sequence[Statement], asked: Wanted) -> list[Statement]:
     """Statements that have most of the words of a question; () where they lack too many of them."""
     core, rest = frozenset(asked.core), asked.rest
-    if not core and asked.shape not in CONTACT:
+    foreign = core.difference(*(one.words for one in stated))
+    if (not core and asked.shape not in CONTACT) or len(foreign) > FOREIGN * len(core):
         return []
     fit = [one for one in stated if one.shape == asked.shape]
     told = [one for one in stated if one.shape != "text" or _is_told_by_heads(one, core)]
     # A sentence below a heading that names the subject may be about anything: its own words must speak of it.
-    fit, told = ([one for one in some if one.form != "clause" or core & one.own] for some in (fit, told))
-    for pool in (fit, told) if asked.shape in CONTACT or fit else (told,):
+    fit, told = ([one for one in some if one.form != "clause" or not core or core & one.own] for some in (fit, told))
+    for pool in (fit,) if asked.shape in CONTACT else (fit, told):
         scores = [len(core & one.words) for one in pool]
         most = max(scores, default=0)
         if (most or not core) and len(core) - most <= UNMET * len(core):
             met = [one for one, score in zip(pool, scores, strict=True) if score == most]
-            return _closest(met, core, rest)
+            # A sentence without a figure that has more of the question's words, or rarer ones, is what it asks for.
+            said = [one for one in stated if one.shape == "text" and len(one.words & core) >= most]
+            if any(len(one.words & core) > most for one in said):
+                return []
+            rarest = _rarest([*met, *said], core, stated)
+            return _closest([one for one in rarest if one in met], core, rest)
     return []
+
+
+def _rarest(met: Sequence[Statement], core: frozenset[str], stated: Sequence[Statement]) -> list[Statement]:
+    """Of statements with as many words of a question, those that have the same ones: the rarest in the documents."""
+    held = {one.words & core for one in met}
+    if len(held) < 2:
+        return list(met)
+    times = {stem: sum(stem in one.words for one in stated) for stem in core}
+    best = min(held, key=lambda some: (sorted(times[stem] for stem in some), sorted(some)))
+    return [one for one in met if one.words & core == best]
+
+
+def _parallel(tied: Sequence[Statement]) -> list[Statement]:
+    """Statements of one form: of cells and lines with labels those, else sentences that say much the same of two things.
+
+    Two sentences that share a word are not yet two readings of it.
+    """
+    labelled = [one for one in tied if one.row]
+    if len({one.figures for one in labelled}) > 1:
+        return labelled
+    return [one for one in tied if any(_alike(one, other) for other in tied if other is not one)] if tied else []
+
+
+def _alike(one: Statement, other: Statement) -> bool:
+    shared, least = len(one.own & other.own), min(len(one.own), len(other.own))
+    return one.figures != other.figures and shared >= ALIKE * least
 
 
 def _is_told_by_heads(one: Statement, core: frozenset[str]) -> bool:
@@ -327,10 +429,14 @@ def _is_told_by_heads(one: Statement, core: frozenset[str]) -> bool:
 
 def _closest(met: Sequence[Statement], core: frozenset[str], rest: frozenset[str]) -> list[Statement]:
     """Of statements with the same words of a question, those that its other words, and their headings, speak for."""
-    scores = [(len(rest & one.own) + _HEADED * len(core & one.heading) + _HEADED * len(core & one.own)) for one in met]
+    scores = [_IDLE * len(rest & one.own) + _HEADED * len(core & one.heading) + len(core & one.own) for one in met]
     most = max(scores, default=0.0)
     kept = [one for one, score in zip(met, scores, strict=True) if score == most]
-    shapes = [one.shape for one in kept]
+    # A label that the question names whole says which is meant: `full charge` is no other charge.
+    named = [one for one in kept if one.row and word_stems(one.row) <= core | rest]
+    kept = named or kept
+    # A date stands beside many figures and says since when they hold; it is meant where nothing else is stated.
+    shapes = [one.shape for one in kept if one.shape != "date"] or [one.shape for one in kept]
     shape = max(dict.fromkeys(shapes), key=shapes.count, default="")
     return [one for one in kept if one.shape == shape]
 
@@ -350,13 +456,16 @@ def _axes(tied: Sequence[Statement], chunks: Sequence[Chunk], pack: Pack) -> Ite
         rows, heads = _parts(tied, lambda one: one.row), _parts(tied, lambda one: one.head)
         if len(heads) > 1 and len(rows) == 1:
             yield column_axis(tuple(heads), pack), heads
+        dated = {row: some for row, some in rows.items() if _is_dated(row)}
+        if len(dated) > 1 and are_versions(tuple(dated), pack):
+            yield "version", dated
         yield ("person" if tied[0].shape == "person" else "row"), rows
         if len(heads) > 1:
             yield column_axis(tuple(heads), pack), heads
     lines = [one for one in tied if one.form == "line"]
     if lines and len(lines) == len(tied):
         yield ("person" if tied[0].shape == "person" else "row"), _parts(tied, lambda one: one.row)
-    if len(tied) == 2 and are_versions([one.value for one in tied], pack):
+    if len(tied) == 2 and tied[0].shape != "date" and are_versions([one.value for one in tied], pack):
         yield "version", _parts(tied, lambda one: one.value)
     common = frozenset.intersection(*(one.own for one in tied))
     yield "clause", _parts(tied, lambda one: telling_words(one, common))
@@ -398,10 +507,10 @@ def telling_words(one: Statement, common: frozenset[str]) -> str:
         return one.row or one.head
     form = SHAPES.get(one.shape)
     bare = form.sub(" | ", one.value) if form is not None else one.value
-    words = re.findall(r"[\w'’-]+|\|", bare)
+    words = re.findall(r"[^\W\d_][\w'’-]*|\||\d\S*", bare)
     content = [stems(word) for word in words]
     marks = [bool(own - common) for own in content]
-    breaks = [word == "|" or bool(own & common) for word, own in zip(words, content, strict=True)]
+    breaks = [not word[0].isalpha() or bool(own & common) for word, own in zip(words, content, strict=True)]
     best = (0, 0)  # the longest run of telling words, with small words between them
     start = None
     for at in range(len(words) + 1):

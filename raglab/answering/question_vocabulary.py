@@ -53,6 +53,9 @@ def first_entry(table: TermTable, text: str) -> str | None:
     return next((name for name, expressions in table.items() if first_match(expressions, text)), None)
 
 
+WHY = (r"why|how come|pourquoi",)  # asks for a reason, which no figure states
+
+
 @lru_cache(maxsize=READ)
 def topic_stems(text: str, *, filler: frozenset[str] = frozenset()) -> tuple[str, ...]:
     """Beginnings of the words of a text that say what it is about, in order, each once; filler: words that do not.
