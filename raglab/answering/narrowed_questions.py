@@ -28,6 +28,7 @@ from raglab.answering.question_vocabulary import (
     figures,
     plain_terms,
     section,
+    spans,
     topic_stems,
 )
 from raglab.answering.task_answers import TASKS
@@ -128,15 +129,27 @@ def scope_request(
 
 
 def words_request(
-    words: str, question: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], *, pack: Pack = GENERIC
+    failure: Failure,
+    words: str,
+    question: str,
+    parsed: ParsedQuestion,
+    chunks: Sequence[Chunk],
+    *,
+    pack: Pack = GENERIC,
 ) -> NarrowedRequest:
     """The request of a question completed in the user's own words; arguments as in `narrow_request`.
 
-    Where a heading, row or column is called so, its passages are the scope.
+    Where a heading, row or column is called so, its passages are the scope; of a question what a document says, those
+    of the passages on its topic that have the words.
     """
     scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
-    documents = _chunk_pages(_passages_of(words, scoped)) or _chunk_files(scoped.chunks)
-    return _whole(NarrowedRequest(_with_brackets(question, words), documents, None), parsed, scoped)
+    told = failure.kind == "page_scope" and failure.target_field not in pack.readings
+    said = set(topic_stems(words, filler=pack.filler))
+    speaking = [chunk for chunk in scoped.chunks if told and speaks(chunk, scoped) >= SPOKEN_OF]
+    named = _passages_of(words, scoped) or [one for one in speaking if said and said <= set(topic_stems(one.text))]
+    task, topic = ("page", scoped.about) if told else ("", ())
+    documents = _chunk_pages(named) or _chunk_files(scoped.chunks)
+    return _whole(NarrowedRequest(_with_brackets(question, words), documents, None, task, topic), parsed, scoped)
 
 
 def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion) -> NarrowedRequest:
@@ -151,7 +164,8 @@ def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion
     task = made.task or (asked if asked in {"compare", "procedure"} else "") or ""
     titles = dict.fromkeys(filter(None, map(document_title, inside)))
     title = next(iter(titles)) if len(titles) == 1 else ""
-    best = max(inside, key=lambda one: speaks(one, scoped), default=None)  # of several sections what speaks of it most
+    # Of several sections the one that is about it, else the one that speaks of it most.
+    best = max(inside, key=lambda one: (_headed(one, made.topic), speaks(one, scoped)), default=None)
     paged = best is not None and all("#" in one for one in made.documents)
     heading = section(best.text) if best is not None and paged else ""
     words = made.question if best is None else _asked_text(made, best)
@@ -352,17 +366,23 @@ def _narrow_to_intent(
 ) -> NarrowedRequest:
     del failure
     words = _TASKS.get(value, (value, value))[parsed.language == "fr"]
-    named = _section_passages(question, scoped)
-    documents = _chunk_pages(named) or _chunk_files(scoped.chunks)
-    return NarrowedRequest(f"{words} {question}", documents, None, value if value in TASKS else "page", scoped.about)
+    # `The article on cancellation` is about cancellation: what it calls a part says nothing of its subject.
+    parts = topic_stems(" ".join(spans((scoped.pack.part,), question)))
+    topic = tuple(stem for stem in scoped.about if stem not in parts)
+    documents = _chunk_pages(_section_passages(topic, scoped)) or _chunk_files(scoped.chunks)
+    return NarrowedRequest(f"{words} {question}", documents, None, value if value in TASKS else "page", topic)
 
 
-def _section_passages(question: str, scoped: ScopedQuestion) -> list[Chunk]:
-    """Passages of the section that a question names: those whose headings hold most of its words, at least one."""
-    asked = set(topic_stems(question, filler=scoped.pack.filler))
-    met = [len(asked & set(topic_stems(section(chunk.text)))) for chunk in scoped.chunks]
+def _section_passages(topic: Sequence[str], scoped: ScopedQuestion) -> list[Chunk]:
+    """Passages whose headings have most of the topic, at least one word of it."""
+    met = [_headed(chunk, topic) for chunk in scoped.chunks]
     best = max(met, default=0)
     return [chunk for chunk, n in zip(scoped.chunks, met, strict=True) if n == best] if best else []
+
+
+def _headed(chunk: Chunk, topic: Sequence[str]) -> int:
+    """How many words of a topic the heading of a passage has."""
+    return len(set(topic) & set(topic_stems(section(chunk.text))))
 
 
 _BY_KIND = {

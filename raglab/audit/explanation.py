@@ -22,10 +22,10 @@ import numpy as np
 from raglab import gates
 from raglab.audit.default_rows import (
     change_of,
-    learner_digest,
     empty_row,
     fold,
     key_of_row,
+    learner_digest,
     learner_of,
     parse_row,
     row_body,

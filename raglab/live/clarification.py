@@ -47,6 +47,7 @@ from raglab.live.clarification_reading import (
     field_check,
     fields_response,
     read_complete,
+    read_named,
     read_value,
     reading_response,
 )
@@ -747,10 +748,14 @@ def _scopes(left: Sequence[str]) -> list[str]:
 
 
 def _in_words(waiting: Vague, words: str) -> Response:
-    """Answer to the question with the user's own words behind it."""
-    narrowed = words_request(words, waiting.request.text, waiting.parsed, waiting.pinned.chunks, pack=waiting.pack)
-    response = waiting.turn.answer_narrowed(narrowed)
-    return _extend_response(response, {}, [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"])
+    """Answer to the question completed by the user's own words: a field that they name is read."""
+    parsed, chunks, pack = waiting.parsed, waiting.pinned.chunks, waiting.pack
+    more = [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"]
+    reading = read_named(words, waiting.request.text, chunks, pack)
+    if reading is not None:
+        return finish_request(waiting, reading, {}, more)
+    narrowed = words_request(waiting.failure, words, waiting.request.text, parsed, chunks, pack=pack)
+    return _extend_response(waiting.turn.answer_narrowed(narrowed), {}, more)
 
 
 def _choose_option(one: Open, answer: str, turn: Turn) -> Response:

@@ -12,7 +12,7 @@ from raglab.answering.contents import scope
 from raglab.answering.fields import Extraction, extract
 from raglab.answering.narrowed_questions import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion
+from raglab.answering.question_vocabulary import Failure, ParsedQuestion, first_entry
 from raglab.decision.decisions import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
@@ -198,6 +198,16 @@ def read_complete(
     found = extract(wanted, scoped, about=text, pack=pack)
     request = NarrowedRequest(text, (), wanted, query=text)
     return None if found.value is None else Reading(stated, request, tuple(scoped), found)
+
+
+def read_named(words: str, text: str, chunks: Sequence[Chunk], pack: Pack) -> Reading | None:
+    """What the extractor reads of a field or role that the user's words name; None where they name none."""
+    role = pack.roles.get(first_entry(pack.role_terms, words) or "")
+    wanted = first_entry(pack.asked, words) or (None if role is None else role.field)
+    if wanted is None or wanted not in pack.readings or not chunks:
+        return None
+    reading = _read_in_scope(words, f"{text} ({words})", wanted, chunks, pack)
+    return None if reading.failed else reading
 
 
 def _chunks_in_scope(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:

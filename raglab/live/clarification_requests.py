@@ -15,6 +15,7 @@ from raglab.answering.question_vocabulary import (
     BY_RULES,
     QuestionReading,
     Vocabulary,
+    first_entry,
     first_match,
     plain_terms,
     topic_stems,
@@ -302,7 +303,8 @@ def interpret_reply(
     value = value or _value_by_words(said, candidates, pack)
     if value is not None:
         return ReplyMeaning(value, learned=True)
-    paged = kind == PAGE_SCOPE and all(one in _SCOPES or one.isdecimal() for one in candidates)
+    named = first_entry(pack.asked, said) or first_entry(pack.role_terms, said)  # another field than the one asked for
+    paged = kind == PAGE_SCOPE and named is None and candidates[:1] != () and set(candidates) <= {*_SCOPES, "1"}
     if paged or bare in _value_names(OTHER, pack):
         what = "a page's number" if paged else "what is meant, in words,"
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
