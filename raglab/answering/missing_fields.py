@@ -290,12 +290,14 @@ def failures(
         failure._replace(candidates=tuple(value for value in failure.candidates if value not in tried)[:MOST])
         for failure in made
     )
-    doctype = parsed.said("doctype", least) or pack.documents.any
+    # Where a field usually stands the pack says of its own types of document, and of those that the user named.
+    types = {chunk.tags.get("doc_type", "") for chunk in scoped.chunks}
+    doctype = types.pop() if parsed.documents and len(types) == 1 else None
     last = tried[-1] if tried else None
     return tuple(
         failure._replace(
             question_to_user=question_wording(
-                failure, failure.candidates[0], failed=last, language=parsed.language, doctype=doctype, pack=pack
+                failure, failure.candidates[0], failed=last, language=parsed.language, doctype=doctype or "any", pack=pack
             )
         )
         for failure in left
@@ -360,7 +362,7 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
         # Who wants the figure in force of one thing wants that of another: what is learned holds for all of them.
         return Failure("date_scope", "figure:date", values, "", reason)
     if found.axis in ("person", "model", "document"):
-        key = {"person": "role", "model": "model", "document": "product"}[found.axis]
+        key = {"person": "role", "model": "model", "document": "document"}[found.axis]
         return Failure("implicit_entity", f"{about}:{key}", found.names, "", reason)
     return Failure("field_type", about, found.names, "", reason)
 

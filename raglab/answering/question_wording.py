@@ -25,7 +25,8 @@ def question_wording(
     Args:
       failure: what is missing. proposed: the value that would be taken, one of its candidates or another.
       failed: a value that was tried and gave nothing. language: of the question that was asked.
-      doctype: of the document asked about; the pack's own where not given. pack: whose words are used.
+      doctype: of the document asked about; the pack's own where not given. Where documents of it usually state a field
+        the pack alone knows: of a type without words in it nothing of the kind is said. pack: whose words are used.
 
     Raises:
       ValueError: nothing is proposed, or the language is neither `en` nor `fr`.
@@ -41,15 +42,17 @@ def question_wording(
         msg = f"a value must be proposed in en or fr, got {proposed!r} in {language!r}; take the first candidate."
         raise ValueError(msg)
     french, wording = language == "fr", pack.wording[language]
-    document = wording.documents.get(doctype or pack.documents.any, wording.any_document)
+    known = wording.documents.get(doctype or pack.documents.any)
+    document = known or wording.any_document
     said = wording.fields.get(failure.target_field)
     if failure.kind == "page_scope" and said is not None:
         if failed is not None:
             return (_next_fr if french else _next_en)(said, proposed, failed, document.this)
-        return (_first_question_fr if french else _first_question_en)(said, proposed, document.a)
+        return (_first_question_fr if french else _first_question_en)(said, proposed, known.a if known else "")
     if failed is not None:
         return (_repeat_question_fr if french else _repeat_question_en)(failure, proposed, failed, wording)
-    return (_question_fr if french else _question_en)(failure, proposed, wording)
+    unnamed = _without_pack(failure, proposed, pack, french=french)
+    return unnamed or (_question_fr if french else _question_en)(failure, proposed, wording)
 
 
 def _value_wording(failure: Failure, value: str, wording: Wording, page: str) -> str:
@@ -60,7 +63,39 @@ def _value_wording(failure: Failure, value: str, wording: Wording, page: str) ->
     return section or wording.values.get(value, value)
 
 
+_UNNAMED = {  # questions for what no pack names: of several answers, people, models and documents
+    "field_type": ("Several answers fit", "Plusieurs réponses conviennent"),
+    "role": ("Several people answer to this", "Plusieurs personnes répondent à la question"),
+    "model": ("The answer differs between", "La réponse diffère entre"),
+    "document": ("Several documents answer this", "Plusieurs documents répondent à la question"),
+    "date": ("The figure is stated for several dates", "Le chiffre est indiqué pour plusieurs dates"),
+}
+
+
+def _without_pack(failure: Failure, proposed: str, pack: Pack, *, french: bool) -> str:
+    """The question for a gap that the pack has no words for, with the words of the documents; '' where it has some."""
+    base, _, part = failure.target_field.rpartition(":")
+    key, kind = base or part, "field_type" if failure.kind == "field_type" else part
+    named = {*pack.families} if kind == "field_type" else {*pack.fields, *pack.families}
+    if kind not in _UNNAMED or key in named or (pack.vague_role is not None and key == pack.vague_role.key):
+        return ""
+    old, new = pack.versions.old.value, pack.versions.new.value
+    if kind == "date" and proposed in {old, new}:
+        if french:
+            taken = "le nouveau" if proposed == new else "l'ancien"
+            return f"Un chiffre ancien et un nouveau sont indiqués. Je retiens {taken}. Est-ce bien cela ?"
+        taken = "newer" if proposed == new else "older"
+        return f"An older and a newer figure are stated. I will go by the {taken} one. Is that the one you mean?"
+    mark = "; " if any("," in value for value in failure.candidates) else ", "
+    listed = mark.join(failure.candidates)
+    if french:
+        return f"{_UNNAMED[kind][1]} : {listed}. Je retiens {proposed}. Est-ce bien cela ?"
+    return f"{_UNNAMED[kind][0]}: {listed}. I will take {proposed}. Is that the one you mean?"
+
+
 def _first_question_en(said: FieldWording, proposed: str, a: str) -> str:
+    if proposed.isdigit() and not a:
+        return f"I will look on page {proposed} for {said.the}. Is that the right starting point?"
     if proposed.isdigit():
         return (
             f"I will look on page {proposed}, since that is where {said.the} is usually {said.named} on {a}. "
@@ -71,6 +106,8 @@ def _first_question_en(said: FieldWording, proposed: str, a: str) -> str:
 
 
 def _first_question_fr(said: FieldWording, proposed: str, un: str) -> str:
+    if proposed.isdigit() and not un:
+        return f"Je vais chercher {said.the} à la page {proposed}. Est-ce le bon point de départ ?"
     if proposed.isdigit():
         return (
             f"Je vais regarder à la page {proposed}, car c'est là que {said.the} est le plus souvent {said.named} dans "
