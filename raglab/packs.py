@@ -27,7 +27,8 @@ _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
 _COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
 _GROUP_MARK = re.compile(r"\?(?:P<\w+>|<?[=!]|:|>|\(\w+\)|[aiLmsux]*(?:-[imsx]+)?:)")
 MONEY = (  # a sum of money as documents print it, English and French; in bounds, so that a run of digits takes no hours
-    r"(?:(?:[£€$]|GBP |EUR |USD )\s?\d{1,18}(?:,\d{3}){0,6}(?:\.\d\d)?|\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:,\d\d)?\s?€"
+    r"(?:(?:[£€$]|GBP |EUR |USD )\s?\d{1,18}(?:,\d{3}){0,6}(?:\.\d\d)?"
+    r"|\d{1,3}(?:[ \u00a0\u202f]\d{3}){1,6}(?:,\d\d)?\s?€"
     r"|\d{1,18}(?:,\d\d)?\s?€|\d{1,3}(?:,\d{3}){1,6}(?:\.\d\d)?)"
     r"(?!\d|[.,]\d|[ \u00a0\u202f]\d{3}(?!\d)|\s?(?:k|m|bn|million|billion|milliard|thousand)s?\b)"  # nor a part of one
 )
@@ -169,10 +170,10 @@ class FieldReading(_Part):
     prose, headings: patterns, strongest first. role: what the cell of a table's row says that states the field; its
     name stands in another cell. total: of the row whose amount it is. figure: which figure of tables it is: what is
     deducted, or the ceiling for each event, in total, or within another. aside: words of a question that mean another
-    matter. kind: of its value, which is read whole or not at all; labels: words by which documents name the field, read
-    without case and accents as whole words, beside which a value of the kind stands; without: must not occur in its
-    sentence or row; under: must occur in the section's heading. no_value: what no value of it holds. filled, right: on labelled documents, how often a value was given and
-    how often it was the right one; the confidence is made of them.
+    matter. kind: of its value, which is read whole or not at all. labels: words by which documents name the field, read
+    as whole words without case and accents, beside which a value of the kind stands. without: must not occur in its
+    sentence or row; under: must occur in the section's heading. no_value: what no value of it holds. filled, right: on
+    labelled documents, how often a value was given and how often it was the right one; the confidence is made of them.
     """
 
     prose: tuple[FieldPattern, ...] = ()

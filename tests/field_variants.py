@@ -361,7 +361,7 @@ def variants(n: int, seed: int) -> list[Variant]:
     fields, pairs = list(SAID), list(PAIRS)
     found = []
     for k in range(n):
-        if k % 5 == 4:  # noqa: PLR2004 - every fifth
+        if k % 5 == 4:
             field, text, language = SILENT[k // 5 % len(SILENT)]
             found.append(_variant(field, text.format(v=SAID[field][0](rng, language)), None, language, "silent", rng))
             continue

@@ -90,6 +90,83 @@ def test_what_is_no_table_of_contents_is_none(text: str) -> None:
     assert contents(paged(text, 12)) == ()
 
 
+PRINTED = (("Leave", 2), ("Notice period", 3), ("Expenses and travel", 5), ("Who to call", 7))
+
+
+def listed(form: str) -> str:
+    """The entries, a line each; `{t}` is the title, `{p}` the page, `{n}` its number, `{a}` its anchor."""
+    return "\n".join(
+        form.format(t=t, p=p, n=n, a=t.lower().replace(" ", "-"), r="I II III IV".split()[n - 1])  # noqa: SIM905
+        for n, (t, p) in enumerate(PRINTED, 1)
+    )
+
+
+LAYOUTS = {
+    "dot leaders": listed("{t} ........ {p}"),
+    "spaced dots": listed("{t} . . . . . {p}"),
+    "ellipses": listed("{t} … {p}"),
+    "tabs": listed("{t}\t{p}"),
+    "aligned columns": listed("{t:30}{p}"),
+    "numbers and leaders": listed("{n}. {t} ..... {p}"),
+    "numbers of two levels": listed("1.{n} {t}\t{p}"),
+    "articles": listed("Article {n} — {t} ..... {p}"),
+    "chapters": listed("Chapitre {r} {t} ..... p. {p}"),
+    "a table without a head": listed("| {t} | {p} |"),
+    "a table with another head": "| Part | No. |\n|---|---|\n" + listed("| {t} | {p} |"),
+    "pages first": "| Page | Part |\n|---|---|\n" + listed("| {p} | {t} |"),
+    "links to headings": listed("- [{t}](#{a})"),
+    "links to pages": listed("- [{t}](#page-{p})"),
+    "two a line": "Leave .... 2   Notice period .... 3\nExpenses and travel .... 5   Who to call .... 7",
+    "single blanks": listed("- {t} {p}"),
+    "brackets": listed("- {t} ({p})"),
+    "commas": listed("{t}, p. {p}"),
+    "colons": listed("{t} : page {p}"),
+    "bold": listed("**{t}** ........ {p}"),
+    "no pages": listed("- {t}"),
+    "numbers, no pages": listed("{n}. {t}"),
+    "hard breaks": listed("{t} ....... {p}\\"),
+}
+NO_CONTENTS = {
+    "prices": "Tea .... 2\nCoffee .... 3\nCake .... 4",
+    "a table of prices": "| Item | Price |\n|---|---|\n| Tea | 2 |\n| Coffee | 3 |\n| Cake | 4 |",
+    "sums": "Tea .... £2.00\nCoffee .... £3.00\nCake .... £4.50",
+    "steps": "1. Open the lid\n2. Fill the tank\n3. Close the lid",
+    "clauses": "- Fire\n- Flood\n- Theft",
+    "rooms": "Room 2\nRoom 3\nRoom 4",
+    "links elsewhere": "- [Tea](#tea)\n- [Coffee](#coffee)\n- [Cake](#cake)",
+}
+
+
+def handbook(text: str, head: str) -> list[Chunk]:
+    """A document whose first page is the text under a heading, and whose pages have the headings of `PRINTED`."""
+    heads = {page: title for title, page in PRINTED}
+    rest = [Chunk(f"a#{n}", f"Book > {heads.get(n, f'More {n}')}\nText.", "a.md", n, str(n)) for n in range(2, 9)]
+    return [Chunk("a#1", f"Book > {head}\n{text}", "a.md", 1, "1"), *rest]
+
+
+@pytest.mark.parametrize("head", ["Contents", "Sommaire"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_is_read(layout: str, head: str) -> None:
+    """Titles and pages of every layout, under an English and a French title."""
+    found = contents(handbook(LAYOUTS[layout], head))
+    assert [entry.page for entry in found] == [page for _, page in PRINTED]
+    assert all(entry.title.endswith(title) for entry, (title, _) in zip(found, PRINTED, strict=True))
+
+
+@pytest.mark.parametrize("text", NO_CONTENTS.values(), ids=NO_CONTENTS)
+def test_other_lists_are_no_contents(text: str) -> None:
+    """Prices, steps and clauses name no pages, though they look like it."""
+    assert contents(handbook(text, "Menu")) == ()
+
+
+def test_ranges_are_written_in_many_ways() -> None:
+    """With dashes, hyphens and words."""
+    found = contents(handbook("Leave ..... 2–3\nNotice ..... 3-4\nTravel ..... pages 5 to 6", "Contents"))
+    assert [(entry.title, entry.page) for entry in found] == [
+        ("Leave", 2), ("Leave", 3), ("Notice", 3), ("Notice", 4), ("Travel", 5), ("Travel", 6),
+    ]  # fmt: skip
+
+
 def test_labels_fall_back_to_positions_without_any() -> None:
     """Where no page carries a label, page 2 is the second."""
     chunks = [

@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 import raglab
+from field_variants import PACK as VARIANTS
 from hostile_texts import LONG_TEXTS
 from raglab import characters, numerals, text
 from raglab.answering import (
@@ -29,15 +30,17 @@ from raglab.answering import (
     extractive,
     fields,
     hygiene,
+    labelled_values,
     missing_fields,
     question_parsing,
     question_vocabulary,
     server,
     support,
+    typed_values,
 )
 from raglab.decision import intent
 from raglab.live import arm_choice
-from raglab.packs import GENERIC
+from raglab.packs import GENERIC, VALUE_KINDS
 from raglab.policy import PolicyData
 from raglab.retrieval import arms, entity_graph, indexes, quantities, table_records
 from raglab.store.policies import load_pack
@@ -72,6 +75,18 @@ VOCABULARY = question_vocabulary.build_vocabulary([chunk(f"**Storm cover**: {EXC
 def every_field(passage: str) -> object:
     """Read every field that has a rule."""
     return [fields.extract(name, [chunk(passage)], about="what is it?", pack=PACK) for name in READINGS]
+
+
+def every_label(passage: str) -> object:
+    """Read fields by their labels, which stand before the text."""
+    text = f"Helpline, notice period, deposit, team lead, supplier, start date: {passage}"
+    return [fields.extract(name, [chunk(text)], about="what is it?", pack=VARIANTS) for name in VARIANTS.readings]
+
+
+def contents_in_lines(passage: str) -> object:
+    """Read a table of contents of many lines."""
+    lines = "\n".join(passage[at : at + 300] for at in range(0, len(passage), 300))
+    return contents.contents([chunk(f"Contents\n{lines}")])
 
 
 def phrases_of_kinds(passage: str) -> object:
@@ -113,6 +128,10 @@ READERS: dict[str, Callable[[str], object]] = {
     "contents": lambda one: contents.contents_pages("claims", [chunk(one)], pack=PACK),
     "page kind": lambda one: contents.page_kind([chunk(one)], pack=PACK),
     "fields": every_field,
+    "labelled fields": every_label,
+    "values by kind": lambda one: [typed_values.typed_values(kind, one) for kind in VALUE_KINDS],
+    "line without marks": labelled_values.plain_line,
+    "lines of contents": contents_in_lines,
     "reflection": lambda one: arms.reflect(one, [one]),
     "names": lambda one: entity_graph.names_in([one]),
     "codes": entity_graph.codes_in,

@@ -67,7 +67,7 @@ def contents(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Entry, .
     if len(sources) > 1:
         msg = f"contents reads one document, got chunks of {len(sources)}; pass those of one source."
         raise ValueError(msg)
-    where, headings = _positions(chunks), _headings(chunks, pack)
+    where, headings = _positions(chunks), _headings(chunks)
     for chunk in chunks:
         titled = _is_titled(chunk, pack)
         for layout in layouts(chunk.text, compile_expression(pack.contents_intro)):
@@ -130,7 +130,7 @@ def _is_titled(chunk: Chunk, pack: Pack) -> bool:
 _TITLE_LINES, _TITLE_LENGTH = 6, 80  # lines that are looked at for a title, and its characters
 
 
-def _headings(chunks: Sequence[Chunk], pack: Pack) -> dict[str, int]:
+def _headings(chunks: Sequence[Chunk]) -> dict[str, int]:
     """First page of each heading but those of the table of contents itself, by its bare title."""
     found: dict[str, int] = {}
     for chunk in chunks:

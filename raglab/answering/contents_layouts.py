@@ -30,7 +30,8 @@ _ITEM = re.compile(
 _BRACKET_ITEM = re.compile(rf"^(?P<title>\S.{{0,120}}?)\s?\({_PAGES}?\s?(?P<labels>{_LABELS})\)[.;,]?$", re.IGNORECASE)
 _PLAIN_ITEM = re.compile(rf"^(?P<title>\S.{{0,120}}?[^\W\d_]\S{{0,20}}?)\s(?P<labels>{_LABELS})$", re.IGNORECASE)
 _RUN_IN = re.compile(
-    rf"(?P<title>[^·]{{1,89}}?(?:[^·\s]|(?<=\S)\s))\s*(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
+    r"(?P<title>[^·]{1,89}?(?:[^·\s]|(?<=\S)\s))\s*"
+    rf"(?:\((?:pages?|p\.)?\s*(?P<a>{_LABELS})\)|,\s*(?:pages?|p\.)\s*(?P<b>{_LABELS}))"
     r"[\s.,;:—–]*(?:(?:and|et)\s)?",
     re.IGNORECASE,
 )
@@ -40,7 +41,8 @@ _LEADERS = re.compile(r"(?:\s?[.·_…]){3,400}+\s?|…{1,400}+|\s?[-–—]{3,4
 _ANCHOR = re.compile(r"\[([^\[\]]{1,150})\]\(#([^()\s]{1,150})\)")
 _ANCHORED_PAGE = re.compile(r"^(?:page|pg|p|seite)[-_]?(\d{1,3})$")
 _NUMBERING = re.compile(
-    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|step)\s+(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
+    r"^(?:(?:article|art\.?|chapter|chapitre|section|part|partie|titre|annexe?|appendix|module|step)\s+"
+    r"(?:[ivxlc]{1,6}|\d{1,3}|[a-z])\b"
     r"|\d{1,3}(?:\.\d{1,3}){0,4}\b\.?\)?|[a-z][.)]|[ivxlc]{1,6}[.)])\s?[:.)–—-]?\s*"
 )
 _LISTED = re.compile(r"^\s*(?:[-*+•]\s|\d{1,2}(?:\.\d{1,2}){0,3}[.)]?\s|[A-Za-z][.)]\s)")
@@ -92,7 +94,7 @@ def _table_layouts(rows: Sequence[tuple[str, tuple[str, ...], tuple[str, ...]]])
     for at in (-1, 0):
         headed = bool(heads) and _PAGE_HEAD.search(plain_line(heads[at])) is not None
         taken = body if headed or not heads or rows[0][0] != "head" else [cells for _, cells, _ in rows]
-        if not headed and (any(len(cells) > 3 for cells in taken) or at == 0):  # noqa: PLR2004 - number, title, page
+        if not headed and (any(len(cells) > 3 for cells in taken) or at == 0):
             continue
         kept = [(cells, plain_line(cells[at])) for cells in taken if cells]
         found = [
@@ -136,7 +138,8 @@ def _line_layouts(text: str) -> Iterator[Layout]:
     yield Layout(tuple(led), marked)
     for form in (_ITEM, _BRACKET_ITEM, _PLAIN_ITEM):
         found = [match for match in map(form.match, lines) if match]
-        yield Layout(tuple(Listed(match["title"].strip(" ,:–—"), match["labels"]) for match in found), form is _ITEM)
+        entries = tuple(Listed(match["title"].strip(" ,:–—"), match["labels"]) for match in found)
+        yield Layout(entries, form is _ITEM)
     linked = [Listed(plain_line(title), "", anchor) for line in raw for title, anchor in _ANCHOR.findall(line)]
     yield Layout(tuple(linked), False)
     titles = [line for line, whole in zip(lines, raw, strict=True) if _LISTED.match(whole)] or lines
@@ -154,7 +157,7 @@ def _without_marks(line: str) -> str:
 
 
 def _led_entries(line: str) -> list[Listed]:
-    """Entries of a line whose titles and pages are parted by leaders, tabs or columns of blanks; none where any is not."""
+    """Entries of a line whose titles and pages are parted by leaders, tabs or blanks; none if one has no page."""
     tokens: list[tuple[int, int]] = []
     at = 0
     for gap in _LEADERS.finditer(line):

@@ -264,17 +264,23 @@ def _preferred_values(
         yield from role_value(rule.role, pages)
     if rule.total is not None:
         yield from total_value(rule.total, pages, about)
-    for pattern in rule.prose:
-        if _silent(pattern, about):
-            continue
-        texts = ((page, piece.text) for page in pages for piece in page.stated)
-        yield from _pattern_values(rule, pattern, texts, names=names)
-    for pattern in rule.headings:
-        yield from _pattern_values(rule, pattern, ((page, page.printed) for page in pages), names=names)
+    yield from _worded_values(rule, pages, about, names=names)
     if rule.labels:
         place = labelled_value(rule, pages, about, stems(pack.own_words(field)))
         if place is not None and not (rule.no_value is not None and _states(rule.no_value, place.value.text)):
             yield place.value.text, place.sentence, place.chunk
+
+
+def _worded_values(
+    rule: FieldReading, pages: Sequence[ChunkReading], about: str, *, names: bool
+) -> Iterator[tuple[str, str, int]]:
+    """Values by the patterns of sentences, then of headings, the strongest first."""
+    for pattern in rule.prose:
+        if not _silent(pattern, about):
+            texts = ((page, piece.text) for page in pages for piece in page.stated)
+            yield from _pattern_values(rule, pattern, texts, names=names)
+    for pattern in rule.headings:
+        yield from _pattern_values(rule, pattern, ((page, page.printed) for page in pages), names=names)
 
 
 def _pattern_values(

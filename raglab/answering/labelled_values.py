@@ -177,10 +177,13 @@ _MARK = re.compile(
 )
 _UNITS_BEHIND = frozenset("²³")
 _SEGMENT = re.compile(
-    r"(?:^|(?<=[;|·•(/,])\s{0,3}|(?<=[.!?])\s{1,3}|\s[–—-]\s|\s{2,9})(?P<label>[^\W\d_][^:;|·•,()\n]{0,70}?)\s?(?:(?<!\d):(?!//)(?=\S)|:\s)"
+    r"(?:^|(?<=[;|·•(/,])\s{0,3}|(?<=[.!?])\s{1,3}|\s[–—-]\s|\s{2,9})"
+    r"(?P<label>[^\W\d_][^:;|·•,()\n]{0,70}?)\s?(?:(?<!\d):(?!//)(?=\S)|:\s)"
 )
 _PARTED = re.compile(
-    r"^(?P<label>[^:|]{2,90}?)(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|\s[–—]\s|\s-\s|\s\|\s|\s=\s|\s→\s|\s=>\s)(?P<value>\S.*)$"
+    r"^(?P<label>[^:|]{2,90}?)"
+    r"(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|\s(?:[–—|=→-]|=>)\s)"
+    r"(?P<value>\S.*)$"
 )
 
 
@@ -461,7 +464,7 @@ class _Reader:
                 for value in rivals
                 if fold(clause[found[0].end : value.start]).strip() in {"and", "et", "or", "ou", "&"}
             ]
-        elif self.kind == "date" or self.kind == "reference":
+        elif self.kind in {"date", "reference"}:
             rivals = [
                 value
                 for value in rivals
@@ -470,7 +473,7 @@ class _Reader:
         return found if same_values([found[0], *rivals]) else None
 
     def _opens_a_span(self, plain: str, label: re.Match[str], behind: Sequence[TypedValue]) -> bool:
-        """Whether a date is the first of two and the label does not say which is meant: `the year: 1 May to 30 June`."""
+        """Whether a date is the first of two, and the label does not say which is meant: `the year: 1 to 31 May`."""
         if len(behind) == 1 or not re.fullmatch(
             r"\s?[-–—]\s?|,?\s(?:to|until|and|au|jusqu'au|et le|and)\s(?:the\s|le\s)?",
             plain[behind[0].end : behind[1].start],
@@ -532,16 +535,14 @@ def _parting(gap: str) -> str | None:
     for n in range(min(len(words), 7), 1, -1):
         tail = " ".join(words[n:])
         narrowing = words[:n]
-        if tail and narrowing[0].strip("'") in _WORDS.qualify and _is_link(tail) and tail.split()[0] in _VERBS:
+        if tail and narrowing[0].strip("'") in _WORDS.qualify and _is_link(tail) and tail.split()[0] in _WORDS.copulas:
             return " ".join(narrowing)
     return None
 
 
 _BOUND = re.compile(
-    r"\b(?:more|less|fewer|other|greater|earlier|later) than (?:the )?\Z|\b(?:over|under|above|below|exceed(?:s|ing)?|plus de|moins de|au-dela de)\s\Z"
-)
-_VERBS = frozenset(
-    "is are be remains will shall must can est sont sera reste dure s'eleve amounts equals starts ends runs".split()
+    r"\b(?:more|less|fewer|other|greater|earlier|later) than (?:the )?\Z"
+    r"|\b(?:over|under|above|below|exceed(?:s|ing)?|plus de|moins de|au-dela de)\s\Z"
 )
 
 
@@ -550,7 +551,8 @@ def _leads_to_label(gap: str, kind: ValueKind) -> bool:
     if kind in _NAMES:
         return bool(
             re.fullmatch(
-                r"(?:\s?[,(–—-]\s?|\s)(?:(?:is|est|as|comme|acts as|who is|qui est)\s)?(?:the |our |your |l'|le |la |votre |notre )?",
+                r"(?:\s?[,(–—-]\s?|\s)(?:(?:is|est|as|comme|acts as|who is|qui est)\s)?"
+                r"(?:the |our |your |l'|le |la |votre |notre )?",
                 gap,
             )
         ) and bool(gap.strip())

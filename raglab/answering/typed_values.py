@@ -19,13 +19,26 @@ from typing import NamedTuple
 
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
-from raglab.numerals import BLANKS, any_of, calendar_date, currencies, number_word_value, plain_number, tables
+from raglab.numerals import (
+    BLANKS,
+    CURRENCY_CODES,
+    any_of,
+    calendar_date,
+    currencies,
+    number_word_value,
+    plain_number,
+    tables,
+)
 from raglab.packs import ValueKind
 
 _NEAR = 24  # characters before a value that are looked at
 MOST = 20_000  # characters of one sentence or cell that are read
 _WORDS = LANGUAGES.values
-_MARKS = {**dict.fromkeys("’‘ʼ´`", "'"), **dict.fromkeys("\u2010\u2011\u2012\u2212", "-"), **dict.fromkeys("\t\n", " ")}
+_MARKS = {
+    **dict.fromkeys("\u2019\u2018\u02bc\u00b4`", "'"),
+    **dict.fromkeys("\u2010\u2011\u2012\u2212", "-"),
+    **dict.fromkeys("\t\n", " "),
+}
 _BLANK = rf"[{BLANKS}]"
 
 
@@ -92,7 +105,8 @@ def _typed_values(kind: ValueKind, text: str, language: str) -> tuple[TypedValue
 # -- numbers with a unit -----------------------------------------------------------------------------------------------
 
 _NUMBER = (  # whole or not at all: nothing is given back
-    rf"(?>\d{{1,3}}(?:[{BLANKS}'’]\d{{3}}){{1,6}}(?!\d)(?:[.,]\d{{1,4}})?|\d{{1,3}}(?:,\d{{3}}){{1,6}}(?![\d])(?:\.\d{{1,4}})?"
+    rf"(?>\d{{1,3}}(?:[{BLANKS}'’]\d{{3}}){{1,6}}(?!\d)(?:[.,]\d{{1,4}})?"
+    r"|\d{1,3}(?:,\d{3}){1,6}(?!\d)(?:\.\d{1,4})?"
     r"|\d{1,3}(?:\.\d{3}){1,6}(?!\d)(?:,\d{1,4})?|\d{1,18}(?:[.,]\d{1,6})?)(?!\d|[.,]\d)"
 )
 _BEFORE = r"(?<![^\W_])(?<!\d[.,:/])"  # no letter or digit is cut off
@@ -123,7 +137,8 @@ _BY = tuple(rate for rate in _WORDS.rates if rate not in {"a ", "an "})
 def _rate() -> str:
     """What a figure is counted by: `per mile`, `/day`, `par personne et par nuit`, `a year`."""
     counted = any_of(sorted(fold(word) for word in (*_WORDS.counted, *_WORDS.times)))
-    one = rf"(?:\s(?:{'|'.join(_BY)})(?!(?:cent|exemple|example)\b)[a-z]{{1,15}}|\s(?:an?|by the)\s(?:{counted})|\s?/\s?[a-z]{{1,12}})"
+    by = rf"\s(?:{'|'.join(_BY)})(?!(?:cent|exemple|example)\b)[a-z]{{1,15}}"
+    one = rf"(?:{by}|\s(?:an?|by the)\s(?:{counted})|\s?/\s?[a-z]{{1,12}})"
     return rf"(?:(?:{one}){{1,2}}(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
 
 
@@ -177,7 +192,9 @@ def _amounts() -> re.Pattern[str]:
     scaled = rf"(?:\s?(?:{scale})(?![^\W_]))?"
     of = r"(?:\s(?:d'|de\s|of\s))?"
     number = _NUMBER
-    first = rf"{_MINUS}(?:(?:{signs})\s?{_MINUS}|(?<![^\W_])(?:gbp|eur|usd|jpy|chf|cad|aud)\s?){number}{scaled}(?:\s?(?:{words})(?![^\W_]))?"
+    codes = "|".join(code.lower() for code in CURRENCY_CODES)
+    sign = rf"{_MINUS}(?:(?:{signs})\s?{_MINUS}|(?<![^\W_])(?:{codes})\s?)"
+    first = rf"{sign}{number}{scaled}(?:\s?(?:{words})(?![^\W_]))?"
     last = rf"{_BEFORE}{_MINUS}{number}{scaled}{of}\s?(?:[£€$¥](?:\s?\d\d(?!\d))?|(?:{words}|{coins})(?![^\W_]))"
     said = rf"(?<![^\W_]){_word_number()}{of}\s(?:{words}|{coins})(?![^\W_])"
     bare = rf"{_BEFORE}\d{{1,6}}[.,]\d\d(?=\s(?:{'|'.join(_BY)})\w)"  # `0.45 per mile` is money
@@ -233,12 +250,17 @@ def _percentage_values(text: str) -> Iterator[TypedValue]:
         TypedValue(
             *match.span(),
             text[match.start() : match.end()],
-            ("-" if match[0][0] in "-−–" else "") + _figure_key(" ".join(_spelt(percent.sub(" % ", match[0])).split())),
+            _percentage_key(percent.sub(" % ", match[0])),
         )
         for match in _percentages().finditer(plain)
         if not re.match(r"\s?-?\s?points?\b", plain[match.end() :])
     )
     return _joined(found, text, left=_NUMBER)
+
+
+def _percentage_key(plain: str) -> str:
+    minus = "-" if plain[0] in "-−–" else ""
+    return minus + _figure_key(" ".join(_spelt(plain).split()))
 
 
 @cache
@@ -250,10 +272,21 @@ def _durations() -> re.Pattern[str]:
     unit = rf"(?:{any_of(sorted(words))})(?![^\W_])"
     modifier = any_of(sorted(fold(word) for word in _WORDS.modifiers))
     half = r"(?:\s?(?:1/2|½)|\sand a half|\set demie?)?"
-    one = rf"{_count()}{half}[ -]?(?:(?:{modifier})[ -]){{0,2}}{unit}(?:\s(?:{modifier})(?![^\W_])){{0,2}}(?:\set demie?)?"
-    single = rf"(?:an?|un|une|half an?|une demi-?)[ -](?:(?:{modifier})\s)?{unit}(?:\s(?:{modifier})(?![^\W_]))?(?:\set demie?)?"
-    more = rf"(?:(?:,\s|\s(?:and|et)\s|\s){one}){{0,2}}"
-    return re.compile(rf"{_BEFORE}(?:{one}{more}|{single})")
+    behind = rf"(?:\s(?:{modifier})(?![^\W_])){{0,2}}(?:\set demie?)?"
+    one = rf"{_count()}{half}[ -]?(?:(?:{modifier})[ -]){{0,2}}{unit}{behind}"
+    single = rf"(?:an?|un|une|half an?|une demi-?)[ -](?:(?:{modifier})\s)?{unit}{behind}"
+    smaller = (
+        ("years", "months", "weeks", "days"),
+        ("months", "weeks", "days"),
+        ("weeks", "days"),
+        ("hours", "minutes"),
+    )
+    named = {name: any_of(sorted(fold(word) for word in units[name])) for name in kept}
+    together = "|".join(  # `2 years and 6 months`
+        rf"{_count()}\s(?:{named[large]})\s(?:(?:and|et)\s)?{_count()}\s(?:{'|'.join(named[name] for name in small)})(?![^\W_])"
+        for large, *small in smaller
+    )
+    return re.compile(rf"{_BEFORE}(?:{together}|{one}|{single})")
 
 
 def _duration_values(text: str) -> Iterator[TypedValue]:
@@ -279,16 +312,17 @@ def _two_numbers(plain: str) -> bool:
     if words[0] not in known:
         return False
     _, at = number_word_value(words)
-    return any(word in known for word in words[at : at + 3]) and "(" not in plain and not words[at - 1 : at] == []
+    return any(word in known for word in words[at : at + 3]) and "(" not in plain
 
 
-_UNITS = (
-    "kg|g|mg|µg|mcg|t|km|m|cm|mm|µm|km/h|mph|m/s|l|ml|cl|dl|l/min|m²|m2|m³|m3|ft|in|inch|inches|feet|yards|miles|miles?|"
-    "w|kw|mw|v|mv|kv|a|ma|mah|ah|wh|kwh|va|hz|khz|mhz|ghz|rpm|tr/min|bar|mbar|psi|pa|kpa|hpa|n|nm|db|dba|lm|lux|k|°c|°f|° c|"
-    "°|°k|gb|mb|tb|kb|mbit/s|gbit/s|mp|px|dpi|lb|lbs|oz|gal|ppm|mmol/l|mg/ml|iu|ui|ohm|ω|kω|j|kj|kcal|"
-    "litres?|liters?|metres?|meters?|kilometres?|kilometers?|millimetres?|millimeters?|centimetres?|centimeters?|grams?|"
-    "grammes?|kilograms?|kilogrammes?|kilos?|tonnes?|tons?|watts?|volts?|amps?|amperes?|pounds|ounces|gallons?|pints?|"
-    "degrees|degres|bars|pages?|sheets?|feuilles?|tablets?|comprimes?|capsules?|gelules?|doses?|people|persons|personnes"
+_UNITS = "|".join(  # as fold leaves them; what is spelt out is English or French
+    """kg g mg µg mcg t km m cm mm µm km/h mph m/s l ml cl dl l/min m² m2 m³ m3 ft in inch inches feet yards miles? w
+    kw mw v mv kv a ma mah ah wh kwh va hz khz mhz ghz rpm tr/min bar mbar psi pa kpa hpa n nm db dba lm lux k °c °f °
+    °k gb mb tb kb mbit/s gbit/s mp px dpi lb lbs oz gal ppm mmol/l mg/ml iu ui ohm ω kω j kj kcal litres? liters?
+    metres? meters?
+    kilometres? kilometers? millimetres? millimeters? centimetres? centimeters? grams? grammes? kilograms? kilogrammes?
+    kilos? tonnes? tons? watts? volts? amps? amperes? pounds ounces gallons? pints? degrees degres bars pages? sheets?
+    feuilles? tablets? comprimes? capsules? gelules? doses? people persons personnes""".split()  # noqa: SIM905
 )
 
 
@@ -323,11 +357,18 @@ def _dates() -> re.Pattern[str]:
     return re.compile(
         r"(?<![^\W_])(?<![\d/.-])(?:"
         r"(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}(?P<mark>[/.-])\d{1,2}(?P=mark)(?:\d{4}|\d{2}))"
-        rf"|(?P<d1>\d{{1,2}})(?:\s?(?:{ending}))?[\s-](?:{of})?(?P<m1>{month})(?![^\W_])(?:\.?{year.format('y1')}|-(?P<y4>\d{{4}}))?"
+        rf"|(?P<d1>\d{{1,2}})(?:\s?(?:{ending}))?[\s-](?:{of})?(?P<m1>{month})(?![^\W_])"
+        rf"(?:\.?{year.format('y1')}|-(?P<y4>\d{{4}}))?"
         rf"|(?P<m2>{month})\.?\s(?P<d2>\d{{1,2}})(?:{ending})?(?![\d])(?:{year.format('y2')})?"
         rf"|(?P<m3>{month})\.?\s(?P<y3>\d{{4}})"
         r")(?![^\W_]|[/-]\d|[.,]\d)"
     )
+
+
+_BARE_DAY = re.compile(  # the first of two days that share a month: `1-5 March`
+    r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|er)?(?:\s?[-–—/&]\s?|\s(?:to|and|or|et|ou|au|a)\s)\Z"
+    r"|\d(?:st|nd|rd|th|er)?\s(?:of\s)?\Z"
+)
 
 
 def _date_values(text: str) -> Iterator[TypedValue]:
@@ -339,9 +380,7 @@ def _date_values(text: str) -> Iterator[TypedValue]:
         small = name in _WORDS.capital_months and known and known.startswith("0000") and not _capital(text, match)
         if known is None or small:
             continue
-        bare = re.search(
-            r"(?<![\d.,])\d{1,2}(?:st|nd|rd|th|er)?(?:\s?[-–—/&]\s?|\s(?:to|and|or|et|ou|au|a)\s)\Z", plain[max(0, start - _NEAR) : start]
-        )
+        bare = _BARE_DAY.search(plain[max(0, start - _NEAR) : start])
         cut = bool(bare) or bool(re.match(r"[tT]\d|\s?[-–—/]\s?\d", plain[end:]))
         yield TypedValue(start, end, text[start:end], known, not cut)
 
@@ -367,7 +406,7 @@ def _calendar(match: re.Match[str]) -> str | None:
 
 def _digits_date(digits: str) -> tuple[int, int, int]:
     last = re.split(r"\D", digits)[-1]
-    if len(last) == 2 and not re.match(r"\d{4}", digits):  # noqa: PLR2004 - a year of two digits
+    if len(last) == 2 and not re.match(r"\d{4}", digits):
         digits = f"{digits[:-2]}20{last}"
     return calendar_date(digits)
 
@@ -381,7 +420,8 @@ def _months() -> Mapping[str, int]:
 
 _GROUP = r"(?:\(\d{1,5}\)|\d{1,15})"
 _RUN = re.compile(
-    rf"(?<![^\W_])(?<![.,/#+=-])(?:\+ ?)?{_GROUP}(?:(?:[{BLANKS}.\-\u2010\u2011\u2012\u2013]| ?(?=\()|(?<=\))){_GROUP}){{0,14}}+"
+    rf"(?<![^\W_])(?<![.,/#+=-])(?:\+ ?)?{_GROUP}"
+    rf"(?:(?:[{BLANKS}.\-\u2010\u2011\u2012\u2013]| ?(?=\()|(?<=\))){_GROUP}){{0,14}}+"
 )
 _PLACE = re.compile(r"(?<=[.,/#+=-])\Z|[^\W_]\Z")
 _FEWEST, _MOST_DIGITS = 6, 15  # of a telephone number, without extension
@@ -469,8 +509,8 @@ _EMAIL = re.compile(
 )
 _LINK = re.compile(r"(?<![\w@./-])(?:https?://|www\.)[^\s<>\"'|«»“”]{3,300}", re.IGNORECASE)
 _DOMAIN = re.compile(
-    r"(?<![\w@./:-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,4}(?:com|org|net|edu|gov|info|app|dev|io|eu|uk|fr|be|ch|ca|us|au|ie|de|lu|nz|"
-    r"example|test)(?:/[^\s<>\"'|«»“”]{0,200})?(?![\w@-])",
+    r"(?<![\w@./:-])(?:[a-z0-9][a-z0-9-]{0,62}\.){1,4}"
+    r"(?:com|org|net|edu|gov|info|app|dev|io|eu|uk|fr|be|ch|ca|us|au|ie|de|lu|nz|example|test)(?:/[^\s<>\"'|«»“”]{0,200})?(?![\w@-])",
     re.IGNORECASE,
 )
 
@@ -505,7 +545,8 @@ _PARTICLES = frozenset(
 )
 _PERSON = re.compile(rf"(?<![^\W_])(?<![-&’'])({_TITLE}{{0,2}}){_CAP}(?:[ \u00a0]{_PARTICLE}{{0,2}}{_CAP}){{0,4}}")
 _FIRM = re.compile(
-    rf"(?<![^\W_])(?<![-’'])(?:[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{{0,30}})(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|d[’']|la|le|the)\s){{0,2}}[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{{0,30}}"
+    r"(?<![^\W_])(?<![-’'])(?:[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30})"
+    r"(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|d[’']|la|le|the)\s){0,2}[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30}"
     r"|,\s(?:Inc|LLC|Ltd|LLP|SA|SAS|PLC|plc)\b\.?){0,8}(?:[ \u00a0]plc\b)?"
 )
 
@@ -567,12 +608,12 @@ def _organisations(text: str) -> Iterator[TypedValue]:
 
 
 _OPENERS = frozenset(
-    "a an and any as at by each for if in it no not of on or our that this to we you your ce cette il elle nous vous un une"
-    " see please none néant aucun aucune tbc".split()
+    """a an and any as at by each for if in it no not of on or our that this to we you your ce cette il elle nous vous
+    un une see please none neant aucun aucune tbc""".split()  # noqa: SIM905
 )
-_CODE = r"(?:[A-Z]{0,8}\d[A-Z\d]{0,20}|[A-Z]{1,8})"
 _REFERENCE = re.compile(
-    rf"(?<![^\W_])(?<![-/.@£€$])[A-Z\d]{{1,20}}(?:(?:[-/._·:]|[ \u00a0](?=[A-Z\d]{{0,8}}\d))[A-Za-z\d]{{1,20}}){{0,7}}+(?![^\W_]|[-/@]\w|[.,]\d|\s?[%€£$])"
+    r"(?<![^\W_])(?<![-/.@£€$])[A-Z\d]{1,20}"
+    r"(?:(?:[-/._·:]|[ \u00a0](?=[A-Z\d]{0,8}\d))[A-Za-z\d]{1,20}){0,7}+(?![^\W_]|[-/@]\w|[.,]\d|\s?[%€£$])"
 )
 
 
@@ -643,7 +684,7 @@ def is_whole(kind: ValueKind | None, text: str, start: int, end: int, language: 
 def _is_cut(text: str, start: int, end: int) -> bool:
     for at in (start, end):
         pair = text[at - 1 : at + 1] if 0 < at < len(text) else ""
-        if len(pair) == 2 and pair[0].isalnum() and pair[1].isalnum():  # noqa: PLR2004 - a pair
+        if len(pair) == 2 and pair[0].isalnum() and pair[1].isalnum():
             return True
     tail = text[end : end + 2]
     return bool(text[end - 1 : end].isdigit() and re.match(r"[.,]\d", tail)) or bool(

@@ -262,13 +262,14 @@ class ValueWords:
     """Words in and around the values that documents state, in small letters without accents.
 
     capital_months: months that are other words in small letters, and without a year months only in capitals. times:
-    units of time beyond those of `Quantities`. modifiers: stand beside a unit of time. coins: parts of a currency
-    by ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before in
-    one. extension: expressions before a telephone's extension. regions: ISO codes of countries where numbers are
-    written without the country's own. firms: what ends the name of a firm. no_name: words that stand in no person's
-    name. link: words that may stand between a label and its value, reaching those beside an address or a number to call. qualify: prepositions that narrow a label. clause:
-    expressions that begin another clause. doubt: words after which a sentence states nothing; conditions: those of them that make it hold at times. former, newer:
-    expressions that tell an old figure or a new one. start: words before the first of two dates.
+    units of time beyond those of `Quantities`. modifiers: stand beside a unit of time. coins: parts of a currency by
+    ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before in one.
+    extension: expressions before a telephone's extension. regions: ISO codes of countries where numbers are written
+    without the country's own. firms: what ends the name of a firm. no_name: words that stand in no person's name. link:
+    words that may stand between a label and its value; copulas: verbs among them; reaching: further ones beside an
+    address or a number to call. qualify: prepositions that narrow a label. clause: expressions that begin another
+    clause. doubt: words after which a sentence states nothing; conditions: those of them that make it hold at times.
+    former, newer: expressions that tell an old figure or a new one. start: words before the first of two dates.
     """
 
     capital_months: Words = ()
@@ -282,6 +283,7 @@ class ValueWords:
     firms: Words = ()
     no_name: Words = ()
     link: Words = ()
+    copulas: Words = ()
     reaching: Words = ()
     qualify: Words = ()
     clause: Patterns = ()

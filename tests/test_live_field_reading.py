@@ -1,0 +1,113 @@
+"""The public readers of fields and tables of contents: packs by value and by path, and what is no field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import raglab
+from raglab.answering.fields import Extraction
+from raglab.packs import GENERIC, Pack
+from raglab.values import Chunk
+from trades import BROKER, INSURANCE
+
+TEXT = "Guide > Help\nTel. 0800 123 4567, e-mail help@acme.example, website www.acme.example.\nReference: HR-22/B"
+
+
+def chunks(text: str) -> list[Chunk]:
+    """One passage."""
+    return [Chunk("a#1", text, "a.md", 1, "1")]
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("phone", TEXT, "0800 123 4567"),
+        ("email", TEXT, "help@acme.example"),
+        ("website", TEXT, "www.acme.example"),
+        ("document_reference", TEXT, "HR-22/B"),
+        ("document_reference", "A > B\nYour reference: 4417", None),
+        ("phone", "A > B\nFax: 0800 123 4567", None),
+        ("phone", "A > B\nVous pouvez nous joindre au 01 99 00 12 34.", "01 99 00 12 34"),
+        ("start_date", "A > B\nValid from 1 May 2025 to 30 April 2026", "1 May 2025"),
+        ("end_date", "A > B\nValid from 1 May 2025 to 30 April 2026", "30 April 2026"),
+        ("start_date", "A > B\nDate d'effet : 1er mars 2025", "1er mars 2025"),
+        ("start_date", "A > B\nThe fair runs from 1 May 2025 to 3 May 2025 in the yard.", None),
+    ],
+)
+def test_the_generic_pack_reads_what_any_document_may_state(field: str, text: str, value: str | None) -> None:
+    """Without a pack, in any trade."""
+    assert raglab.read_field(field, chunks(text)).value == value
+
+
+def test_a_pack_is_taken_by_value_or_path() -> None:
+    """As `load_pack` takes it."""
+    page = chunks("A > B\nInsurer: Zenith Insurance plc")
+    by_value = raglab.read_field("insurer_name", page, pack=INSURANCE)
+    assert by_value == raglab.read_field("insurer_name", page, pack=str(BROKER / "pack"))
+    assert by_value == raglab.read_field("insurer_name", page, pack=Path(BROKER / "pack"))
+    assert (by_value.value, by_value.sentence, by_value.page) == (
+        "Zenith Insurance plc",
+        "Insurer: Zenith Insurance plc",
+        1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("field", "text", "value"),
+    [
+        ("insurer_name", "Your insurer is Zenith Insurance plc.", "Zenith Insurance plc"),
+        ("insurer_name", "Insurer ........ Zenith Insurance plc", "Zenith Insurance plc"),
+        ("insurer_name", "Cover is provided by Zenith Insurance plc.", "Zenith Insurance plc"),
+        ("insurer_name", "Votre contrat est assuré par Mutuelle du Rhône.", "Mutuelle du Rhône"),
+        ("insurer_name", "Changing insurer takes a month.", None),
+        ("premium", "Annual premium: £412.50 (including IPT)", "£412.50"),
+        ("premium", "La prime annuelle TTC est de 412,50 €.", "412,50 €"),
+        ("premium", "Clients paying more than £40,000 in premium may choose.", None),
+        ("effective_date", "Cover starts on 1 May 2025.", "1 May 2025"),
+        ("effective_date", "Inception date — 01/05/2025", "01/05/2025"),
+        ("expiry_date", "Your cover begins on 1 May 2025 and ends on 30 April 2026.", "30 April 2026"),
+        ("claims_phone", "To report a claim ring +44 20 7946 0958", "+44 20 7946 0958"),
+        ("claims_phone", "Claims: 0800 123 4567", "0800 123 4567"),
+        ("policy_number", "Policy no. 123456789", "123456789"),
+    ],
+)
+def test_the_insurance_pack_reads_ordinary_phrasings(field: str, text: str, value: str | None) -> None:
+    """Of documents that its patterns were not written on."""
+    assert raglab.read_field(field, chunks(f"A > B\n{text}"), pack=INSURANCE).value == value
+
+
+def test_an_unknown_field_is_refused_with_the_nearest() -> None:
+    """And with the list."""
+    with pytest.raises(ValueError, match=r"got 'phon'. Did you mean 'phone'\? Name one of .*website"):
+        raglab.read_field("phon", [])
+    with pytest.raises(ValueError, match="got 'limit'"):  # it is a family, which no rule reads
+        raglab.read_field("limit", [])
+
+
+class Reader:
+    """A reader that says what it was asked."""
+
+    name = "mine"
+
+    def read(self, field: str, given: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
+        """The question, as a value."""
+        return Extraction(f"{field}: {about} of {pack.name}", given[0].text, 0, given[0].page, 1.0)
+
+
+def test_another_reader_reads_any_field_of_the_pack() -> None:
+    """One without a rule too."""
+    found = raglab.read_field("limit", chunks("A"), about="cover", reader=Reader())
+    assert found.value == "limit: cover of generic"
+    with pytest.raises(ValueError, match="got 'colour'"):
+        raglab.read_field("colour", chunks("A"), reader=Reader())
+
+
+def test_contents_are_read_with_any_pack() -> None:
+    """The generic pack knows its titles."""
+    page = chunks("A > Sommaire\nCongés ...... 1\nPréavis ...... 1\nFrais ...... 1")
+    assert [entry.title for entry in raglab.read_contents(page)] == ["Congés", "Préavis", "Frais"]
+    assert raglab.read_contents(page, pack=INSURANCE) == raglab.read_contents(page, pack=BROKER / "pack")
+    assert raglab.read_contents([]) == ()
