@@ -15,25 +15,29 @@ from raglab.answering.missing_fields import (
     changed_figures,
     document_date,
     kinds_of,
+    question_readings,
     scope_question,
     section_kind,
     speaks,
     version_passages,
 )
+from raglab.answering.question_readings import Statement, heading_of
 from raglab.answering.question_vocabulary import (
     READ,
     Failure,
     Figure,
     ParsedQuestion,
     figures,
+    first_match,
     plain_terms,
     section,
     spans,
     topic_stems,
 )
 from raglab.answering.task_answers import TASKS
+from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack
-from raglab.text import pieces
+from raglab.text import pieces, split_words
 from raglab.values import Chunk
 
 _TASKS = {
@@ -42,6 +46,8 @@ _TASKS = {
     "extract_conditions": ("Extract the conditions of", "Extraire les conditions de"),
 }
 _BEGINNING = 60  # words of a text by which it is asked for
+_OF_READINGS = ("field_type", "implicit_entity", "date_scope")  # kinds whose values may come from the documents
+_YEAR = 4  # digits
 _OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the text of a scope
 
 
@@ -54,7 +60,8 @@ class NarrowedRequest(NamedTuple):
     `task_answers.TASKS`, '' for a question that is answered by its best sentence. topic: stems of what it is about
     beside its scope. rows: label and value of the rows that the value names, for the task `figures`. query: the whole
     question, by which it is retrieved and judged: with the title and heading of its scope; for a text, its beginning.
-    asked: what is answered from the passages of the scope, without words that only name the scope.
+    asked: what is answered from the passages of the scope, without words that only name the scope. statement, passage:
+    what the documents state under the value, and the id of its passage, where the readings of the question have it.
     """
 
     question: str
@@ -65,6 +72,8 @@ class NarrowedRequest(NamedTuple):
     rows: tuple[tuple[str, str], ...] = ()
     query: str = ""
     asked: str = ""
+    statement: Statement | None = None
+    passage: str = ""
 
 
 def narrow_request(
@@ -97,8 +106,38 @@ def narrow_request(
         )
         raise ValueError(msg)
     scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
-    made = _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
+    stated = _stated_reading(value.strip(), question, parsed, scoped) if failure.kind in _OF_READINGS else None
+    made = stated or _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
     return _whole(made, parsed, scoped)
+
+
+def _stated_reading(
+    value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest | None:
+    """The request of one of the readings that the documents themselves tell apart; None where they do not have it."""
+    found = question_readings(question, scoped)
+    if found is None:
+        return None
+    versions, by_name = scoped.pack.versions, dict(zip(found.names, found.statements, strict=True))
+    if found.axis == "version" and value in {versions.old.value, versions.new.value} and len(by_name) == 2:
+        older = next((name for name in by_name if first_match(versions.old.heads, name)), None)
+        newer = next((name for name in by_name if first_match(versions.new.heads, name)), None)
+        first, last = sorted(by_name, key=_when)
+        older = older or next((name for name in by_name if newer is not None and name != newer), first)
+        value = older if value == versions.old.value else next(name for name in (last, first) if name != older)
+    statement = by_name.get(value)
+    if statement is None:
+        return None
+    chunk, field = scoped.chunks[statement.at], _extraction_field(parsed.said("target_field"), scoped.pack)
+    words = _with_brackets(question, _spelled_value(value, parsed, scoped.pack))
+    return NarrowedRequest(words, (chunk.shown,), field, asked=question, statement=statement, passage=chunk.chunk_id)
+
+
+def _when(name: str) -> tuple[tuple[int, int, int], str]:
+    """Date of a version by its name, else its year, to sort by."""
+    date = next(((one.year, one.month, one.day) for one in dates_in(name)), None)
+    year = next((int(part) for part in split_words(name) if len(part) == _YEAR and part.isdecimal()), 0)
+    return date or (year, 0, 0), name
 
 
 def scope_request(
@@ -246,6 +285,8 @@ def _narrow_to_pages(
             )
         )
         return NarrowedRequest(question, documents, field)
+    if value == "last":
+        value = str(max((chunk.page or 0 for chunk in scoped.chunks), default=0))
     if value.isdigit():
         on_page = [chunk for chunk in scoped.chunks if chunk.page == int(value)]
         return NarrowedRequest(question, _chunk_pages(on_page), field, task, scoped.about if task else ())
@@ -290,8 +331,12 @@ def _figures_of(value: str, scoped: ScopedQuestion) -> list[Figure]:
 
 def _passages_of(value: str, scoped: ScopedQuestion) -> list[Chunk]:
     """Passages of a kind of section, else those under a heading, with a row or under a column of that name."""
-    kind = [chunk for chunk in scoped.chunks if section_kind(chunk, scoped.pack) == value]
-    return kind or [chunk for chunk in scoped.chunks if plain_terms(value).strip() in _printed_names(chunk.text)]
+    wanted = plain_terms(value).strip()
+    return (
+        [chunk for chunk in scoped.chunks if section_kind(chunk, scoped.pack) == value]
+        or [chunk for chunk in scoped.chunks if plain_terms(heading_of(chunk)).strip() == wanted]
+        or [chunk for chunk in scoped.chunks if wanted in _printed_names(chunk.text)]
+    )
 
 
 @lru_cache(maxsize=READ)

@@ -158,18 +158,24 @@ def read_value(
 
 
 def _read_row(value: str, narrowed: NarrowedRequest, chunks: Sequence[Chunk]) -> Reading | None:
-    """The row that a value names, where it names one alone; None where it names several or none.
+    """The one statement or row of a table that a value names; None where it names several or none.
 
-    Its confidence is 1: label and value stand in one row under the name that the user chose.
+    Its confidence is 1: name and value stand together, and the user chose the name.
     """
-    if len(narrowed.rows) != 1:
+    stated = narrowed.statement
+    if stated is not None:
+        scoped = tuple(chunk for chunk in chunks if chunk.chunk_id == narrowed.passage)
+        parts, label = (stated.row, stated.value), stated.row or stated.head or value
+    elif len(narrowed.rows) == 1:
+        scoped = chunks_of_documents(chunks, narrowed.documents)
+        parts, label = narrowed.rows[0], narrowed.rows[0][0]
+    else:
         return None
-    label, figure = narrowed.rows[0]
-    scoped = chunks_of_documents(chunks, narrowed.documents)
     for place, chunk in enumerate(scoped):
         for piece in pieces(chunk.text):
-            if piece.kind == "row" and label in piece.cells and figure in piece.cells:
-                found = Extraction(figure, piece.text, place, chunk.page, 1.0)
+            text = " ".join(piece.text.split())
+            if piece.kind != "heading" and all(" ".join(part.split()) in text for part in parts):
+                found = Extraction(parts[1], piece.text, place, chunk.page, 1.0)
                 return Reading(value, narrowed._replace(field=narrowed.field or label), scoped, found)
     return None
 

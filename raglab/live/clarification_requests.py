@@ -20,6 +20,7 @@ from raglab.answering.question_vocabulary import (
     plain_terms,
     topic_stems,
 )
+from raglab.answering.task_answers import TASKS
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
 from raglab.live.trace_building import question_scopes
@@ -258,6 +259,7 @@ _SCOPES: Mapping[str, Sequence[str]] = {
         "sommaire",
         "table des matieres",
     ),
+    "last": ("last", "last page", "derniere page", "derniere"),
     "document": ("document", "whole document", "everywhere", "all pages", "tout le document", "partout"),
 }
 _OTHER = {"en": "something else", "fr": "autre chose"}
@@ -300,7 +302,7 @@ def interpret_reply(
         return ReplyMeaning(proposed, learned=True)
     bare = _without_article(_TRY.sub("", _LEADING.sub("", said)))
     value = next((one for one in candidates if bare in _value_names(one, pack)), None) or _scope(bare, kind)
-    value = value or _value_by_words(said, candidates, pack)
+    value = value or _value_by_words(said, candidates, pack) or _task(said, kind, pack)
     if value is not None:
         return ReplyMeaning(value, learned=True)
     named = first_entry(pack.asked, said) or first_entry(pack.role_terms, said)  # another field than the one asked for
@@ -310,6 +312,12 @@ def interpret_reply(
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
         raise ValueError(msg)
     return ReplyMeaning(" ".join(reply.split()), learned=False)
+
+
+def _task(said: str, kind: str, pack: Pack) -> str | None:
+    """Task that a reply names where a task is asked for, offered or not: `give me the steps`."""
+    named = first_entry(pack.intents, said) if kind == "intent" else None
+    return named if named in TASKS else None
 
 
 def _value_by_words(said: str, candidates: Sequence[str], pack: Pack) -> str | None:
