@@ -329,13 +329,15 @@ def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: 
 
 
 def is_known(scoped: ScopedQuestion) -> bool:
-    """Whether the pack tells what the field asked for may be: by figures to choose from, or by a rule that was measured.
+    """Whether the pack tells what the field asked for may be: these documents have figures of its family, or state it once.
 
-    Where it does, its rules decide whether something is missing; elsewhere the documents do.
+    Where it does, its rules decide whether something is missing; elsewhere the documents do, whatever a rule reads there.
     """
     family, field = scoped.pack.families.get(scoped.family), scoped.pack.fields.get(scoped.field)
     measured = field is not None and field.reading is not None and field.reading.filled > 0
-    return measured or (family is not None and family.is_chosen)
+    if field is not None and measured and (field.on_a_page or field.one_kind):
+        return True
+    return family is not None and family.is_chosen and bool(figures(scoped.chunks, scoped.family, pack=scoped.pack))
 
 
 READ_FOR = ("lookup", None)  # intents of a question that one value answers

@@ -140,6 +140,24 @@ def _when(name: str) -> tuple[tuple[int, int, int], str]:
     return date or (year, 0, 0), name
 
 
+def page_kind_value(failure: Failure, value: str, chunks: Sequence[Chunk], pack: Pack) -> str:
+    """What a page that the user named is learned as: the kind of section offered that stands on it alone.
+
+    A page's number says nothing of another document; the kind of section that it holds does.
+    """
+    if failure.kind != "page_scope" or failure.target_field in pack.readings or not value.isdecimal():
+        return value
+    kinds = {kind for chunk in chunks if chunk.page == int(value) and (kind := _kind_or_heading(chunk, failure, pack))}
+    return kinds.pop() if len(kinds) == 1 else value
+
+
+def _kind_or_heading(chunk: Chunk, failure: Failure, pack: Pack) -> str | None:
+    """The offered value that a passage is of."""
+    kind, heading = section_kind(chunk, pack), plain_terms(heading_of(chunk)).strip()
+    named = (one for one in failure.candidates if plain_terms(one).strip() == heading)
+    return kind if kind in failure.candidates else next(named, None)
+
+
 def scope_request(
     scope: str, question: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], *, pack: Pack = GENERIC
 ) -> NarrowedRequest | None:
@@ -182,6 +200,9 @@ def words_request(
     of the passages on its topic that have the words.
     """
     scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
+    if failure.kind == "intent":  # whatever is to be done with the section, its text is what it is done with
+        made = _narrow_to_intent(failure, "page", question, parsed, scoped)
+        return _whole(made._replace(question=_with_brackets(question, words)), parsed, scoped)
     told = failure.kind == "page_scope" and failure.target_field not in pack.readings
     said = set(topic_stems(words, filler=pack.filler))
     speaking = [chunk for chunk in scoped.chunks if told and speaks(chunk, scoped) >= SPOKEN_OF]

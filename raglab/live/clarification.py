@@ -18,7 +18,7 @@ from uuid import uuid4
 
 from raglab.answering.fields import NOTHING
 from raglab.answering.missing_fields import failures
-from raglab.answering.narrowed_questions import NarrowedRequest, scope_request, words_request
+from raglab.answering.narrowed_questions import NarrowedRequest, page_kind_value, scope_request, words_request
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
 from raglab.answering.question_wording import question_wording as wording
 from raglab.audit.default_rows import RowKey
@@ -675,6 +675,9 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
         reason="the user was asked",
     )
     meaning = interpret_reply(_numbered_value(answer, one), offered, one.proposed, one.kind, turn.pack)
+    if meaning.value is not None and meaning.learned:
+        learned = page_kind_value(failure, meaning.value, pinned.chunks, turn.pack)
+        meaning = meaning._replace(value=learned)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
     _learn(one, meaning, turn.log)
     waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))

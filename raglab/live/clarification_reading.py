@@ -22,7 +22,7 @@ from raglab.packs import Pack
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
 from raglab.signals import NAMES, declaration, own_signal
-from raglab.text import pieces
+from raglab.text import pieces, split_words
 from raglab.thresholds import policy_thresholds
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Generation, Hits, TraceData
 
@@ -165,7 +165,8 @@ def _read_row(value: str, narrowed: NarrowedRequest, chunks: Sequence[Chunk]) ->
     stated = narrowed.statement
     if stated is not None:
         scoped = tuple(chunk for chunk in chunks if chunk.chunk_id == narrowed.passage)
-        parts, label = (stated.row, stated.value), stated.row or stated.head or value
+        printed = stated.figures if stated.form == "clause" and stated.figures in stated.value else stated.value
+        parts, label = (stated.row, printed or stated.value), stated.row or stated.head or value
     elif len(narrowed.rows) == 1:
         scoped = chunks_of_documents(chunks, narrowed.documents)
         parts, label = narrowed.rows[0], narrowed.rows[0][0]
@@ -173,11 +174,17 @@ def _read_row(value: str, narrowed: NarrowedRequest, chunks: Sequence[Chunk]) ->
         return None
     for place, chunk in enumerate(scoped):
         for piece in pieces(chunk.text):
-            text = " ".join(piece.text.split())
-            if piece.kind != "heading" and all(" ".join(part.split()) in text for part in parts):
+            # A label and what it leads to are joined by a colon, a dash or dots: their words and figures are compared.
+            text = split_words(piece.text)
+            if piece.kind != "heading" and all(_stands_in(split_words(part), text) for part in parts):
                 found = Extraction(parts[1], piece.text, place, chunk.page, 1.0)
                 return Reading(value, narrowed._replace(field=narrowed.field or label), scoped, found)
     return None
+
+
+def _stands_in(words: Sequence[str], text: Sequence[str]) -> bool:
+    """Whether words stand in a text one after the other."""
+    return any(list(text[at : at + len(words)]) == list(words) for at in range(len(text) - len(words) + 1))
 
 
 def _read_in_scope(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
