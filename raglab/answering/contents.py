@@ -95,7 +95,7 @@ def _entries(
         reached = sum(entry.page is not None for entry in paged)
         enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
         return tuple(paged) if enough else ()
-    single = [(entry.title, label) for entry in listed for label in single_labels(entry.labels)]
+    single = [(_shown_title(entry.title), label) for entry in listed for label in single_labels(entry.labels)]
     if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
         return ()
     if not layout.sure:
@@ -113,9 +113,14 @@ def _anchor_entry(entry: Listed, page: int | None, where: Mapping[str, int]) -> 
     """Entry of a title without a label: by the page that its link names, else by the heading."""
     linked = page_of_anchor(entry.anchor)
     if linked is not None:
-        return Entry(entry.title, linked, where.get(linked))
+        return Entry(_shown_title(entry.title), linked, where.get(linked))
     label = next((label for label, at in where.items() if at == page), "")
-    return Entry(entry.title, label, page)
+    return Entry(_shown_title(entry.title), label, page)
+
+
+def _shown_title(title: str) -> str:
+    """A title without the marks of a link, which the lines of lists still have."""
+    return plain_line(title) if "](" in title else title
 
 
 def _is_titled(chunk: Chunk, pack: Pack) -> bool:

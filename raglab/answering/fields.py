@@ -245,7 +245,18 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack 
     if found is None:
         return NOTHING
     value, sentence, place = found
+    if rule.kind == "organisation" or pack.fields[field].names:
+        value = _with_article(value, sentence, pages)
     return Extraction(value, sentence, place, chunks[place].page, rule.confidence)
+
+
+def _with_article(name: str, sentence: str, pages: Sequence[ChunkReading]) -> str:
+    """A name at the start of its sentence, with the article that it has there if it has it inside sentences too."""
+    article = _ARTICLE.match(sentence)
+    if article is None or not sentence.startswith(name, article.end()):
+        return name
+    inside = re.compile(rf"[^\W\d_A-Z.!?,;]\w*,? {re.escape(article[0] + name)}")
+    return article[0] + name if any(inside.search(page.text) for page in pages) else name
 
 
 def _preferred_values(
@@ -313,13 +324,14 @@ def _silent(pattern: FieldPattern, about: str) -> bool:
 
 def _clean(rule: FieldReading, match: re.Match[str], *, names: bool) -> str:
     """The value without an article; "" for what is no value of the field; names: whether it is somebody's name."""
-    value = _ARTICLE.sub("", match["value"]).strip()
+    # inside a sentence an article with a capital belongs to the name
+    value = (match["value"] if match.start("value") else _ARTICLE.sub("", match["value"])).strip()
     year = match.groupdict().get("year")
     if year and not re.search(r"\d{4}$", value):
         return f"{value} {year}"
     if names:
         value = re.sub(r"(?:\s(?:of|de|des|du|&))+$", "", value)
-        if value.split(" ", 1)[0] in _NO_NAME:
+        if _ARTICLE.sub("", value).split(" ", 1)[0] in _NO_NAME:
             return ""
     return "" if rule.no_value is not None and _states(rule.no_value, value) else value
 

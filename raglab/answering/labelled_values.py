@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
     rank: `PAIR`, `QUALIFIED`, `SENTENCE` or `HEADING`. value: as printed. sentence: line, row or sentence, without
     marks. chunk: position among those given. words: stems of the further words of label, row, head and section. timed:
-    whether it says that it is an old figure or a new one.
+    whether it says that it is an old figure or a new one; former: that it is an old one.
     """
 
     rank: int
@@ -46,6 +46,7 @@ class Place(NamedTuple):
     chunk: int
     words: frozenset[str]
     timed: bool
+    former: bool = False
 
 
 def labelled_value(
@@ -57,7 +58,10 @@ def labelled_value(
       reading: with `kind` and `labels`. pages: best first. about: words of the question, which may tell several values
         apart. own_words: stems of those that name the field and tell nothing apart.
     """
-    return _choice(labelled_values(reading, pages), _stems(about) - own_words - _label_stems(reading))
+    chosen = _choice(labelled_values(reading, pages), _stems(about) - own_words - _label_stems(reading))
+    if chosen is not None and chosen.former and not _timing(False).search(fold(about)):
+        return None  # an old figure is no answer but to who asks for one
+    return chosen
 
 
 def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading]) -> list[Place]:
@@ -142,8 +146,9 @@ def _doubting() -> re.Pattern[str]:
 
 
 @cache
-def _timing() -> re.Pattern[str]:
-    patterns = "|".join(fold(pattern) for pattern in (*_WORDS.former, *_WORDS.newer))
+def _timing(newer: bool) -> re.Pattern[str]:  # noqa: FBT001
+    """Words that tell an old figure, or an old or a new one."""
+    patterns = "|".join(fold(pattern) for pattern in (*_WORDS.former, *(_WORDS.newer if newer else ())))
     return re.compile(rf"(?<![^\W_])(?:{patterns})(?![^\W_])")
 
 
@@ -265,8 +270,10 @@ class _Reader:
     def _place(self, rank: int, value: TypedValue, sentence: str, said: str, *, narrowed: bool = False) -> Place:
         """A place; said: words of label, row or head. narrowed: whether they narrow the field to a part of it."""
         words = _stems(f"{self.page.section} {said}")
-        timed = self.kind != "date" and _timing().search(fold(said)) is not None
-        return Place(QUALIFIED if narrowed and rank == PAIR else rank, value, sentence, self.page.place, words, timed)
+        plain = fold(said) if self.kind != "date" else ""
+        timed, former = (_timing(both).search(plain) is not None for both in (True, False))
+        rank = QUALIFIED if narrowed and rank == PAIR else rank
+        return Place(rank, value, sentence, self.page.place, words, timed, former)
 
     def _named(self, text: str) -> str | None:
         """What a label says beyond the field's name, '' for nothing; None where it does not name the field."""
@@ -274,6 +281,8 @@ class _Reader:
         match = self.label.search(plain)
         if match is None or len(plain.split()) > _LABEL_WORDS:
             return None
+        if re.search(r",\s?\Z", plain[: match.start()]) and plain[match.end() :].lstrip().startswith(","):
+            return None  # one of a list of things, which is no name of any: `laptop, phone, passwords`
         left = f"{text[: match.start()]} {text[match.end() :]}"
         return " ".join(
             word for word in re.findall(r"[\w'’-]+", left) if fold(word) not in _linking() and not word.isdigit()
@@ -439,6 +448,8 @@ class _Reader:
         found = None
         if behind:
             gap = plain[label.end() : behind[0].start]
+            if re.match(r"s?'s?\s", gap):  # the supplier's director is not the supplier
+                return None
             if self.kind in _LOOSE:  # `to report a claim ring us on`
                 gap = " ".join(word for word in gap.split() if word.strip(".,:") not in _WORDS.reaching)
             narrowing = _parting(gap)

@@ -286,7 +286,8 @@ def _durations() -> re.Pattern[str]:
         rf"{_count()}\s(?:{named[large]})\s(?:(?:and|et)\s)?{_count()}\s(?:{'|'.join(named[name] for name in small)})(?![^\W_])"
         for large, *small in smaller
     )
-    return re.compile(rf"{_BEFORE}(?:{together}|{one}|{single})")
+    clock = r"\d{1,3}\s?h(?:\s?\d{1,2}(?:\s?min(?:utes)?|\s?mn)?)?(?![^\W_])|\d{1,4}\s?(?:min|mn)(?![^\W_])"  # `2 h 30 min`
+    return re.compile(rf"{_BEFORE}(?:{together}|{one}|{clock}|{single})")
 
 
 def _duration_values(text: str) -> Iterator[TypedValue]:
@@ -588,10 +589,12 @@ def _persons(text: str) -> Iterator[TypedValue]:
 def _organisations(text: str) -> Iterator[TypedValue]:
     for match in _FIRM.finditer(text):
         shown = re.sub(r"[’']s$", "", match[0].rstrip(".,-’'"))
+        if re.search(r"\b(?:Inc|Ltd|Co|Corp|Bros)$", shown) and re.match(r"\.(?:[,;:)]|\s[a-zà-ÿ])", text[match.start() + len(shown) :]):
+            shown += "."
         shown = re.sub(r"\s(?:and|et|of|for|de|du|des|la|le|the|&)$", "", shown)
         words = fold(shown).split()
         start = match.start()
-        if words and words[0] in {"the", "le", "la", "les"} and len(words) > 1:
+        if start == 0 and words and words[0] in {"the", "le", "la", "les"} and len(words) > 1:
             cut = len(shown.split()[0]) + 1
             start, shown, words = start + cut, shown[cut:], words[1:]
         if (
