@@ -9,10 +9,11 @@ from typing import NamedTuple
 from raglab.answering.question_readings import (
     CONTACT,
     Readings,
-    column_axis,
+    Statement,
+    Wanted,
     heading_of,
     readings,
-    statements,
+    sorted_versions,
     stems,
     wanted,
 )
@@ -31,6 +32,7 @@ from raglab.answering.question_vocabulary import (
     figures,
     first_entry,
     first_match,
+    is_quoted,
     names_in_question,
     parties,
     plain_terms,
@@ -321,6 +323,7 @@ def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: 
     # Where the user named no documents, those at hand are what retrieval found: that they differ says nothing yet.
     told = bool(parsed.documents) and not is_known(scoped)
     by_documents = _reading_gap(parsed, question, scoped, least) if told else None
+    by_documents = by_documents or _quoted_gap(parsed, question, scoped)
     for kind in KINDS:
         by_pack = list(_RULES[kind](parsed, question, scoped, least))
         yield from by_pack
@@ -340,6 +343,7 @@ def is_known(scoped: ScopedQuestion) -> bool:
     return family is not None and family.is_chosen and bool(figures(scoped.chunks, scoped.family, pack=scoped.pack))
 
 
+VERSIONS = ("old", "new")
 READ_FOR = ("lookup", None)  # intents of a question that one value answers
 
 
@@ -360,7 +364,7 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
         said = parsed.said("date_scope", least)
         if said is not None and not all(said in one.value for one in found.statements):  # the year of both tells neither
             return None
-        values = (pack.versions.new.value, pack.versions.old.value) if len(found.names) == 2 else found.names
+        values = (pack.versions.new.value, pack.versions.old.value) if len(found.names) == len(VERSIONS) else found.names
         # Who wants the figure in force of one thing wants that of another: what is learned holds for all of them.
         return Failure("date_scope", "figure:date", values, "", reason)
     if found.axis in ("person", "model", "document"):
@@ -369,10 +373,43 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     return Failure("field_type", about, found.names, "", reason)
 
 
+def _quoted_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> Failure | None:
+    """The readings that a model saw, those alone that the documents at hand have; None where fewer than two are left."""
+    stated = [one for one in parsed.readings if any(is_quoted(one, chunk.text) for chunk in scoped.chunks)]
+    quotes = {plain_terms(one.quote): one for one in stated}
+    names = tuple(dict.fromkeys(one.name for one in quotes.values()))
+    if len(names) < 2 or any(stems(name) <= stems(question) for name in names):
+        return None
+    about = " ".join(sorted(question_stems(question, scoped).core)) or "answer"
+    return Failure("field_type", about, names, "", f"a model sees {len(names)} readings that the documents state")
+
+
+def question_stems(question: str, scoped: ScopedQuestion) -> Wanted:
+    """What a question asks for beside its names; see `question_readings.wanted`."""
+    return wanted(question, [name.words for name in scoped.names], scoped.pack, scoped.chunks)
+
+
 def question_readings(question: str, scoped: ScopedQuestion) -> Readings | None:
     """Readings of a question in the documents that its names leave; see `question_readings.readings`."""
-    asked = wanted(question, [name.words for name in scoped.names], scoped.pack, scoped.chunks)
-    return readings(scoped.chunks, asked, scoped.pack)
+    return readings(scoped.chunks, question_stems(question, scoped), scoped.pack)
+
+
+def reading_statements(failure: Failure, value: str, question: str, scoped: ScopedQuestion) -> tuple[Statement, ...]:
+    """What the documents state under a reading that `failures` found in them; () for a value of another kind.
+
+    Args:
+      failure: what was missing. value: one of its candidates. question: as it was asked, beside its documents.
+    """
+    if failure.kind not in ("field_type", "implicit_entity", "date_scope") or is_known(scoped):
+        return ()
+    found = question_readings(question, scoped)
+    if found is None:
+        return ()
+    names = dict(zip(found.names, found.statements, strict=True))
+    if found.axis == "version" and len(found.names) == len(VERSIONS):
+        older, newer = sorted_versions(found.names, found.statements, scoped.pack)
+        names |= {scoped.pack.versions.old.value: older, scoped.pack.versions.new.value: newer}
+    return (names[value],) if value in names else ()
 
 
 def named_heading(question: str, scoped: ScopedQuestion) -> str:

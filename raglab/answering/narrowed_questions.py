@@ -15,7 +15,7 @@ from raglab.answering.missing_fields import (
     changed_figures,
     document_date,
     kinds_of,
-    question_readings,
+    reading_statements,
     scope_question,
     section_kind,
     speaks,
@@ -28,16 +28,14 @@ from raglab.answering.question_vocabulary import (
     Figure,
     ParsedQuestion,
     figures,
-    first_match,
     plain_terms,
     section,
     spans,
     topic_stems,
 )
 from raglab.answering.task_answers import TASKS
-from raglab.numerals import dates_in
 from raglab.packs import GENERIC, Pack
-from raglab.text import pieces, split_words
+from raglab.text import pieces
 from raglab.values import Chunk
 
 _TASKS = {
@@ -46,8 +44,6 @@ _TASKS = {
     "extract_conditions": ("Extract the conditions of", "Extraire les conditions de"),
 }
 _BEGINNING = 60  # words of a text by which it is asked for
-_OF_READINGS = ("field_type", "implicit_entity", "date_scope")  # kinds whose values may come from the documents
-_YEAR = 4  # digits
 _OF_SCOPE = ("page", "cite", "summarise", "extract_conditions")  # tasks on the text of a scope
 
 
@@ -106,38 +102,13 @@ def narrow_request(
         )
         raise ValueError(msg)
     scoped = scope_question(question, chunks, parsed.said("target_field"), pack)
-    stated = _stated_reading(value.strip(), question, parsed, scoped) if failure.kind in _OF_READINGS else None
-    made = stated or _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
+    stated = reading_statements(failure, value.strip(), question, scoped)
+    made = (
+        _narrow_to_statement(value.strip(), stated[0], question, parsed, scoped)
+        if stated
+        else _BY_KIND[failure.kind](failure, value.strip(), question, parsed, scoped)
+    )
     return _whole(made, parsed, scoped)
-
-
-def _stated_reading(
-    value: str, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
-) -> NarrowedRequest | None:
-    """The request of one of the readings that the documents themselves tell apart; None where they do not have it."""
-    found = question_readings(question, scoped)
-    if found is None:
-        return None
-    versions, by_name = scoped.pack.versions, dict(zip(found.names, found.statements, strict=True))
-    if found.axis == "version" and value in {versions.old.value, versions.new.value} and len(by_name) == 2:
-        older = next((name for name in by_name if first_match(versions.old.heads, name)), None)
-        newer = next((name for name in by_name if first_match(versions.new.heads, name)), None)
-        first, last = sorted(by_name, key=_when)
-        older = older or next((name for name in by_name if newer is not None and name != newer), first)
-        value = older if value == versions.old.value else next(name for name in (last, first) if name != older)
-    statement = by_name.get(value)
-    if statement is None:
-        return None
-    chunk, field = scoped.chunks[statement.at], _extraction_field(parsed.said("target_field"), scoped.pack)
-    words = _with_brackets(question, _spelled_value(value, parsed, scoped.pack))
-    return NarrowedRequest(words, (chunk.shown,), field, asked=question, statement=statement, passage=chunk.chunk_id)
-
-
-def _when(name: str) -> tuple[tuple[int, int, int], str]:
-    """Date of a version by its name, else its year, to sort by."""
-    date = next(((one.year, one.month, one.day) for one in dates_in(name)), None)
-    year = next((int(part) for part in split_words(name) if len(part) == _YEAR and part.isdecimal()), 0)
-    return date or (year, 0, 0), name
 
 
 def page_kind_value(failure: Failure, value: str, chunks: Sequence[Chunk], pack: Pack) -> str:
@@ -399,6 +370,17 @@ def _meant_figures(scoped: ScopedQuestion) -> Sequence[Figure]:
     met = [sum(stem in topic_stems(figure.context) for stem in scoped.about) for figure in rows]
     best = max(met, default=0)
     return [figure for figure, n in zip(rows, met, strict=True) if n == best and 2 * best >= len(scoped.about) > 0]
+
+
+def _narrow_to_statement(
+    value: str, stated: Statement, question: str, parsed: ParsedQuestion, scoped: ScopedQuestion
+) -> NarrowedRequest:
+    """The request of a reading that was found in the documents: its passage and what it states are known."""
+    versions = (scoped.pack.versions.old.value, scoped.pack.versions.new.value)
+    words = (stated.head or stated.row or stated.value) if value in versions else value
+    chunk, field = scoped.chunks[stated.at], _extraction_field(parsed.said("target_field"), scoped.pack)
+    made = NarrowedRequest(_with_brackets(question, words), (chunk.shown,), field, asked=question)
+    return made._replace(statement=stated, passage=chunk.chunk_id)
 
 
 def _with_figures(made: NarrowedRequest, found: Sequence[Figure], scoped: ScopedQuestion) -> NarrowedRequest:

@@ -23,11 +23,13 @@ from raglab.answering.question_vocabulary import (
     WHY,
     ParsedQuestion,
     QuestionReading,
+    QuotedReading,
     Slot,
     Vocabulary,
     closest_term,
     first_entry,
     first_match,
+    is_quoted,
     names_in_question,
     plain_terms,
     without,
@@ -241,16 +243,29 @@ target_field: one of {", ".join(pack.fields)}.
 page_scope: a page number, toc, document, one of {", ".join(pack.sections)}, or a part by its number such as clause 6.2.
 date_scope: a year, a date such as 2025-04-01, or one of {", ".join(pack.version_terms)}.
 doctype: one of {", ".join(pack.documents.kinds)}.
-language: en or fr."""
+language: en or fr.
+A further key, readings, may hold what the question can mean in the passages after the second, where they answer it
+differently and it names none of what tells them apart: a list of objects with two keys, name (the words of a passage
+that tell one reading apart, such as the label of a row) and quote (the words of that passage that answer it, copied
+letter for letter). Leave the list empty where one answer is meant."""
 
 
 def prompt_version(pack: Pack) -> str:
     """Name of the prompt for logs: it changes with its text."""
-    return f"parse-1-{digest(prompt_of(pack), 8)}"
+    return f"parse-2-{digest(prompt_of(pack), 8)}"
 
 
 _LONGEST = 200  # characters of a value
 _MOST_NAMES = 300  # names that are sent
+_MOST_READINGS = 6
+_MOST_TEXT = 24_000  # characters of the documents that are sent
+
+
+class _Reading(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    name: str = Field(max_length=_LONGEST)
+    quote: str = Field(max_length=5 * _LONGEST)
 
 
 class _Slot(BaseModel):
@@ -270,6 +285,7 @@ class _Reply(BaseModel):
     date_scope: _Slot
     doctype: _Slot
     language: Literal["en", "fr"]
+    readings: list[_Reading] = Field(default_factory=list, max_length=_MOST_READINGS)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -312,10 +328,12 @@ class OpenAIParser:
         """
         names = list(dict.fromkeys(name.name for name in vocabulary.names))[:_MOST_NAMES]
         listed = "; ".join(names) or "no names are known"
-        prompt = _prompt(question, [listed, "; ".join(documents) or "no document is named"], len(listed) + _LONGEST)
+        texts = _named_texts(vocabulary, documents)
+        passages = [listed, "; ".join(documents) or "no document is named", *texts]
+        prompt = _prompt(question, passages, max(map(len, passages)) + _LONGEST)
         try:
             said = _request_reply(self._asked(), prompt_of(vocabulary.pack), prompt)
-            parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack)
+            parsed = parse_reply(said.text, names, documents, pack=vocabulary.pack, texts=texts)
         except (ServerError, ValueError) as error:
             return QuestionReading(parse(question, vocabulary, documents=documents), BY_RULES, str(error))
         return QuestionReading(parsed, f"{self.name}:{prompt_version(vocabulary.pack)}", None)
@@ -324,13 +342,30 @@ class OpenAIParser:
         return OpenAIGenerator(**{field.name: getattr(self, field.name) for field in fields(self)})
 
 
+def _named_texts(vocabulary: Vocabulary, documents: Sequence[str]) -> list[str]:
+    """Passages of the documents that a user named, as many as are sent."""
+    files = {document.partition("#")[0] for document in documents}
+    texts, room = [], _MOST_TEXT
+    for chunk in vocabulary.chunks:
+        if chunk.file_name in files and len(chunk.text) <= room:
+            texts.append(chunk.text)
+            room -= len(chunk.text)
+    return texts
+
+
 def parse_reply(
-    text: str, names: Sequence[str], documents: Sequence[str] = (), *, pack: Pack = GENERIC
+    text: str,
+    names: Sequence[str],
+    documents: Sequence[str] = (),
+    *,
+    pack: Pack = GENERIC,
+    texts: Sequence[str] = (),
 ) -> ParsedQuestion:
     """What a model's reply says, as a parsed question.
 
     Args:
-      text: JSON. names: entities that exist. documents: sources that the user named. pack: whose values exist.
+      text: JSON. names: entities that exist. documents: sources that the user named. pack: whose values exist. texts:
+        of these sources; a reading whose name and quote do not stand in one of them is dropped.
 
     Raises:
       ValueError: the text is not JSON of the slots, or a value is none that exists.
@@ -349,7 +384,15 @@ def parse_reply(
         "doctype": frozenset(pack.documents.kinds),
     }
     slots = {name: Slot(*_checked_slot(name, getattr(reply, name), choices.get(name))) for name in SLOTS}
-    return ParsedQuestion.model_validate({**slots, "documents": tuple(documents), "language": reply.language})
+    readings = tuple(QuotedReading(one.name.strip(), one.quote.strip()) for one in reply.readings)
+    return ParsedQuestion.model_validate(
+        {
+            **slots,
+            "documents": tuple(documents),
+            "language": reply.language,
+            "readings": tuple(one for one in readings if any(is_quoted(one, text) for text in texts)),
+        }
+    )
 
 
 def _checked_slot(name: str, slot: _Slot, allowed: frozenset[str] | None) -> tuple[str | None, float]:

@@ -205,7 +205,7 @@ def _statements(text: str) -> tuple[Statement, ...]:
 def _line(match: re.Match[str], heading: frozenset[str], block: int) -> Iterator[Statement]:
     """What a line with a label states: its value, or one for each figure of a longer one."""
     label, value = match["label"].strip(), match["value"].strip()
-    clauses = list(_clauses(f"{label}: {value}", heading, label=label)) if len(value.split()) > _SHORT_VALUE else []
+    clauses = list(_clauses(match[0].strip(), heading, label=label)) if len(value.split()) > _SHORT_VALUE else []
     if clauses:
         yield from clauses
     else:
@@ -488,6 +488,14 @@ def are_versions(clauses: Sequence[str], pack: Pack) -> bool:
     told = [[bool(first_match(v.heads, one)) for one in clauses] for v in (pack.versions.old, pack.versions.new)]
     dated = any(_YEAR.search(one) or SHAPES["date"].search(one) for one in clauses)
     return dated and any(one != other for one, other in told)
+
+
+def sorted_versions(names: Sequence[str], stated: Sequence[Statement], pack: Pack) -> tuple[Statement, Statement]:
+    """The older and the newer of two statements, by the pack's words for both, else by their years, else as they come."""
+    old, new = ([bool(first_match(v.heads, name)) for name in names] for v in (pack.versions.old, pack.versions.new))
+    years = [max(_YEAR.findall(name), default="") for name in names]
+    turned = (new[0] and not new[1]) or (old[1] and not old[0]) or (old[0] == old[1] and years[0] > years[1])
+    return (stated[1], stated[0]) if turned else (stated[0], stated[1])
 
 
 def column_axis(heads: Sequence[str], pack: Pack) -> str:

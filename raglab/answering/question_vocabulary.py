@@ -268,7 +268,7 @@ class Vocabulary(NamedTuple):
     terms: of its headings, heads of rows and columns, and definitions. names: (words of it, name, kind) of products,
     clients and vendors, longest first. doctypes: file name -> doc_type. weights: stem -> how rare it is, in [0, 1].
     vectors: of the terms, unit length, [terms, dim]; None without `encode`. encode: texts -> vectors. pack: of the
-    trade that the corpus is of.
+    trade that the corpus is of. chunks: of the corpus, which a model may quote.
     """
 
     terms: tuple[Term, ...] = ()
@@ -277,6 +277,7 @@ class Vocabulary(NamedTuple):
     vectors: NDArray[np.float64] | None = None
     encode: Encode | None = None
     pack: Pack = GENERIC
+    chunks: tuple[Chunk, ...] = ()
 
 
 def build_vocabulary(chunks: Sequence[Chunk], encode: Encode | None = None, *, pack: Pack = GENERIC) -> Vocabulary:
@@ -302,6 +303,7 @@ def build_vocabulary(chunks: Sequence[Chunk], encode: Encode | None = None, *, p
         vectors=None if encode is None or not terms else unit(encode([term.text for term in terms]), len(terms)),
         encode=encode,
         pack=pack,
+        chunks=tuple(chunks),
     )
 
 
@@ -511,6 +513,25 @@ class Failure(NamedTuple):
     reason: str
 
 
+class QuotedReading(NamedTuple):
+    """A reading of a question that a model sees. name: words of the documents that tell it apart. quote: that state it."""
+
+    name: str
+    quote: str
+
+
+def is_quoted(reading: QuotedReading, text: str) -> bool:
+    r"""Whether name and quote of a reading stand in a text, whole, whatever the blanks and capitals.
+
+    Example:
+      >>> [is_quoted(QuotedReading("Tandem", quote), "| Tandem | £25 |") for quote in ("£25", "£2", "£26")]
+      [True, False, False]
+    """
+    inside = " ".join(plain_terms(text).split())
+    parts = (" ".join(plain_terms(part).split()) for part in reading)
+    return all(part and re.search(rf"(?<!\w){re.escape(part)}(?!\w)", inside) for part in parts)
+
+
 class ParsedQuestion(BaseModel):
     """A question as typed slots (rule S5.1).
 
@@ -518,7 +539,8 @@ class ParsedQuestion(BaseModel):
     done, such as `lookup`, `cite`, `summarise`, `extract_conditions`. target_field: the field to fill, or a family
     of the pack such as `limit`. page_scope: a page number, `toc`, `document`, or a kind of section such as
     `definitions`. date_scope: a year, a date, or a version of the pack such as `new version`.
-    doctype: of the document asked about. documents: sources that the user named.
+    doctype: of the document asked about. documents: sources that the user named. readings: that a model sees in them,
+    none by the rules.
 
     Raises:
       ValueError: a confidence is outside [0, 1], or a slot has confidence without a value.
@@ -534,6 +556,7 @@ class ParsedQuestion(BaseModel):
     doctype: Slot = Slot()
     documents: tuple[str, ...] = ()
     language: Literal["en", "fr"] = "en"
+    readings: tuple[QuotedReading, ...] = ()
 
     @field_validator(*SLOTS)
     @classmethod
