@@ -359,7 +359,7 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     if found is None:
         return None
     reason = f"{len(found.names)} readings state different values"
-    about = " ".join(sorted(found.words)) or scoped.field or "answer"
+    about = scoped.field or " ".join(sorted(found.words)) or "answer"
     if found.axis == "version":
         said = parsed.said("date_scope", least)
         if said is not None and not all(said in one.value for one in found.statements):  # the year of both tells neither

@@ -112,11 +112,12 @@ def narrow_request(
 
 
 def page_kind_value(failure: Failure, value: str, chunks: Sequence[Chunk], pack: Pack) -> str:
-    """What a page that the user named is learned as: the kind of section offered that stands on it alone.
+    """The kind of section offered that stands alone on a page; the page's number where several do, or none.
 
-    A page's number says nothing of another document; the kind of section that it holds does.
+    Args:
+      failure: what was missing. value: what the user named. chunks: of the documents it was asked of.
     """
-    if failure.kind != "page_scope" or failure.target_field in pack.readings or not value.isdecimal():
+    if not value.isdecimal():
         return value
     kinds = {kind for chunk in chunks if chunk.page == int(value) and (kind := _kind_or_heading(chunk, failure, pack))}
     return kinds.pop() if len(kinds) == 1 else value

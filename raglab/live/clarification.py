@@ -19,8 +19,9 @@ from uuid import uuid4
 from raglab.answering.fields import NOTHING
 from raglab.answering.missing_fields import failures
 from raglab.answering.narrowed_questions import NarrowedRequest, page_kind_value, scope_request, words_request
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
+from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading, topic_stems
 from raglab.answering.question_wording import question_wording as wording
+from raglab.answering.task_answers import TASKS
 from raglab.audit.default_rows import RowKey
 from raglab.audit.explanation import Explanation
 from raglab.audit.explanation import explain_request as explained
@@ -52,6 +53,7 @@ from raglab.live.clarification_reading import (
     reading_response,
 )
 from raglab.live.clarification_requests import (
+    LAST_PAGE,
     LONGEST,
     PAGE_SCOPE,
     Clarifier,
@@ -64,6 +66,7 @@ from raglab.live.clarification_requests import (
     interpret_reply,
     question_worth,
     vain_warning,
+    value_by_words,
     value_phrase,
 )
 from raglab.live.pipeline import answer_request, try_request
@@ -175,7 +178,10 @@ def _apply_default(response: Response, use: DefaultUse, warnings: Sequence[str] 
 
 
 class Vague(NamedTuple):
-    """A request that leaves something out, with the default row that it meets; None where there is none yet."""
+    """A request that leaves something out, with the default row that it meets; None where there is none yet.
+
+    alias: what these documents call a learned value, where they call it otherwise.
+    """
 
     turn: Turn
     parsed: ParsedQuestion
@@ -183,6 +189,7 @@ class Vague(NamedTuple):
     pinned: PinnedDocuments
     row: ClarificationDefault | None
     domain: tuple[Check, ...]
+    alias: Mapping[str, str] = {}
 
     @property
     def request(self) -> Request:
@@ -203,7 +210,9 @@ class Vague(NamedTuple):
 
     def read(self, value: str) -> Reading:
         """What a value leads to; where no rule reads it, what the pipeline says to the narrower question."""
-        reading = read_value(self.failure, value, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        here = self.alias.get(value, value)
+        reading = read_value(self.failure, here, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        reading = reading._replace(value=value)
         if reading.found is not None:
             return reading
         if not reading.request.documents and self.pinned.chunks:  # the documents have nothing that it names
@@ -341,7 +350,29 @@ def vague(
     """A request with the most specific row of what it leaves out (rule S5.7)."""
     rows = turn.log.rows(failure.target_field, pinned.doctype)
     row = lookup(rows, failure.target_field, pinned.doctype, pinned.conditions)
-    return Vague(turn=turn, parsed=parsed, failure=failure, pinned=pinned, row=row, domain=tuple(domain))
+    failure, alias = _with_learned_name(failure, row, turn)
+    return Vague(turn, parsed, failure, pinned, row, tuple(domain), alias)
+
+
+def _with_learned_name(
+    failure: Failure, row: ClarificationDefault | None, turn: Turn
+) -> tuple[Failure, Mapping[str, str]]:
+    """A failure whose candidates have the name of the learned value, where these documents call it otherwise.
+
+    What one document calls `Dinner, with a stay` another calls `Dinner`: a learned name that would fill in stands for the
+    only candidate that it can mean.
+    """
+    best = None if row is None or not row.candidate_votes else suggest(row, list(row.candidate_votes)).value
+    rule = turn.clarifier.learner
+    if row is None or best is None or best in failure.candidates or not fills_in(row, best, rule):
+        return failure, {}
+    if failure.kind == PAGE_SCOPE:  # a page's number is the same in every document
+        return failure, {}
+    here = value_by_words(best, failure.candidates, turn.pack)
+    if here is None:
+        return failure, {}
+    candidates = tuple(best if one == here else one for one in failure.candidates)
+    return failure._replace(candidates=candidates), {best: here}
 
 
 class Prospect(NamedTuple):
@@ -413,10 +444,11 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
 
 
 def _candidate_values(one: Vague) -> tuple[str, ...]:
-    """Values that may fill in: those of the failure, and pages of this document that users named before."""
+    """Values that may fill in: those of the failure, and the scopes and tasks that users named before."""
     voted = () if one.row is None else one.row.candidate_votes
     pages = {str(chunk.page) for chunk in one.pinned.chunks}
-    named = (value for value in voted if one.failure.kind == PAGE_SCOPE and value in pages)
+    more = {PAGE_SCOPE: {*pages, LAST_PAGE}, "intent": {*TASKS}}.get(one.failure.kind, set())
+    named = (value for value in voted if value in more)
     return tuple(dict.fromkeys((*one.failure.candidates, *named)))
 
 
@@ -675,15 +707,38 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
         reason="the user was asked",
     )
     meaning = interpret_reply(_numbered_value(answer, one), offered, one.proposed, one.kind, turn.pack)
-    if meaning.value is not None and meaning.learned:
-        learned = page_kind_value(failure, meaning.value, pinned.chunks, turn.pack)
-        meaning = meaning._replace(value=learned)
-    # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
-    _learn(one, meaning, turn.log)
     waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))
+    if meaning.value is not None and not meaning.learned:
+        meaning = _by_statement(waiting, meaning)
+    # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
+    _learn(one, _as_learned(meaning, failure, pinned, turn.pack), turn.log)
     if meaning.value is not None and not meaning.learned:
         return _in_words(waiting, meaning.value)
     return _complete_request(waiting, one, meaning.value)
+
+
+def _by_statement(waiting: Vague, meaning: ReplyMeaning) -> ReplyMeaning:
+    """The meaning of words that no candidate is called by: the only one whose statement has them."""
+    said = set(topic_stems(meaning.value or "", filler=waiting.pack.filler))
+    read = [waiting.read(value) for value in waiting.failure.candidates] if said else []
+    met = [one.value for one in read if one.found is not None and said <= set(topic_stems(one.found.sentence))]
+    return ReplyMeaning(met[0], learned=True) if len(met) == 1 else meaning
+
+
+def _as_learned(meaning: ReplyMeaning, failure: Failure, pinned: PinnedDocuments, pack: Pack) -> ReplyMeaning:
+    """What a reply teaches: of a page of this document the kind of section that it holds, if it holds one kind.
+
+    A page's number says nothing of where another document has a part of its text.
+    """
+    if (
+        meaning.value is None
+        or not meaning.learned
+        or failure.kind != PAGE_SCOPE
+        or failure.target_field in pack.readings
+    ):
+        return meaning
+    learned = page_kind_value(failure, meaning.value, pinned.chunks, pack)
+    return meaning._replace(value=learned, learned=not learned.isdecimal())
 
 
 def _numbered_value(answer: str, one: Open) -> str:

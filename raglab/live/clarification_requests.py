@@ -222,7 +222,7 @@ def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
 LONGEST = 200  # characters of a reply
 YEAR = 4  # digits that are no page
 LANGUAGES: tuple[Literal["en", "fr"], ...] = ("en", "fr")
-PAGE_SCOPE = "page_scope"
+PAGE_SCOPE, LAST_PAGE = "page_scope", "last"
 YES = frozenset(
     {
         "yes",
@@ -259,7 +259,7 @@ _SCOPES: Mapping[str, Sequence[str]] = {
         "sommaire",
         "table des matieres",
     ),
-    "last": ("last", "last page", "derniere page", "derniere"),
+    LAST_PAGE: ("last", "last page", "derniere page", "derniere"),
     "document": ("document", "whole document", "everywhere", "all pages", "tout le document", "partout"),
 }
 _OTHER = {"en": "something else", "fr": "autre chose"}
@@ -302,7 +302,7 @@ def interpret_reply(
         return ReplyMeaning(proposed, learned=True)
     bare = _without_article(_TRY.sub("", _LEADING.sub("", said)))
     value = next((one for one in candidates if bare in _value_names(one, pack)), None) or _scope(bare, kind)
-    value = value or _value_by_words(said, candidates, pack) or _task(said, kind, pack)
+    value = value or value_by_words(said, candidates, pack) or _task(said, kind, pack)
     if value is not None:
         return ReplyMeaning(value, learned=True)
     named = first_entry(pack.asked, said) or first_entry(pack.role_terms, said)  # another field than the one asked for
@@ -316,15 +316,19 @@ def interpret_reply(
 
 def _task(said: str, kind: str, pack: Pack) -> str | None:
     """Task that a reply names where a task is asked for, offered or not: `give me the steps`."""
-    named = first_entry(pack.intents, said) if kind == "intent" else None
-    return named if named in TASKS else None
+    if kind != "intent":
+        return None
+    named = first_entry(pack.intents, said)
+    return (
+        named if named in TASKS else TASKS[0]
+    )  # whatever is to be done with a section, its text is what it is done with
 
 
-def _value_by_words(said: str, candidates: Sequence[str], pack: Pack) -> str | None:
+def value_by_words(said: str, candidates: Sequence[str], pack: Pack) -> str | None:
     """The only candidate that a reply in the user's words can mean, None where that is open.
 
-    A pack's expressions of a value come first, then the words that tell the candidates apart, of which the reply must
-    have at least half.
+    A pack's expressions of a value come first, then the words that tell the candidates apart: the one whose words the
+    reply has most of.
     """
     named = [one for one in candidates if first_match(_value_expressions(one, pack), said)]
     if len(named) == 1:
@@ -338,8 +342,7 @@ def _value_by_words(said: str, candidates: Sequence[str], pack: Pack) -> str | N
     share = {one: len(spoken & (own - shared)) for one, own in stems.items()}
     best = max(share.values(), default=0)
     first = [one for one in candidates if best and share[one] == best]
-    names = [set(topic_stems(name, filler=pack.filler)) - shared for one in first for name in _value_names(one, pack)]
-    return first[0] if len(first) == 1 and any(name and 2 * len(name & spoken) >= len(name) for name in names) else None
+    return first[0] if len(first) == 1 else None
 
 
 def _value_expressions(value: str, pack: Pack) -> tuple[str, ...]:
