@@ -291,8 +291,7 @@ class _Reader:
     def _values(self, text: str) -> list[TypedValue]:
         """Values with which the text behind a label begins; several where it states several."""
         if self.kind == "text":
-            values = typed_values("text", text)
-            return [value for value in values if len(value.text) <= _LONGEST_TEXT]
+            return [value for value in typed_values("text", text) if len(value.text) <= _LONGEST_TEXT]
         values = list(typed_values(self.kind, text, self.page.language))
         if not values:
             return []

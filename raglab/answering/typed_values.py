@@ -283,10 +283,13 @@ def _durations() -> re.Pattern[str]:
     )
     named = {name: any_of(sorted(fold(word) for word in units[name])) for name in kept}
     together = "|".join(  # `2 years and 6 months`
-        rf"{_count()}\s(?:{named[large]})\s(?:(?:and|et)\s)?{_count()}\s(?:{'|'.join(named[name] for name in small)})(?![^\W_])"
+        rf"{_count()}\s(?:{named[large]})\s(?:(?:and|et)\s)?"
+        rf"{_count()}\s(?:{'|'.join(named[name] for name in small)})(?![^\W_])"
         for large, *small in smaller
     )
-    clock = r"\d{1,3}\s?h(?:\s?\d{1,2}(?:\s?min(?:utes)?|\s?mn)?)?(?![^\W_])|\d{1,4}\s?(?:min|mn)(?![^\W_])"  # `2 h 30 min`
+    clock = (
+        r"\d{1,3}\s?h(?:\s?\d{1,2}(?:\s?min(?:utes)?|\s?mn)?)?(?![^\W_])|\d{1,4}\s?(?:min|mn)(?![^\W_])"  # `2 h 30 min`
+    )
     return re.compile(rf"{_BEFORE}(?:{together}|{one}|{clock}|{single})")
 
 
@@ -589,7 +592,9 @@ def _persons(text: str) -> Iterator[TypedValue]:
 def _organisations(text: str) -> Iterator[TypedValue]:
     for match in _FIRM.finditer(text):
         shown = re.sub(r"[’']s$", "", match[0].rstrip(".,-’'"))
-        if re.search(r"\b(?:Inc|Ltd|Co|Corp|Bros)$", shown) and re.match(r"\.(?:[,;:)]|\s[a-zà-ÿ])", text[match.start() + len(shown) :]):
+        if re.search(r"\b(?:Inc|Ltd|Co|Corp|Bros)$", shown) and re.match(
+            r"\.(?:[,;:)]|\s[a-zà-ÿ])", text[match.start() + len(shown) :]
+        ):
             shown += "."
         shown = re.sub(r"\s(?:and|et|of|for|de|du|des|la|le|the|&)$", "", shown)
         words = fold(shown).split()
