@@ -1,7 +1,9 @@
 """Clarification: what the published rule asks and gets wrong, what a study finds, and when the cover sheet is found.
 
 python experiments/clarify.py [--data ../shared/data] [--seeds 200] [--trials 200] [--figures out/clarify] [--jobs 2]
-    [--parts rows broker clariq sharc speed]
+    [--parts rows stable broker clariq sharc sets speed] [--set FOLDER]
+
+A set is a folder of documents with `fields.jsonl` (where each field stands), and a pack of its trade if it has one.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from raglab.answering.fields import extract
 from raglab.default_learner import Learner, Priced, World, asked, confidence_paths, silence, simulate, world
 from raglab.default_learner.confidence import APPLY_ABOVE, ASK_BELOW
 from raglab.default_learner.simulation import BASELINES, Policy
-from raglab.lab.clarify_environments import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc
+from raglab.lab.clarify_environments import SCOPES, broker, clariq, cover, field_scope, read_fields, sharc, stable
 from raglab.lab.clarify_study import (
     HUNDRED,
     PUBLISHED,
@@ -34,6 +36,7 @@ from raglab.lab.clarify_study import (
 from raglab.lab.report.canvas import png
 from raglab.lab.report.clarify_displays import ClarifyDisplay, ConfidenceDisplay, SilenceDisplay, SplitDisplay
 from raglab.metrics import clopper_pearson
+from raglab.metrics.intervals import mean_interval
 from raglab.store.files import make_folder, write_bytes
 from raglab.store.loaders import load_corpus
 from raglab.store.policies import load_pack
@@ -42,8 +45,10 @@ from raglab.values import Chunk
 BUNDLED = Path("datasets/broker")
 PACK = load_pack(BUNDLED / "pack")
 POSTERIOR = Learner("posterior")
+BEFORE = POSTERIOR._replace(prior_yes=1.0, prior_no=1.0, on_word=False)  # a flat prior, and no word needed
 REQUESTS = 200
-PARTS = ("rows", "broker", "clariq", "sharc", "speed")
+PARTS = ("rows", "stable", "broker", "clariq", "sharc", "sets", "speed")
+SHARED = {"clariq": (clariq, "clariq-train-dev"), "sharc": (sharc, "sharc-dev-a")}
 RATES = {"questions": "questions", "errors": "silent errors", "cost": "cost"}
 
 
@@ -165,6 +170,32 @@ def sensitivity(data: Path, tuned: Learner, args: argparse.Namespace) -> None:
     markdown((*head, "tuned minus published: questions", "silent errors"), rows)
 
 
+def stable_defaults(args: argparse.Namespace) -> None:
+    """Questions that a default costs which is always right."""
+    print(f"\n## Questions a stable default: no noise, no drift, one true value (2,000 users, {REQUESTS} requests)\n")
+    worlds = {"bundled": broker(BUNDLED), **{folder.name: broker(folder) for folder in args.set}}
+    worlds |= {name: of(args.data / at) for name, (of, at) in SHARED.items() if (args.data / at).is_dir()}
+    rows = []
+    for name, made in worlds.items():
+        still = stable(made)
+        for told, learner in (("posterior", POSTERIOR), ("posterior, flat prior", BEFORE), ("vote_share", PUBLISHED)):
+            seen = asked(still, learner, users=2000, requests=REQUESTS, seed=0, n_jobs=args.jobs)
+            at = seen.slot[..., None] == np.arange(seen.topic.shape[1])  # [U, T, slots]
+            met, questions = at.sum(axis=1), (at & seen.question[..., None]).sum(axis=1)
+            # Before anyone said yes or named a value nothing can be learned; that is the user's part, not the rule's.
+            told_at = at & (seen.question & ~seen.unanswered)[..., None]
+            after = (at & seen.question[..., None] & (np.cumsum(told_at, axis=1) - told_at > 0)).sum(axis=1)
+            per_user = [(part * (met > 0)).sum(axis=1) / (met > 0).sum(axis=1) for part in (questions, 1.0 + after)]
+            cells = []
+            for values in per_user:
+                low, high = mean_interval(values[:, None], 0.95)
+                cells.append(f"{values.mean():.3f} ({float(low[0]):.3f} to {float(high[0]):.3f})")
+            errors = f"{HUNDRED * seen.error.mean():.3f}"
+            rows.append([name, str(len(still.contexts)), told, *cells, str(int(questions.max())), errors])
+    head = ("world", "contexts", "rule", "questions a default", "where the first reply says what is right")
+    markdown((*head, "most of one default", "silent errors per 100"), rows)
+
+
 def cover_sheets(args: argparse.Namespace) -> None:
     """Case 12: requests until the split, and false splits among 20 columns of noise."""
     print("\n## Case 12: requests until a row is split by page_1_kind (2,000 rows, 400 requests, 20 noise columns)\n")
@@ -248,26 +279,31 @@ def main() -> None:
     parser.add_argument("--figures", type=Path)
     parser.add_argument("--mlruns", type=Path)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    parser.add_argument("--set", type=Path, nargs="+", default=[], help="folders of documents with fields.jsonl")
     args = parser.parse_args()
     if "rows" in args.parts:
         demonstration(args.figures)
         cover_sheets(args)
         empty_reads()
-    if "broker" in args.parts:
-        made = broker(BUNDLED)
-        tuned = studied("broker (tuned and judged on the same documents)", made, made, args)
-        curves("broker", made, tuned, args)
-    for name, of, folder in (("clariq", clariq, "clariq-train-dev"), ("sharc", sharc, "sharc-dev-a")):
+    if "stable" in args.parts:
+        stable_defaults(args)
+    documents = {"broker": BUNDLED} if "broker" in args.parts else {}
+    documents |= {folder.name: folder for folder in args.set if "sets" in args.parts}
+    for name, folder in documents.items():
+        made = broker(folder)
+        tuned = studied(f"{name} (tuned and judged on the same documents)", made, made, args)
+        curves(name, made, tuned, args)
+    for name, (of, place) in SHARED.items():
         if name not in args.parts:
             continue
-        if not (args.data / folder).is_dir():
-            print(f"\n{name}: left out, {args.data / folder} is not there.")
+        if not (args.data / place).is_dir():
+            print(f"\n{name}: left out, {args.data / place} is not there.")
             continue
-        parts = of(args.data / folder, "tune"), of(args.data / folder, "held_out")
+        parts = of(args.data / place, "tune"), of(args.data / place, "held_out")
         tuned = studied(name, *parts, args)
         curves(name, parts[1], tuned, args)
         if name == "clariq":
-            sensitivity(args.data / folder, tuned, args)
+            sensitivity(args.data / place, tuned, args)
     if "speed" in args.parts:
         speed()
 

@@ -13,6 +13,7 @@ import pytest
 
 from raglab.default_learner import Learner, World, world
 from raglab.lab.clarify_study import (
+    POSTERIOR_RULE,
     PUBLISHED_RULE,
     RATES,
     TUNED,
@@ -87,7 +88,14 @@ def test_a_limit_that_none_keeps_is_said() -> None:
 def test_comparison_is_paired_and_says_which_side() -> None:
     """Every policy has a row, differences are those of the means, and the notes name both sides."""
     found = study()
-    assert found.comparison["policy"].tolist() == [TUNED, PUBLISHED_RULE, "always ask", "never ask", "oracle"]
+    assert found.comparison["policy"].tolist() == [
+        TUNED,
+        PUBLISHED_RULE,
+        POSTERIOR_RULE,
+        "always ask",
+        "never ask",
+        "oracle",
+    ]
     rows = found.comparison.set_index("policy")
     apart = found.differences.set_index("policy")
     for rate in RATES:

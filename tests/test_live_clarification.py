@@ -61,13 +61,17 @@ ASKING: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def indexed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Return the folder of an index over some of the bundled documents, with the encoder of words."""
+    yield from index_of(FILES, tmp_path_factory.mktemp("broker") / "index")
+
+
+def index_of(files: Sequence[str], folder: Path) -> Iterator[Path]:
+    """Folder of an index over bundled documents, whose encoders are there as long as it is."""
     words = WordEncoder()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(trace_building, "load_encoder", lambda _: words)
         patch.setattr(trace_building, "load_cross_encoder", lambda _: PairEncoder())
         patch.setattr(trace_building, "identifier_of", lambda name: "words" if name is None else name)
-        folder = tmp_path_factory.mktemp("broker") / "index"
-        chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in FILES)
+        chunks = tuple(one for one in load_corpus(BROKER).chunks if one.file_name in files)
         build_index(Corpus("some", chunks), folder, arms=("hybrid",), cache=None, **SMALL)
         yield folder
 
@@ -246,7 +250,7 @@ class TestTheArticle:
         assert logged(lab, APPLICATIONS) == []  # what read nothing was tried, and not applied
 
     def test_the_row_splits_by_the_kind_of_page_1(self, opened: Callable[..., Lab]) -> None:
-        """After enough such cases a row of its own knows the table of contents for cover sheets, another page 1."""
+        """At the second cover sheet: a row of its own knows the table of contents for those, another page 1."""
         lab = opened()
         voted(lab, 14.0, 0)
         assert lab.audit is not None
@@ -257,13 +261,17 @@ class TestTheArticle:
                 reply(f"cover-{number}", "toc", lab=lab, now=at + timedelta(minutes=1))
             if len(lab.audit.rows()) > 1:
                 break
+        assert number == 1
         conditions = [row.sub_conditions for row in lab.audit.rows()]
         assert {"page_1_kind": "coversheet"} in conditions, conditions
         assert {"page_1_kind": "body"} in conditions
         body = ask(WHO, lab=lab, documents=[ENGLISH], request_id="body", now=START + timedelta(days=50))
         assert body["default_applied"]["value"] == "1"
         cover = ask(WHO, lab=lab, documents=[COVER], request_id="cover", now=START + timedelta(days=50))
-        assert cover["sources"] == [f"{COVER}#2"] or cover["clarification"]["proposed_default"] == "toc"
+        assert (cover["clarification"], cover["sources"]) == (None, [f"{COVER}#2"])
+        # The reply to the request that split the row was a vote of the new row, and did not pull the one before.
+        parent = lab.audit.rows()[0]
+        assert (parent.sub_conditions, parent.candidate_votes["toc"]) == ({}, 1.0)
         assert lab.audit.rebuild() == lab.audit.rows()
 
 
@@ -671,8 +679,30 @@ class TestDocuments:
         other = reply_or(ask(self.PREMIUM, lab=lab, request_id="b", now=START), COVER, lab)
         assert [one.split("#")[0] for one in other["sources"]] == [COVER]
         silent = ask(self.PREMIUM, lab=lab, request_id="c", now=START)
-        assert silent["default_applied"]["value"] == COVER
+        # Learned is the document's role among the candidates, which another portfolio has as well (S5.10).
+        assert silent["default_applied"]["value"] == "doc_type schedule"
         assert silent["sources"] == said["sources"]
+        assert explain_request("c", lab.audit).rebuilt
+
+    def test_a_role_carries_over_to_another_product(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The schedule was meant once; it is meant of the next product too, until a user names the other document."""
+        monkeypatch.setenv("RAGLAB_CLARIFY_RULE", "posterior")
+        other = ("castellan-proliability-schedule-2024.md", "castellan-proliability-endorsement-2025.md")
+        for folder in index_of((COVER, RENEWAL, *other), tmp_path / "index"):
+            lab = Lab.open(folder, policy=Policy.from_mapping(OPEN), cache=False, clarify=True)
+            ask(self.PREMIUM, lab=lab, request_id="a", now=START)
+            reply("a", COVER, lab=lab, now=START)
+            silent = ask("What is the premium of Castellan ProLiability?", lab=lab, request_id="b", now=START)
+            assert (silent["clarification"], silent["default_applied"]["value"]) == (None, "doc_type schedule")
+            assert silent["sources"][0].startswith(f"{other[0]}#")
+            assert any(other[0] in text for text in silent["warnings"])
+            corrected = reply("b", other[1], lab=lab, now=START)
+            assert corrected["sources"][0].startswith(f"{other[1]}#")
+            assert lab.audit is not None
+            (row,) = lab.audit.rows()
+            assert row.candidate_votes == {"doc_type endorsement": 0.0, "doc_type schedule": 0.0}  # each rejected once
+            assert lab.audit.rebuild() == (row,)
+            assert explain_request("b", lab.audit).rebuilt
 
     def test_a_date_says_which(self, opened: Callable[..., Lab]) -> None:
         """Nothing is asked where the question names a year, or no product."""

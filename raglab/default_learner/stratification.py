@@ -145,7 +145,7 @@ def _tables(size: int) -> tuple[Array, Array, Array]:
 
     count = np.arange(size, dtype=np.float64)
     gamma, gammas = gammaln(count + PRIOR), gammaln(count + 2.0 * PRIOR)
-    return gamma - gamma[0], gammas - gammas[0], xlogy(count, count)
+    return gamma - gamma[0], gammas - gammas[0], np.asarray(xlogy(count, count), dtype=np.float64)
 
 
 def looked(default: ClarificationDefault, found: Split | None = None) -> ClarificationDefault:

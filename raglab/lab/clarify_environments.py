@@ -168,6 +168,44 @@ def _document_world(
     )
 
 
+def stable(made: World) -> World:
+    """Part of a world whose defaults are stable: no noise, no drift, and contexts in which a user has one true value.
+
+    Raises:
+      ValueError: no context is left.
+
+    Source: rule S5.4.
+
+    Example:
+      >>> shares = {"a": {"body": {"1": 1.0}}, "b": {"body": {"1": 1.0}, "cover": {"1": 0.0, "toc": 1.0}}}
+      >>> stable(world(shares, column="page_1_kind", noise=0.1)).contexts
+      ('a',)
+    """
+    right, there = made.shares.argmax(axis=-1), made.scenes > 0.0
+    first = np.take_along_axis(right, there.argmax(axis=-1)[:, None], axis=-1)
+    alike = ((right == first) & (made.shares.max(axis=-1) == 1.0)) | ~there
+    # In one scene every user has one true value of their own; in several they must be the same.
+    kept = alike.all(axis=-1) | (there.sum(axis=-1) == 1)
+    if not kept.any():
+        msg = f"a stable world needs a context of one true value, got none of {len(kept)}; take another world."
+        raise ValueError(msg)
+    of = np.flatnonzero(kept)
+    nothing = np.zeros(len(of))
+    return check_simulated_world(
+        made._replace(
+            contexts=tuple(made.contexts[at] for at in of),
+            values=tuple(made.values[at] for at in of),
+            traffic=made.traffic[of] / made.traffic[of].sum(),
+            scenes=made.scenes[of],
+            shares=made.shares[of],
+            stray=made.stray[of],
+            levels=made.levels[of],
+            noise=nothing,
+            drift=nothing,
+        )
+    )
+
+
 Part = Literal["tune", "held_out"]
 PARTS: tuple[Part, ...] = ("tune", "held_out")
 WORLDS = ("broker", "clariq", "sharc", "cover")

@@ -110,7 +110,7 @@ def _seed_intervals(
 Objective = Literal["cost", "questions"]
 OBJECTIVES = ("cost", "questions")
 PUBLISHED = Learner()
-PUBLISHED_RULE, TUNED = "published rule", "tuned"
+PUBLISHED_RULE, POSTERIOR_RULE, TUNED = "published rule", "posterior", "tuned"
 MOST_ERRORS = 0.02  # silent, of all requests
 FINALISTS, AGAIN = 20, 5  # best trials that are judged once more, on so many times the users
 SWITCH = SearchRange(float("nan"), float("nan"))
@@ -235,7 +235,11 @@ def tune_clarification(
     again = {"users": AGAIN * users, "seed": seed + 1, **sizes, **costs}
     learner, within = _best_learner(table, space, base, tune, objective, most_errors, again)
     # Judged on a third set of users, on which nothing was chosen.
-    plans: dict[str, Policy] = {TUNED: learner, PUBLISHED_RULE: PUBLISHED}
+    plans: dict[str, Policy] = {
+        TUNED: learner,
+        PUBLISHED_RULE: PUBLISHED,
+        POSTERIOR_RULE: Learner("posterior"),
+    }
     plans |= {one.replace("_", " "): one for one in (ALWAYS, NEVER, ORACLE)}
     by_seed = seed_rates(
         held_out, plans, seeds=seeds, users=users_per_seed, requests=requests, seed=seed + 2, **costs, n_jobs=n_jobs

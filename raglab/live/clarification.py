@@ -7,12 +7,13 @@ out is filled in: by the learned default where its gate says apply, else by the 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib.metadata import version
 from pathlib import Path
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
@@ -34,6 +35,7 @@ from raglab.default_learner import (
     ClarificationRequest,
     Suggested,
     Worth,
+    document_roles,
     fills_in,
     gate,
     leads,
@@ -78,6 +80,7 @@ from raglab.policy import check_pack
 from raglab.store.database import UnwritableLogError
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_row
 from raglab.text import decimals
+from raglab.values import Chunk
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -86,15 +89,24 @@ if TYPE_CHECKING:
 KIND = "options"
 
 
-def option_value(option: Mapping[str, Any]) -> str:
-    """What a choice is learned under: the sources of the option."""
-    text = "; ".join(option["sources"])
-    return text if len(text) <= LONGEST else _value_digest(option["sources"])
+def option_values(options: Sequence[Mapping[str, Any]], chunks: Sequence[Chunk]) -> dict[str, int]:
+    """Id of each option by what a choice of it is learned under: the roles of its documents among the options'.
+
+    So that what was learned holds for other documents; where roles do not tell the options apart, it is their sources.
+    """
+    files = [sorted({source.rsplit("#", 1)[0] for source in option["sources"]}) for option in options]
+    named = {name for of in files for name in of}
+    roles = document_roles({chunk.file_name: chunk.tags for chunk in chunks if chunk.file_name in named})
+    values = ["; ".join(roles.get(name, name) for name in of) for of in files]
+    if len(set(values)) < len(values):
+        values = ["; ".join(option["sources"]) for option in options]
+    short = [value if 0 < len(value) <= LONGEST else _value_digest(value) for value in values]
+    return {value: option["id"] for value, option in zip(short, options, strict=True)}
 
 
-def option_key(options: Sequence[Mapping[str, Any]]) -> RowKey:
-    """Key of the row: the set of the options' sources."""
-    return RowKey(f"{KIND}:{_value_digest(sorted(sorted(one['sources']) for one in options))}", KIND, {})
+def option_key(values: Iterable[str]) -> RowKey:
+    """Key of the row: the set of the options' values."""
+    return RowKey(f"{KIND}:{_value_digest(sorted(values))}", KIND, {})
 
 
 def _value_digest(value: object) -> str:
@@ -149,15 +161,16 @@ def learn_options(response: Response, turn: Turn) -> Response:
     if request.selected is not None:
         offered = {option["id"]: option for option in response.seen.offered}
         if response["status"] == "ok" and request.selected in offered:
-            value, key = option_value(offered[request.selected]), option_key(response.seen.offered)
-            log.signal(request.id, key, value, "explicit_yes", conditions={}, now=request.now)
+            values = option_values(response.seen.offered, turn.clarifier.chunks)
+            value = next(value for value, number in values.items() if number == request.selected)
+            log.signal(request.id, option_key(values), value, "explicit_yes", conditions={}, now=request.now)
         return response
     # A question that was asked back is settled by its reply, not by what earlier users chose.
     if response["status"] != "ambiguous" or response["clarification"] is not None:
         return response
     # The row is read before this request counts: the schedule asks by how often it was met before.
-    key = option_key(response["options"])
-    values = {option_value(option): option["id"] for option in response["options"]}
+    values = option_values(response["options"], turn.clarifier.chunks)
+    key = option_key(values)
     row = lookup(log.rows(key.target_field, key.doctype), *key)
     log.met(request.id, key, now=request.now)
     if row is None:
@@ -207,6 +220,10 @@ class Vague(NamedTuple):
         return RowKey(
             self.failure.target_field, self.pinned.doctype, {} if self.row is None else self.row.sub_conditions
         )
+
+    def learned(self, value: str) -> str:
+        """What a value is learned under; see `learned_values`."""
+        return documents.learned_values(self.failure.kind, self.pinned.chunks).get(value, value)
 
     def read(self, value: str) -> Reading:
         """What a value leads to; where no rule reads it, what the pipeline says to the narrower question."""
@@ -393,21 +410,23 @@ class Prospect(NamedTuple):
 
 def _prospect(one: Vague) -> Prospect:
     turn, rule = one.turn, one.turn.clarifier.learner
-    best = suggest(one.row, _candidate_values(one), rule)
+    values = {one.learned(value): value for value in _candidate_values(one)}
+    found = suggest(one.row, list(values), rule)
+    best = found._replace(value=values[found.value])
     # A row that is there already decides as it was before this request counted; a new one begins with it.
     new_row = turn.log.met(turn.request.id, one.key, now=turn.request.now)
     row = new_row if one.row is None else one.row
-    learned_before = leads(row, best.value, rule)
-    silent = fills_in(row, best.value, rule)
+    learned_before = leads(row, found.value, rule)
+    silent = fills_in(row, found.value, rule)
     # Reading a value is cheap but not free: the others are read only where the first does not settle it.
     first = one.read(best.value)
     readings = [first] if silent and not first.failed else [first, *map(one.read, _other_values(best, one))]
-    worth = question_worth(row, {reading.value: reading.outcome for reading in readings}, turn.clarifier)
+    worth = question_worth(row, {one.learned(reading.value): reading.outcome for reading in readings}, turn.clarifier)
     return Prospect(
         row=row,
         best=best,
         is_default=learned_before,
-        silent=silent or fills_in(row, best.value, rule, worth),
+        silent=silent or fills_in(row, found.value, rule, worth),
         readings=readings,
         worth=worth,
     )
@@ -423,9 +442,10 @@ def _fill_in(one: Vague) -> Response:
     if prospect.silent and not first.failed:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
         response = finish_request(one, first, {}, [default_warning(row, best, one.pack)])
-        return _apply_default(response, DefaultUse(row, best, verdict, one.failure.kind, one.pinned.conditions))
+        use = DefaultUse(row, one.learned(best), verdict, one.failure.kind, one.pinned.conditions)
+        return _apply_default(response, use)
     if prospect.is_default and first.failed:
-        log.signal(request.id, one.key, best, "failure", **about)
+        log.signal(request.id, one.key, one.learned(best), "failure", **about)
     return _without_default(one, prospect)
 
 
@@ -456,7 +476,7 @@ def _other_values(best: Suggested, one: Vague) -> list[str]:
     """The values that are not suggested, by their votes; ties as the failure has them."""
     votes = {} if one.row is None else one.row.candidate_votes
     others = [value for value in one.failure.candidates if value != best.value]
-    return sorted(others, key=lambda value: -max(0.0, votes.get(value, 0.0)))
+    return sorted(others, key=lambda value: -max(0.0, votes.get(one.learned(value), 0.0)))
 
 
 def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence[str]) -> Response:
@@ -688,11 +708,16 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
     if reading is None:
         msg = "a reply needs the corpus's vocabulary; open the lab with clarify=True."
         raise ValueError(msg)
-    parsed = reading.parsed
-    named = one.candidates if one.kind == documents.KIND else parsed.documents or request.documents
-    pinned = clarifier.pinned(named)
+    parsed, least = reading.parsed, clarifier.costs.min_field_confidence
+    # Which documents were meant is asked where none was named: the question leads to the same candidates again.
+    which = documents.which(parsed, clarifier, least) if one.kind == documents.KIND else None
+    offered = one.candidates if one.kind == documents.KIND else parsed.documents or request.documents
+    pinned = clarifier.pinned(offered if which is None else which.candidates)
+    learned = documents.learned_values(one.kind, pinned.chunks)
+    if one.again and which is not None:  # a default that was applied is known by its role
+        files = {role: name for name, role in learned.items()}
+        one = one._replace(proposed=files.get(one.proposed or "", one.proposed), candidates=which.candidates)
     # The log keeps what was offered; what else the question could have meant is read from it again.
-    least = clarifier.costs.min_field_confidence
     alike = [
         gap
         for gap in failures(parsed, request.text, pinned.chunks, least=least, pack=turn.pack)
@@ -711,7 +736,7 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
     if meaning.value is not None and not meaning.learned:
         meaning = _by_statement(waiting, meaning)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
-    _learn(one, _as_learned(meaning, failure, pinned, turn.pack), turn.log)
+    _learn(one, _as_learned(meaning, failure, pinned, turn.pack), turn.log, learned)
     if meaning.value is not None and not meaning.learned:
         return _in_words(waiting, meaning.value)
     return _complete_request(waiting, one, meaning.value)
@@ -748,14 +773,19 @@ def _numbered_value(answer: str, one: Open) -> str:
     return one.candidates[int(number) - 1] if named and 0 < int(number) <= len(one.candidates) else answer
 
 
-def _learn(one: Open, meaning: ReplyMeaning, log: AuditLog) -> None:
-    """Signals of a reply (rule S5.4)."""
+def _learn(one: Open, meaning: ReplyMeaning, log: AuditLog, learned: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Signals of a reply (rule S5.4).
+
+    Args:
+      learned: what values are learned under, where not as they are.
+    """
     about: dict[str, Any] = {"conditions": one.conditions, "now": one.request.now}
-    value = meaning.value if meaning.learned or meaning.value is None else OTHER
-    if value is not None and (value == one.proposed or one.proposed is None):
+    said = meaning.value if meaning.learned or meaning.value is None else OTHER
+    value, proposed = (None if each is None else learned.get(each, each) for each in (said, one.proposed))
+    if value is not None and (value == proposed or proposed is None):
         log.signal(one.request.id, one.key, value, "explicit_yes", **about)
-    elif one.proposed is not None:
-        log.signal(one.request.id, one.key, one.proposed, "explicit_no", value, **about)
+    elif proposed is not None:
+        log.signal(one.request.id, one.key, proposed, "explicit_no", value, **about)
 
 
 def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
@@ -782,7 +812,7 @@ def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
         # Only the user's own value is counted against: the others were never said to be right.
         if at == value:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
-            turn.log.signal(waiting.request.id, one.key, at, "failure", **about)
+            turn.log.signal(waiting.request.id, one.key, waiting.learned(at), "failure", **about)
     if not paged:
         return _extend_response(turn.answer(), {}, [vain_warning(name, tried, turn.pack, one.kind)])
     return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack))
@@ -819,8 +849,9 @@ def _in_words(waiting: Vague, words: str) -> Response:
 def _choose_option(one: Open, answer: str, turn: Turn) -> Response:
     """A reply of options that were settled silently: they are shown, or the one that is named is taken."""
     options = turn.answer()
-    values = {option_value(option): option["id"] for option in options["options"]}
+    values = option_values(options["options"], turn.clarifier.chunks)
     named = {str(number): value for value, number in values.items()}
+    named |= {"; ".join(option["sources"]): named[str(option["id"])] for option in options["options"]}
     bare = answer.strip()
     meaning = (
         ReplyMeaning(named[bare], learned=True)

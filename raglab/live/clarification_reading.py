@@ -16,6 +16,7 @@ from raglab.answering.question_vocabulary import Failure, ParsedQuestion, first_
 from raglab.decision.decisions import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
+from raglab.default_learner import document_roles
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
@@ -59,6 +60,15 @@ def which(parsed: ParsedQuestion, clarifier: Clarifier, least: float) -> Failure
     reason = f"{len(stated)} documents state it, and not alike"
     said = field_question(wanted, names, names[0], parsed.language)
     return Failure(kind=KIND, target_field=f"{wanted}:{KIND}", candidates=names, question_to_user=said, reason=reason)
+
+
+def learned_values(kind: str, chunks: Sequence[Chunk]) -> dict[str, str]:
+    """What values are learned under, where not as they are: a document by its role among the candidates.
+
+    Args:
+      kind: of the failure. chunks: of all candidates.
+    """
+    return document_roles({chunk.file_name: chunk.tags for chunk in chunks}) if kind == KIND else {}
 
 
 def _is_about(chunks: list[Chunk], entity: str) -> bool:
