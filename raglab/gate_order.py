@@ -18,7 +18,7 @@ from raglab.signal_gates import OWN, SIGNALS
 from raglab.signals import is_name
 
 GAP = "gap"
-ON_CHOSEN = frozenset({"coverage", "sufficiency", "right", "missing", "share"})  # gates, or what they read of the hits
+ON_CHOSEN = frozenset({"coverage", "sufficiency", "missing", "share"})  # gates, or what they read of the hits
 
 
 class Step(NamedTuple):

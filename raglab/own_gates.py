@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from raglab.gates import Firing, Side, Threshold
+from raglab.gates import Firing, Side, Threshold, meets_threshold
 from raglab.signal_gates import OWN, OwnLimits
 from raglab.signals import BUILT_IN, LONGEST_TEXT, Unit, is_name, unit_of
 from raglab.values import Floats
@@ -214,7 +214,7 @@ def critical_values(
 
     def passes(value: NDArray[np.float64]) -> NDArray[np.bool_]:
         margin = gate.margins(read, limits.values._replace(**{key: value}))
-        return np.broadcast_to(np.greater_equal(margin, 0.0), shape)
+        return np.broadcast_to(meets_threshold(margin), shape)
 
     low, high = (np.full(shape, _ordered(end), dtype=np.int64) for end in (row.low, row.high))
     # `near` passes and `far` does not, where the range holds a change at all.

@@ -18,7 +18,8 @@ Pattern = str | Sequence[str]
 class Patterns(NamedTuple):
     """Case-insensitive regular expressions of a policy; an entry that is a list must match with all its parts.
 
-    entities: name -> alias expressions.
+    entities: name -> alias expressions. document_entities: those by which documents name an entity, where they are
+    others than those of questions.
     """
 
     deny: Sequence[Pattern] = ()
@@ -28,6 +29,12 @@ class Patterns(NamedTuple):
     compare: Sequence[Pattern] = ()
     coverage_generic: Sequence[Pattern] = ()
     entities: Mapping[str, Sequence[Pattern]] = {}
+    document_entities: Mapping[str, Sequence[Pattern]] = {}
+
+    @property
+    def of_documents(self) -> Mapping[str, Sequence[Pattern]]:
+        """Name -> alias expressions as documents have them, in the order of the policy."""
+        return {name: self.document_entities.get(name, aliases) for name, aliases in self.entities.items()}
 
 
 COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
@@ -36,6 +43,8 @@ COUNTED = ("deny", "allow", "generic", "facet", "compare", "coverage_generic")
 def patterns_hash(patterns: Any) -> str:  # noqa: ANN401 - whatever has the fields of `Patterns`
     """First 12 hex digits of the SHA-256 of the patterns' canonical JSON (rule S0.6)."""
     rows = {name: getattr(patterns, name) for name in COUNTED} | {"entities": list(patterns.entities.items())}
+    if patterns.document_entities:  # a later key: without it the hash is that of a policy from before
+        rows["document_entities"] = dict(patterns.document_entities)
     return digest(canonical_json(rows, default=list), 12)
 
 
@@ -181,10 +190,9 @@ def pattern_hits(
         for row, case in enumerate(cases):
             if not _cannot_match(listed, case.query):
                 counts[row, column] = sum(matches(pattern, case.query) for pattern in listed)
-    names = patterns.entities
     return PatternHits(
         patterns_hash=digest or patterns_hash(patterns),
         counts=counts,
-        query_entities=entities_of([case.query for case in cases], names),
-        chunk_entities=chunk_entities(chunks, names) if named is None else named,
+        query_entities=entities_of([case.query for case in cases], patterns.entities),
+        chunk_entities=chunk_entities(chunks, patterns.of_documents) if named is None else named,
     )

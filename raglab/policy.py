@@ -103,6 +103,12 @@ class Gap(_section_of(gates.gate_by_name("gap"))):  # type: ignore[misc]
     near_pages: Annotated[int, Field(ge=0, le=1_000)]
 
 
+class Coverage(_section_of(gates.gate_by_name("coverage"))):  # type: ignore[misc]
+    """Rule S2.5. min_hits: chosen hits that must hold each entity."""
+
+    min_hits: Annotated[int, Field(ge=1, le=100)]
+
+
 class Polyline(_Section):
     """A signal's share of the logit: knots ascending, values never falling."""
 
@@ -389,6 +395,7 @@ class PatternLists(_Section):
     compare: tuple[Stated, ...]
     coverage_generic: tuple[Stated, ...]
     entities: dict[StrictStr, tuple[Stated, ...]]
+    document_entities: dict[StrictStr, tuple[Stated, ...]]
 
     @cached_property
     def digest(self) -> str:
@@ -413,7 +420,7 @@ class PatternLists(_Section):
                 matches(part, "")
         return patterns
 
-    @field_validator("entities")
+    @field_validator("entities", "document_entities")
     @classmethod
     def _compile_entities(cls, entities: dict[str, tuple[Pattern, ...]]) -> dict[str, tuple[Pattern, ...]]:
         n_aliases = sum(map(len, entities.values()))
@@ -430,6 +437,14 @@ class PatternLists(_Section):
             cls._compile(aliases)
         return entities
 
+    @model_validator(mode="after")
+    def _known_entities(self) -> Self:
+        unknown = next((name for name in self.document_entities if name not in self.entities), None)
+        if unknown is not None:
+            msg = f"document_entities must be among entities, {unknown!r} is not; add it there, or correct the name"
+            raise ValueError(msg)
+        return self
+
 
 class Structure(NamedTuple):
     """What decides which hits a group or an option holds: measured tables depend on it, thresholds do not."""
@@ -441,6 +456,7 @@ class Structure(NamedTuple):
     entity_extractor: bool
     max_options: int
     near_pages: int
+    min_hits: int
     min_texts: int
     fused: Model | None
     calibration: tuple[tuple[float, ...], tuple[float, ...]] | None
@@ -480,6 +496,8 @@ ADDED = (
     "decision.costs",
     "decision.model",
     "decision.order",
+    "coverage.min_hits",
+    "patterns.document_entities",
 )
 ADDED_SECTIONS = ("decision", "signals", "gates")  # left out where nothing of them is left
 
@@ -492,7 +510,7 @@ def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
             del rows[name]
     for path in ADDED:
         section, _, key = path.partition(".")
-        if rows[section].get(key) == published[section][key]:
+        if section in rows and rows[section].get(key) == published[section][key]:
             rows[section].pop(key, None)
     for section in ADDED_SECTIONS:
         if not rows[section]:
@@ -502,6 +520,7 @@ def _canonical_rows(rows: dict[str, Any]) -> dict[str, Any]:
 
 _MORE = {
     "gap": Gap,
+    "coverage": Coverage,
     "confidence": Confidence,
     "fused": FusionSection,
     "generation": GenerationSection,
@@ -649,6 +668,7 @@ class PolicyData(_Sections):  # type: ignore[misc, valid-type]
             resolver.entity_extractor,
             resolver.max_options,
             self.gap.near_pages,
+            self.coverage.min_hits,
             confidence.min_texts,
             self.fused_model,
             None if knots is None else (knots.x, knots.y),
@@ -691,7 +711,8 @@ def check_pack(stored: object, given: str | None, what: str, remedy: str) -> Non
 def _merge_sections(base: Mapping[str, Any], stated: Mapping[str, Any]) -> dict[str, Any]:
     rows = dict(base)
     for key, value in stated.items():
-        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping) and key != "entities"
+        deep = isinstance(value, Mapping) and isinstance(rows.get(key), Mapping)
+        deep = deep and key not in {"entities", "document_entities"}
         rows[key] = _merge_sections(rows[key], value) if deep else value
     return rows
 

@@ -365,7 +365,14 @@ def group_by_structure(policies: Sequence[PolicyData]) -> Iterator[list[int]]:
         sections = (id(policy.patterns), id(policy.chosen), id(policy.fused), id(policy.generation))
         of_score = policy.confidence
         confidence = (of_score.min_texts, of_score.fallback, id(of_score.calibration))
-        parts = (*sections, policy.gap.near_pages, confidence, resolver_structure(policy), decision)
+        parts = (
+            *sections,
+            policy.gap.near_pages,
+            policy.coverage.min_hits,
+            confidence,
+            resolver_structure(policy),
+            decision,
+        )
         if parts not in known:
             known[parts] = policy.structure
         groups.setdefault(known[parts], []).append(place)

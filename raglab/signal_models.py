@@ -106,14 +106,7 @@ def sufficient(
 
     Source: Joren et al. 2025, sufficient context.
     """
-    loaded = load_classifier(model, label) if isinstance(model, str) else model
-
-    def measure(rows: pd.DataFrame) -> list[float]:
-        texts = _read_texts(rows["hits.text"], passages)
-        return _best(texts, loaded.probability(_pairs(rows["query"], texts)))
-
-    version = _version(f"sufficient-1:{loaded.name}:{loaded.label}:{passages}")
-    return SignalFunction(name, measure, ("query", "hits.text"), version=version, n_hits=n_hits)
+    return _classified("query", model, label, passages, name, n_hits)
 
 
 def grounded(
@@ -129,15 +122,30 @@ def grounded(
     Args:
       model, label, passages, name, n_hits: as for `sufficient`.
     """
+    return _classified("answer.text", model, label, passages, name, n_hits)
+
+
+def _classified(
+    beside: Literal["query", "answer.text"],
+    model: str | Classifier,
+    label: str | int,
+    passages: Passages,
+    name: str,
+    n_hits: int,
+) -> SignalFunction:
+    """Probability of a label of pairs: of the question and its passages, or of passages and the answer to them."""
     loaded = load_classifier(model, label) if isinstance(model, str) else model
+    answered = beside == "answer.text"
 
     def measure(rows: pd.DataFrame) -> list[float]:
         texts = _read_texts(rows["hits.text"], passages)
-        pairs = [(passage, answer) for answer, passage in _pairs(rows["answer.text"], texts)]
-        return _best(texts, loaded.probability(pairs))
+        pairs = _pairs(rows[beside], texts)
+        return _best(texts, loaded.probability([(text, first) for first, text in pairs] if answered else pairs))
 
-    needs, version = ("hits.text", "answer.text"), _version(f"grounded-1:{loaded.name}:{loaded.label}:{passages}")
-    return SignalFunction(name, measure, needs, stage="answer", version=version, n_hits=n_hits)
+    kind, needs = ("grounded", ("hits.text", beside)) if answered else ("sufficient", (beside, "hits.text"))
+    version = _version(f"{kind}-1:{loaded.name}:{loaded.label}:{passages}")
+    stage: Literal["hits", "answer"] = "answer" if answered else "hits"
+    return SignalFunction(name, measure, needs, stage=stage, version=version, n_hits=n_hits)
 
 
 def judge(

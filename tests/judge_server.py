@@ -9,8 +9,10 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
+
+from local_server import LocalServer, serving
 
 KEY = "sk-test-7b1e90ffab42"
 USAGE = {"prompt_tokens": 40, "completion_tokens": 10, "total_tokens": 50}
@@ -40,20 +42,17 @@ def graded(question: str) -> Reply:
     return completion(json.dumps({"score": true_score(question)}))
 
 
-class JudgeServer(ThreadingHTTPServer):
+class JudgeServer(LocalServer):
     """Requests that came and replies that went out whole, by question; `behave` maps a question's n-th request."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.base_url = f"http://127.0.0.1:{self.server_port}/v1"
+        super().__init__(_Handler)
+        self.base_url = f"http://{self.host}/v1"
         self.behave: Callable[[str, int], Reply] = lambda question, _: graded(question)
         self.asked: list[str] = []
         self.bodies: list[dict[str, Any]] = []
         self.keys: set[str] = set()
         self.served: Counter[str] = Counter()
-        self.released = threading.Event()
         self.lock = threading.Lock()
 
 
@@ -93,12 +92,5 @@ class _Handler(BaseHTTPRequestHandler):
 def judge_server() -> Iterator[JudgeServer]:
     """A server that ends with the block."""
     server = JudgeServer()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import json
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 import pytest
+
+from local_server import LocalServer, serving
 
 SUFFIX_OF_LARGE = (".safetensors", ".bin")  # files that a hub names by SHA-256
 
@@ -165,17 +166,10 @@ def _tree(files: Mapping[str, bytes]) -> list[dict[str, Any]]:
 @contextmanager
 def running(hub: Hub) -> Iterator[Hub]:
     """Serve a hub on a free port of this machine."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": hub}))
-    server.daemon_threads = True
-    hub.address = f"http://127.0.0.1:{server.server_address[1]}"
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    server = LocalServer(type("Handler", (_Handler,), {"hub": hub}))
+    hub.address = f"http://{server.host}"
+    with serving(server):
         yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def use(hub: Hub, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

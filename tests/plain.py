@@ -136,8 +136,9 @@ def at_depth(trace: TraceData, policy: PolicyData, row: int, hits: list[One]) ->
     named = entities_of(policy, query)
     compares = any(matches(p, query) for p in patterns.compare) and len(named) >= 2
     generic = any(matches(p, query) for p in patterns.coverage_generic) and named
-    carried = {name for hit in hits if hit.number in said.chunks for name in hit.entities}
-    if policy.coverage.enabled and (compares or generic) and not set(named) <= carried:
+    among = [hit.entities for hit in hits if hit.number in said.chunks]
+    covered = all(sum(name in held for held in among) >= policy.coverage.min_hits for name in named)
+    if policy.coverage.enabled and (compares or generic) and not covered:
         return Said("refuse", "coverage")
     if policy.similarity.enabled and not hits[0].cosine >= policy.similarity.min_similarity:
         return Said("refuse", "similarity")

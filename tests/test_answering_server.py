@@ -7,15 +7,15 @@ import pickle
 import socket
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any, NamedTuple
 
 import pytest
 
+from local_server import LocalServer, serving
 from raglab.answering.hygiene import clean
 from raglab.answering.server import MAX_BYTES, OpenAIGenerator, OpenAIRewriter, cited_passages
 from raglab.values import Chunk, Generation
@@ -115,16 +115,12 @@ class Seen(NamedTuple):
     body: dict[str, Any]
 
 
-class Server(ThreadingHTTPServer):
+class Server(LocalServer):
     """A server on this machine that behaves as the first part of a path says."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Handler)
         self.seen: list[Seen] = []
-        self.released = threading.Event()
-        self.host = f"127.0.0.1:{self.server_port}"
 
     def url(self, mode: str, user: str = "") -> str:
         """Base URL under which it behaves in one way."""
@@ -244,15 +240,8 @@ ODD: dict[str, Callable[[Handler], object]] = {
 def running() -> Iterator[Server]:
     """One server for all tests of this file, shut down at the end."""
     server = Server()
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield server
-    finally:
-        server.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 @pytest.fixture

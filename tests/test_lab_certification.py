@@ -17,12 +17,11 @@ from raglab.certify import cases_needed, certification_chance, certify, hoeffdin
 from raglab.cli import app
 from raglab.lab.certification import (
     Certification,
-    certificate_lines,
     certify_policy,
     check_policy,
-    diagnosis,
     grid,
 )
+from raglab.lab.certification_texts import certificate_lines, diagnosis
 from raglab.lab.certified_losses import LIKELY, asking_note, counted_losses
 from raglab.lab.looks import queries_hash, recorded_looks, take_look
 from raglab.lab.report.verdicts import answer_signals

@@ -14,12 +14,12 @@ from raglab.cli import app
 from raglab.decision.measurement import measured_tables, structure_hash
 from raglab.lab.certification import (
     PATHS,
-    certificate_lines,
     certify_policy,
     check_policy,
     declared_family,
     grid,
 )
+from raglab.lab.certification_texts import certificate_lines
 from raglab.lab.certified_losses import RISK, count_rates, unseen_counts
 from raglab.lab.decision_fitting import fit_decision, held_out_cells
 from raglab.lab.looks import queries_hash

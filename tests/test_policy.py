@@ -23,7 +23,7 @@ def test_the_published_thresholds_are_those_of_the_rules() -> None:
     """Every number that RULES.md calls a default."""
     published = {
         "chosen.final_k": 4, "l2.max_l2": 0.80, "l2.soft_max_l2": 1.05, "density.min_keep": 1, "gap.min_gap": 0.015,
-        "gap.near_pages": 2,
+        "gap.near_pages": 2, "coverage.min_hits": 1,
         "similarity.min_similarity": 0.70, "sufficiency.min_keyword_share": 0.50, "confidence.tau_default": 40.0,
         "confidence.tau_explicit": 30.0, "confidence.blend": 1.0, "confidence.min_texts": 3,
         "refine.max_depth": 3, "refine.epsilon": 1.0,
@@ -195,7 +195,7 @@ def test_an_added_key_changes_an_id_only_where_it_is_moved() -> None:
         "decision.order": ("decision.order", ("similarity",)),
         "decision.costs": ("decision.costs.ok.refused", 2.0),
         "confidence.fallback": ("confidence.fallback", "hybrid"),
-        **dict.fromkeys(("decision.rule", "decision.model", "confidence.calibration")),
+        **dict.fromkeys(("decision.rule", "decision.model", "confidence.calibration", "patterns.document_entities")),
     }
     for path in ADDED:
         value = base.value(path)
@@ -259,6 +259,18 @@ def test_a_policy_is_frozen() -> None:
         policy.notes = "x"  # type: ignore[misc]
     with pytest.raises(ValueError, match="frozen"):
         policy.l2.max_l2 = 1.0  # type: ignore[misc]
+
+
+def test_entities_of_documents() -> None:
+    """Must be entities; the patterns' hash and the policy's id are as ever without them, and others with them."""
+    plain = PolicyData.from_mapping({"patterns": {"entities": {"a": ["a"]}}})
+    other = plain.replace("patterns.document_entities", {"a": ["b"]})
+    assert (other.patterns.digest, other.policy_id) != (plain.patterns.digest, plain.policy_id)
+    assert plain.pattern_lists.of_documents == plain.patterns.entities
+    assert other.pattern_lists.of_documents == {"a": ("b",)}
+    with pytest.raises(ValueError, match="document_entities must be among entities, 'b' is not"):
+        plain.replace("patterns.document_entities", {"b": ["b"]})
+    assert plain.replace("coverage.min_hits", 2).structure != plain.structure
 
 
 def test_entities_are_replaced_whole() -> None:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import plain
 from raglab.decision import chain
 from raglab.decision.decisions import GATE_OF, Decisions
-from raglab.decision.measurement import measured_tables
+from raglab.decision.measurement import measured_tables, policy_pattern_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide, sweep, tally
 from raglab.values import Case, Status, TraceData
@@ -106,6 +106,34 @@ def test_how_far_pages_agree_is_the_policys() -> None:
     first = Hit(0.5, "x/a.md", 1)
     assert _stage(_decide([first, far], gap={"min_gap": 0.015, "near_pages": 3}, **UNDECIDED)) == "gap"
     assert _stage(_decide([first, near], gap={"min_gap": 0.015, "near_pages": 0}, **UNDECIDED)) == "single_group"
+
+
+@pytest.mark.parametrize(("min_hits", "stage"), [(1, "gap"), (2, "gap"), (3, "coverage")])
+def test_an_entity_may_have_to_stand_in_several_hits(min_hits: int, stage: str) -> None:
+    """Two of three chosen hits hold it: `min_hits` 2 is met, 3 is not, and the reason says in how many."""
+    hits = [Hit(0.25, "a.md", 1, entities=("hull",)), Hit(0.25, "a.md", 2, entities=("hull",)), Hit(0.25, "a.md", 3)]
+    said = _decide(hits, ask("explain hull"), patterns=PATTERNS, coverage={"min_hits": min_hits})
+    assert _stage(said) == stage
+    if stage == "coverage":
+        assert said.frame()["reason"][0] == "missing document coverage in 3 hits for: hull"
+        assert said.lacking(0) == ["hull"]
+
+
+def test_documents_may_name_an_entity_otherwise_than_questions() -> None:
+    """By the aliases of `document_entities` alone where it has the name, by those of questions where it has not."""
+    entities = {"hull": ["hull"], "fleet": ["fleet"]}
+    chunks = [Hit(0.25, text="The hull is insured."), Hit(0.25, text="The vessel's body is insured.")]
+    trace = trace_of((ask("explain hull"), [chunks]))
+
+    def named(**more: Any) -> tuple[tuple[str, ...], ...]:
+        return policy_pattern_hits(trace, policy(patterns=PATTERNS | {"entities": entities} | more)).chunk_entities
+
+    assert named() == (("hull",), ())
+    assert named(document_entities={"hull": ["vessel's body"]}) == ((), ("hull",))
+    assert named(document_entities={"hull": ["vessel's body", "hull"], "fleet": ["insured"]}) == (
+        ("hull", "fleet"),
+        ("hull", "fleet"),
+    )
 
 
 def test_one_core_signature_agrees_but_not_one_file() -> None:

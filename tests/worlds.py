@@ -247,7 +247,9 @@ def with_signals(policies: list[PolicyData], seed: int, bounds: Any = None) -> l
 def random_policies(seed: int, count: int, **fixed: Any) -> list[PolicyData]:
     """Policies drawn on the grids of `random_trace`; `fixed` holds paths with `__` for the point."""
     rng = np.random.default_rng(seed)
-    told = {"confidence.fallback": ("cosine", "hybrid")[seed % 2]}  # part of the structure that all of them share
+    # Parts of the structure that all of them share.
+    told: dict[str, Any] = {"confidence.fallback": ("cosine", "hybrid")[seed % 2]}
+    told |= {"coverage.min_hits": (1, 2, 1, 3)[seed % 4]}
     told |= {path.replace("__", "."): value for path, value in fixed.items()}
     base = PolicyData.from_mapping({"patterns": PATTERNS, "fused": FUSED})
     out = []

@@ -416,7 +416,8 @@ def certify(
     as_json: AsJson = False,
 ) -> None:
     """Thresholds with a finite-sample guarantee: learned on split tune, tested on split certify."""
-    from raglab.lab.certification import certificate_lines, certify_policy
+    from raglab.lab.certification import certify_policy
+    from raglab.lab.certification_texts import certificate_lines
 
     targets, costs = parse_targets(target), parse_costs(cost)
     chosen, trace = load_policy(policy), load_trace(path)
@@ -444,7 +445,7 @@ def certify(
 
 def _say_why(trace: Trace, policy: Policy, alpha: float, delta: float, arm: str | None) -> None:
     """Print what each signal could carry, on cases that the certificate does not need."""
-    from raglab.lab.certification import diagnosis
+    from raglab.lab.certification_texts import diagnosis
     from raglab.lab.gate_fitting import case_signals
 
     pilot = any(case.split == "tune" for case in trace.cases)

@@ -54,7 +54,8 @@ Kept = Annotated[bool, typer.Option("--cache/--no-cache", help="Keep answers and
 
 def index(
     corpus: Annotated[
-        Path, typer.Argument(help="Folder of Markdown, text, CSV, PDF or pictures; JSONL; SQuAD 2.0; BEIR folder.")
+        Path,
+        typer.Argument(help="Folder of Markdown, HTML, text, CSV, PDF, pictures; JSONL; SQuAD 2.0; BEIR folder."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the index.")],
     arm: Annotated[

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
@@ -310,7 +311,9 @@ def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     (margin,) = gates.margins_of(gate, read, limits)
     text = "every entity that must be covered is"
     if missing:
-        text = "missing document coverage for: " + ", ".join(said.lacking(row))
+        least = said.policy.coverage.min_hits
+        among = f" in {least} hits" if least > 1 else ""
+        text = f"missing document coverage{among} for: {', '.join(said.lacking(row))}"
     yield _format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
 
 
@@ -701,11 +704,13 @@ class Decisions:
         return {} if self.trace.answers is None else answer_positions(self.trace.answers)
 
     def lacking(self, row: int) -> list[str]:
-        """Entities of the query that the hits of a case's slot do not carry."""
-        seen = self.tables.pattern_hits
+        """Entities of the query that too few hits of a case's slot carry."""
+        seen, least = self.tables.pattern_hits, self.policy.coverage.min_hits
         slot = self.tables.chosen.places[self._batch(row), self.judged_slot(row)]
-        carried = {name for place in slot if place >= 0 for name in seen.chunk_entities[self._chunk(row, int(place))]}
-        return [name for name in seen.query_entities[row] if name not in carried]
+        carried = Counter(
+            name for place in slot if place >= 0 for name in seen.chunk_entities[self._chunk(row, int(place))]
+        )
+        return [name for name in seen.query_entities[row] if carried[name] < least]
 
     def warnings(self, row: int) -> list[str]:
         """Warnings attached to an answer (rules S2.7, S2.8)."""

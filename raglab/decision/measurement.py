@@ -73,9 +73,15 @@ class SlotLabels(NamedTuple):
     share: NDArray[np.float64]
 
 
-def slot_labels(chosen: ChosenHits, batch: CaseBatch, entities: Entities, trace: TraceData) -> SlotLabels:
-    """Entities missing, expected sources found and keyword share of every slot."""
-    lacking = entities.must_cover[:, None] & ~_unions(entities.carried, chosen.places)
+def slot_labels(
+    chosen: ChosenHits, batch: CaseBatch, entities: Entities, trace: TraceData, min_hits: int
+) -> SlotLabels:
+    """Entities missing, expected sources found and keyword share of every slot.
+
+    Args:
+      min_hits: of a slot, that must hold an entity.
+    """
+    lacking = entities.must_cover[:, None] & ~_unions(entities.carried, chosen.places, min_hits)
     return SlotLabels(
         missing=np.bitwise_count(lacking).astype(np.uint8),
         right=_right(chosen, batch, trace),
@@ -131,11 +137,20 @@ def _values_at(values: NDArray[Any], places: NDArray[np.int64], nothing: Any) ->
     return np.where(places >= 0, taken, nothing)
 
 
-def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64]) -> NDArray[np.uint64]:
-    """Union of the bits of every slot's hits, [B, S]."""
+def _unions(mask: NDArray[np.uint64], places: NDArray[np.int64], least: int = 1) -> NDArray[np.uint64]:
+    """Bits that at least so many of every slot's hits have, [B, S]: their union where it is one."""
     out = np.zeros(places.shape[:2], dtype=np.uint64)
     for rows in _cache_blocks(places):
-        out[rows] = np.bitwise_or.reduce(_values_at(mask[rows], places[rows], np.uint64(0)), axis=2)
+        bits = _values_at(mask[rows], places[rows], np.uint64(0))
+        if least == 1:
+            out[rows] = np.bitwise_or.reduce(bits, axis=2)
+            continue
+        # held[n]: bits of at least n of the hits so far.
+        held = [np.full_like(out[rows], ~np.uint64(0)), *(np.zeros_like(out[rows]) for _ in range(least))]
+        for hit in np.moveaxis(bits, 2, 0):
+            for count in range(least, 0, -1):
+                held[count] |= held[count - 1] & hit
+        out[rows] = held[least]
     return out
 
 
@@ -362,7 +377,7 @@ def measure_tables(
     # Every set of hits that some threshold could choose is laid out first, so that what is asked of the chosen hits is
     # measured once a set and only looked up by thousands of policies.
     chosen = _chosen_hits(batch, entities, contests, structure)
-    slots = slot_labels(chosen, batch, entities, trace)
+    slots = slot_labels(chosen, batch, entities, trace, structure.min_hits)
     first = _first_hits(batch, structure)
     by_hits = _hit_signals(batch, first, contests, chosen, slots)
     off = gates_off(trace)

@@ -118,7 +118,7 @@ def fuse(
     known = ~np.isnan(held_out)
     whole = fit(seen.score, seen.right, seen.names)
     if not whole.parts or not known.any():
-        remedy = "see `raglab.lab.certification.diagnosis`"
+        remedy = "see `raglab.lab.certification_texts.diagnosis`"
         msg = f"a fused gate must find a signal that ranks right above wrong, got none; {remedy}."
         raise ValueError(msg)
     slope, intercept = calibration.fit(seen.right[known], held_out[known], method="platt").weights

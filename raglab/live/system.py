@@ -490,7 +490,7 @@ class Lab:
           ValueError: the policy names another pack, or a signal that no function measures.
         """
         check_pack(self.pack.stored, policy.pack_hash, "an open index", "open it again under that policy")
-        named = chunk_entities(self.retriever.chunks, policy.pattern_lists.entities)
+        named = chunk_entities(self.retriever.chunks, policy.pattern_lists.of_documents)
         return dataclasses.replace(self, policy=policy, entities=named, signals=self.signals.under(policy))
 
 
@@ -506,7 +506,7 @@ def _ready_documents(
     chunks, stored = index.corpus.chunks, EmbeddingCache(opening.place / EMBEDDINGS)
     ready = retriever(index.corpus, index.settings, stored, rewriter=opening.rewriter, pack=pack, like=like)
     tables, base = ready.indexes.tables, opening.generator
-    named = chunk_entities(ready.chunks, policy.pattern_lists.entities)
+    named = chunk_entities(ready.chunks, policy.pattern_lists.of_documents)
     _read_passages(ready.chunks, base, scorer)
     reader = DocumentReader(tuple(chunks), pack)
     if any(name in STORED for name in used_signals(policy)):  # so that no first question pays for it

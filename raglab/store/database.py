@@ -858,16 +858,9 @@ def _url(place: str | Path) -> URL:
 
 
 def _chain_table(meta: sql.MetaData) -> sql.Table:
-    return sql.Table(
-        CHAIN,
-        meta,
-        sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False),
-        sql.Column("of", sql.String(200), nullable=False),
-        sql.Column("content", sql.String(64), nullable=False),
-        sql.Column("seal", sql.String(64)),
-        sql.Column("salt", sql.String(64)),
-        sql.Column("digest", sql.String(64), nullable=False),
-    )
+    sizes = {"of": 200, "content": 64, "seal": 64, "salt": 64, "digest": 64}
+    texts = (sql.Column(name, sql.String(n), nullable=name in {"seal", "salt"}) for name, n in sizes.items())
+    return sql.Table(CHAIN, meta, sql.Column("seq", sql.BigInteger, primary_key=True, autoincrement=False), *texts)
 
 
 def _sql_table(table: EventTable, meta: sql.MetaData) -> sql.Table:

@@ -20,6 +20,8 @@ that is no field is kept in `extra`::
 
 from __future__ import annotations
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
 from itertools import chain
@@ -27,6 +29,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
+from raglab.characters import visible
 from raglab.store.benchmarks import (
     beir_cases,
     beir_chunk,
@@ -77,6 +80,7 @@ from raglab.store.files import (
     write_lines,
 )
 from raglab.store.folders import check_link, files_below, is_folder
+from raglab.store.html import decode_html, html_document
 from raglab.store.pdf import PDF_LIMITS, PdfLimits, pdf_pages
 from raglab.store.pictures import SUFFIXES, caption_file, picture_chunk
 from raglab.text import BITS
@@ -86,6 +90,7 @@ MAX_WORDS = 220
 MAX_ENTITIES = 1000  # of a chunk
 MAX_TAGS = 200  # of a chunk
 MAX_TAG = 10_000  # characters of a tag's value
+_KINDS_SHOWN = 8  # in a warning
 _LINES = (".jsonl", ".ndjson")
 _JSON = (".json",)
 _CHUNK_KEYS = ("id", "source", "text", "page", "page_label", "tags", "entities")
@@ -148,9 +153,10 @@ def load_corpus(
     """Chunks of a collection, by what the path is.
 
     A folder with `documents/`: the documents in there. A folder with `corpus.jsonl`: that file. A folder with MT-RAG's
-    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, text, PDF, CSV, PNG and JPEG
-    files, at any depth, in the order of their relative paths, which are their sources; names with a leading dot are
-    passed over. A file: one document, JSON lines (ours, BEIR's or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
+    `reference*.jsonl`: the passages of all its tasks. Any other folder: its Markdown, HTML, text, PDF, CSV, PNG and
+    JPEG files, at any depth, in the order of their relative paths, which are their sources; a warning names the kinds
+    of files that are left out; names with a leading dot are passed over. A file: one document, JSON lines (ours, BEIR's
+    or MT-RAG's), or SQuAD's JSON. `FORMATS` lists them all.
 
     A picture is one chunk. Its text is what is known of it in words: those of its file name, and the caption in
     `picture.png.txt` or else `picture.txt`, which then is no document of its own. Pages that were scanned must be given
@@ -289,11 +295,23 @@ def _folder(folder: Path, limits: Limits) -> Iterator[tuple[Where, Chunk]]:
     files = {source: path for source, path in below.items() if path.suffix.lower() in endings}
     captions = {caption_file(path) for path in files.values() if path.suffix.lower() in SUFFIXES}
     files = {source: path for source, path in files.items() if path not in captions}
+    _warn_of_others(folder, [path for path in below.values() if path.suffix.lower() not in endings])
     if not files:
         there = " or ".join(dict.fromkeys(form.corpus_file for form in FORMATS.values() if form.corpus_file))
         rule = f"a folder must hold documents ({', '.join(endings)}) or {there}"
         raise input_error(Where(str(folder)), rule, "add some, or give the path of a .jsonl or .json file", "none")
     return chain.from_iterable(_document_chunks(path, source, limits) for source, path in files.items())
+
+
+def _warn_of_others(folder: Path, others: Sequence[Path]) -> None:
+    """Name what of a folder is left out, by kind."""
+    kinds = Counter(path.suffix.lower() or "without an ending" for path in others)
+    if kinds:
+        told = ", ".join(f"{count} {kind}" for kind, count in kinds.most_common(_KINDS_SHOWN))
+        more = f" and {len(kinds) - _KINDS_SHOWN} more kinds" if len(kinds) > _KINDS_SHOWN else ""
+        rule = f"documents are {', '.join(_document_endings())}"
+        text = f"{folder}: left out of the corpus: {told}{more}; {rule}: convert the others, or take them away."
+        warnings.warn(visible(text), stacklevel=4)
 
 
 def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
@@ -311,7 +329,10 @@ def _document_chunks(path: Path, source: str, limits: Limits) -> PlacedChunks:
 
 def _document_text(path: Path, limits: Limits) -> str:
     """Text of a document, which is as long as one in a line of JSON lines at most."""
-    text = read_text(path, limits.max_file_bytes, follow_links=limits.follow_links)
+    return _checked_length(read_text(path, limits.max_file_bytes, follow_links=limits.follow_links), path, limits)
+
+
+def _checked_length(text: str, path: Path, limits: Limits) -> str:
     if len(text) > limits.max_line_bytes:
         rule = f"a document must be at most {limits.max_line_bytes} characters"
         raise input_error(Where(str(path)), rule, "split it, or raise max_line_bytes", str(len(text)))
@@ -323,6 +344,15 @@ def _markdown(source: str, path: Path, limits: Limits) -> PlacedChunks:
     pages = marked_pages(body, str(path), line)
     passages = section_passages(pages, tags.get("title"), limits.max_words, Where(str(path)))
     return _passages_as_chunks(source, path, passages, tags, entities)
+
+
+def _html(source: str, path: Path, limits: Limits) -> PlacedChunks:
+    where = Where(str(path), 1)
+    text = decode_html(read_bytes(path, limits.max_file_bytes, follow_links=limits.follow_links), where)
+    page = html_document(_checked_length(text, path, limits), str(path))
+    tags = {name: value for name, value in (("title", page.title), ("lang", page.language)) if value}
+    passages = section_passages((Page(1, None, page.text),), page.title, limits.max_words, Where(str(path)))
+    return _passages_as_chunks(source, path, passages, tags)
 
 
 def _text_chunks(source: str, path: Path, limits: Limits) -> PlacedChunks:
@@ -733,6 +763,7 @@ FORMATS: dict[str, Format] = {
         cases_file="data_full.json",
     ),
     "Markdown": Format((".md", ".markdown"), corpus=_markdown),
+    "HTML": Format((".html", ".htm", ".xhtml"), corpus=_html),
     "text": Format((".txt", ".text"), corpus=_text_chunks),
     "PDF": Format((".pdf",), corpus=_pdf),
     "CSV": Format((".csv",), corpus=_csv),

@@ -37,8 +37,8 @@ SWEPT = ("hallucination_rate", "false_refusal_rate", "coverage")
 class ThresholdSweepDisplay:
     """Rates of one gate as exact steps of its threshold, with pointwise intervals; promise and targets beside them.
 
-    steps: frame as `replay.steps` gives it. name: what the threshold is on, with its unit. After `plot`: ax_, figure_,
-    lines_.
+    steps: frame as `replay.steps` gives it. name: what the threshold is on, or its unit, in brackets on the axis. After
+    `plot`: ax_, figure_, lines_.
     """
 
     steps: pd.DataFrame

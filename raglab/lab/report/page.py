@@ -13,7 +13,8 @@ from jinja2 import Environment, StrictUndefined
 from raglab import metrics, replay, robustness
 from raglab.certify import MAX_OVER_ASK, data_need
 from raglab.characters import visible
-from raglab.lab.certification import SPLITS, Retest, check_policy, diagnosis, need_line
+from raglab.lab.certification import SPLITS, Retest, check_policy
+from raglab.lab.certification_texts import diagnosis, need_line
 from raglab.lab.certified_losses import COST, asking_note
 from raglab.lab.looks import queries_hash
 from raglab.lab.report import blocks as wording
