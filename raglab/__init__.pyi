@@ -11,6 +11,7 @@ from . import robustness as robustness
 from . import signal_models as signal_models
 from . import testing as testing
 from .answering.compression import compress as compress
+from .audit.live_rates import live_rates as live_rates
 from .audit.log import AuditLog as AuditLog
 from .default_learner import ClarificationDefault as ClarificationDefault
 from .default_learner import ClarificationRequest as ClarificationRequest
@@ -44,6 +45,7 @@ from .lab.report.gate_displays import ReliabilityDisplay as ReliabilityDisplay
 from .lab.report.gate_displays import RiskCoverageDisplay as RiskCoverageDisplay
 from .lab.report.gate_displays import ThresholdSweepDisplay as ThresholdSweepDisplay
 from .lab.report.log_displays import ForestDisplay as ForestDisplay
+from .lab.report.log_displays import LiveRatesDisplay as LiveRatesDisplay
 from .lab.report.log_displays import RewardAuditDisplay as RewardAuditDisplay
 from .lab.report.page import write_report as write_report
 from .lab.report.signal_displays import SignalAuditDisplay as SignalAuditDisplay

@@ -56,6 +56,7 @@ RULES: tuple[Rule, ...] = (  # in their order: the first that decides wins (rule
     ),
     Rule("options", Status.ambiguous),
 )
+INVALID_SELECTION = "Invalid selection: {option}"  # rule S3.7
 ONE_OPTION = "single_option"  # what asking becomes where one option is left (rule S3.5)
 
 
@@ -188,7 +189,7 @@ def select(found: Sequence[Option], selected_option: int) -> Option:
     for option in found:
         if option.option_id == selected_option:
             return option
-    msg = f"Invalid selection: {selected_option}"
+    msg = INVALID_SELECTION.format(option=selected_option)
     raise KeyError(msg)
 
 

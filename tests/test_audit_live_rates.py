@@ -22,6 +22,7 @@ from raglab.audit.log import AuditLog
 from raglab.cli import app
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationRequest
+from raglab.lab.report.log_displays import LiveRatesDisplay
 from raglab.live.prometheus import metrics_text
 from raglab.metrics.intervals import Stratum, finite_interval, stratified_share
 from raglab.policy import PolicyData
@@ -370,3 +371,18 @@ def test_metrics_text() -> None:
     text = metrics_text(None, pd.DataFrame([names | {"estimate": np.nan, "low": 0.0, "high": 0.5}]))
     assert "raglab_live_rate{" not in text
     assert 'raglab_live_rate_high{rate="over_ask_rate",source="labels"} 0.5' in text
+
+
+def test_the_display(made: Callable[..., AuditLog], tmp_path: Path) -> None:
+    """A panel a rate, a line a source, the newest window in words; what is no table of rates is refused."""
+    log = mixed(made())
+    record_labels(log, labelled(draw_sample(log, 12, seed=0), tmp_path / "a.csv", lambda _: "ok"))
+    table = live_rates(log, last=10, every=5)
+    display = LiveRatesDisplay.from_rates(table)
+    assert len(display.axes_) == 2
+    assert len(display.lines_) == 4
+    assert display.to_frame().equals(table)
+    assert "95 % interval, of the newest window" in display._repr_html_()
+    for wrong, told in ((table[:0], "got no row"), (table.drop(columns="low"), "low missing")):
+        with pytest.raises(ValueError, match=told):
+            LiveRatesDisplay.from_rates(wrong)

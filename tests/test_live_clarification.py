@@ -7,6 +7,7 @@ import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ from raglab.answering.fields import Extraction
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import QuestionReading, Vocabulary
 from raglab.audit.explanation import explain_request
+from raglab.audit.log import AuditLog
 from raglab.default_learner import asks
+from raglab.languages import sentence
 from raglab.live import clarification_reading, trace_building
 from raglab.live.ask import ask, reply
 from raglab.live.clarification_requests import ReplyMeaning, clarification_options, interpret_reply
 from raglab.live.clarified_traces import clarified_trace
+from raglab.live.question_signals import PARSER
 from raglab.live.response import KEYS, Response
 from raglab.live.system import Lab, build_index
 from raglab.store.loaders import load_corpus
@@ -347,7 +351,7 @@ class TestReplies:
         ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
         said = reply("q", "non", lab=lab, now=START)
         assert said["status"] == "ok"
-        assert any("page 1 was declined" in text for text in said["warnings"])
+        assert any(text.startswith("écarté : page 1 ; retenu : ") for text in said["warnings"])
         assert lab.audit is not None
         assert lab.audit.rows()[0].candidate_votes == {"1": -1.0}
 
@@ -508,16 +512,13 @@ class TestReplies:
         ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
         monkeypatch.setattr(clarification_reading, "extract", lambda *_, **__: Extraction(None, "", -1, None, 0.0))
         said = reply("q", "page 2", lab=lab, now=START)
-        assert (said["status"], said["answer"]) == ("refuse", lab.policy.refusal_message)
-        assert (
-            said["refusal_reason"]
-            == "insurer_name was not found in page 2 or the table of contents or the whole document"
-        )
+        assert (said["status"], said["answer"]) == ("refuse", sentence(lab.policy.refusal_message, "fr"))
+        assert said["refusal_reason"].startswith("insurer_name est introuvable ici : page 2 ou ")
         assert lab.audit is not None
         assert explain_request("q", lab.audit).rebuilt
         plain = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
         assert (plain["clarification"], plain["arm"]) == (None, "hybrid")
-        assert any("insurer_name was not found in" in text for text in plain["warnings"])
+        assert any("insurer_name est introuvable ici" in text for text in plain["warnings"])
 
     def test_own_words_narrow_the_question(self, opened: Callable[..., Lab]) -> None:
         """What is none of the values is searched for, and is a vote for none of them."""
@@ -551,7 +552,7 @@ class TestGates:
         ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
         said = reply("q", "oui", lab=lab, now=START)
         assert (said["status"], said["refused"], said["sources"]) == ("refuse", True, [])
-        assert "is below min_generation_confidence 0.99" in said["refusal_reason"]
+        assert "en dessous de min_generation_confidence 0.99" in said["refusal_reason"]
         assert {check.gate for check in said.seen.checks} == {"domain", "field", "generation", "support", "hygiene"}
 
     @pytest.mark.parametrize("cost", ["1", "11"])
@@ -833,6 +834,154 @@ def test_the_keys_of_a_response_are_those_of_every_response(opened: Callable[...
     page = asked._repr_html_()
     assert "tout le document" in page
     assert "question_to_user" not in page
+
+
+def turns(lab: Lab, request: str, *said: Response) -> None:
+    """What the responses of a request's turns name, its log and its explanation are one; null is none."""
+    assert lab.audit is not None
+    told = explain_request(request, lab.audit)
+    assert told.rebuilt, told.differences
+    named = [one["default_applied"] for one in said]
+    assert [one.default_applied for one in told.decisions] == named
+    assert told.default_applied == named[-1]
+    applied = [one for one in told.defaults if one.used == "applied"]
+    assert [(one.row_id, one.version, one.value, one.confidence, one.gate) for one in applied] == [
+        (one["row_id"], one["version"], one["value"], one["confidence"], one["gate"]) for one in named if one
+    ]
+    assert [row["value"] for row in logged(lab, APPLICATIONS, request_id=request)] == [one.value for one in applied]
+    asked = [one for one in told.defaults if one.used == "asked"]
+    assert bool(asked) == (told.clarification is not None) == (said[0]["clarification"] is not None)
+
+
+class TestCoherence:
+    """`default_applied` of the response, the log and `explain` agree on every path (rules S0.3, S5.8)."""
+
+    def test_asked_and_answered(self, opened: Callable[..., Lab]) -> None:
+        """Nothing was applied, whatever the user said."""
+        lab = opened()
+        for request, words in (("a", "yes"), ("b", "toc"), ("c", "no"), ("d", "page 2")):
+            asked = ask(WHO, lab=lab, documents=[COVER], request_id=request, now=START)
+            replied = [] if asked["clarification"] is None else [reply(request, words, lab=lab, now=START)]
+            turns(lab, request, asked, *replied)
+
+    def test_applied_and_corrected_or_confirmed(self, opened: Callable[..., Lab]) -> None:
+        """The first turn names the default, the second is the user's own."""
+        lab = opened()
+        voted(lab, 14.0, 0)
+        for number, words in enumerate((None, "yes", "toc", "no", "page 2", "another document")):
+            said = ask(WHO, lab=lab, documents=[ENGLISH], request_id=f"q{number}", now=START)
+            assert said["default_applied"] is not None or number > 2
+            again = []
+            if words is not None and (said["default_applied"] or said["clarification"]):
+                with contextlib.suppress(ValueError):
+                    again = [reply(f"q{number}", words, lab=lab, now=START)]
+            turns(lab, f"q{number}", said, *again)
+
+    def test_tried_in_vain(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """A learned page that reads nothing was not applied: asked instead, or nothing is left to ask."""
+        lab = opened()
+        voted(lab, 14.0, 0)
+        asked = ask(WHO, lab=lab, documents=[COVER], request_id="a", now=START)
+        assert (asked["status"], asked["default_applied"]) == ("ambiguous", None)
+        turns(lab, "a", asked, reply("a", "toc", lab=lab, now=START))
+        monkeypatch.setattr(clarification_reading, "extract", lambda *_, **__: Extraction(None, "", -1, None, 0.0))
+        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="b", now=START)
+        assert said["default_applied"] is None
+        turns(lab, "b", said)
+        assert [row["signal"] for row in logged(lab, CHANGES, request_id="b") if row["kind"] == "signal"] == ["failure"]
+
+    def test_applied_and_refused_by_a_gate(self, opened: Callable[..., Lab]) -> None:
+        """A default that filled in an answer which a gate refuses was applied, and is named."""
+        lab = opened({"generation": {"min_generation_confidence": 0.999}})
+        voted(lab, 14.0, 0)
+        said = ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        assert (said["status"], said["default_applied"]["value"]) == ("refuse", "1")
+        turns(lab, "q", said)
+
+    def test_options(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """A choice that settles options is named; one that is undone by a reply is the user's own then."""
+        monkeypatch.setenv("RAGLAB_CLARIFY_OPTIONS", "true")
+        lab = opened(ASKING, generator=Fixed("Theft is covered.", name="fixed"), scorer=None)
+        lab = lab.replace(lab.policy.replace("support.enabled", False))
+        first = ask(TestOptions.QUESTION, lab=lab, request_id="a", now=START)
+        turns(lab, "b", ask(TestOptions.QUESTION, lab=lab, selected_option=2, request_id="b", now=START))
+        silent = ask(TestOptions.QUESTION, lab=lab, request_id="c", now=START)
+        assert (first["default_applied"], silent["default_applied"]["gate"]) == (None, "apply")
+        turns(lab, "c", silent, reply("c", "1", lab=lab, now=START))
+
+    def test_stopped_before_its_decision(self, opened: Callable[..., Lab], monkeypatch: pytest.MonkeyPatch) -> None:
+        """A default goes into the log with its decision: a process killed before applied none, whatever comes later."""
+        lab = opened()
+        voted(lab, 14.0, 0)
+        with monkeypatch.context() as patch:
+            patch.setattr(AuditLog, "decided", _killed)
+            with pytest.raises(KeyboardInterrupt):
+                ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START)
+        assert logged(lab, APPLICATIONS) == []
+        voted_no = ask(WHO, lab=lab, documents=[ENGLISH], request_id="other", now=START)
+        reply("other", "toc", lab=lab, now=START)
+        assert voted_no["default_applied"] is not None
+        turns(lab, "q", ask(WHO, lab=lab, documents=[ENGLISH], request_id="q", now=START + timedelta(days=1)))
+
+    def test_what_a_question_rests_on(self, opened: Callable[..., Lab]) -> None:
+        """The audit of a question to the user names models, parser and prompt, pack, learner and versions."""
+        lab = opened()
+        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        assert lab.audit is not None
+        audit = asked["clarification"]["audit"]
+        assert {name: audit[name] for name in ("parser", "encoder", "pack", "learner_rule", "learner")} == {
+            "parser": "rules",
+            "encoder": lab.retriever.encoder.name,
+            "pack": lab.pack.digest,
+            "learner_rule": lab.audit.learner.rule,
+            "learner": lab.audit.digest,
+        }
+        assert (audit["prompt_version"], audit["raglab"]) == (PARSER, version("raglab"))
+        assert audit["policy_id"] == lab.policy.policy_id
+        kept = explain_request("q", lab.audit).clarification
+        assert kept is not None
+        assert kept["audit"] == audit
+
+
+class TestLanguage:
+    """A French question has a French response; a policy's own words stay."""
+
+    def test_a_refusal(self, opened: Callable[..., Lab]) -> None:
+        """Message, reason and warnings; the log keeps what was said, and the explanation adds up."""
+        strict = {"similarity": {"enabled": True, "min_similarity": 0.999}}
+        lab = opened(strict)
+        said = ask("Le vol est-il couvert ?", lab=lab, request_id="q", now=START)
+        assert (said["status"], said["answer"]) == ("refuse", sentence(lab.policy.refusal_message, "fr"))
+        assert said["refusal_reason"].startswith("similarité du premier passage ")
+        assert said["refusal_reason"].endswith(", en dessous de min_similarity 0.999")
+        assert lab.audit is not None
+        told = explain_request("q", lab.audit)
+        assert told.rebuilt, told.differences
+        assert said["refusal_reason"] in str(told)
+        english = ask("Is theft covered?", lab=lab, now=START)
+        assert english["answer"] == lab.policy.refusal_message
+        assert "is below min_similarity 0.999" in english["refusal_reason"]
+        own = opened(strict | {"refusal_message": "Nope."})
+        assert ask("Le vol est-il couvert ?", lab=own, now=START)["answer"] == "Nope."
+
+    def test_a_clarification(self, opened: Callable[..., Lab]) -> None:
+        """Why it asks, what it proposes, what it filled in."""
+        lab = opened()
+        asked = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+        assert asked["arm_reason"].endswith("aucune valeur par défaut n'a encore été apprise")
+        assert asked["clarification"]["proposed_default_reason"].startswith("C'est le premier candidat")
+        assert reply("q", "oui", lab=lab, now=START)["arm_reason"].startswith("insurer_name a été lu, sans recherche")
+        voted(lab, 14.0, 0)
+        said = ask(QUI, lab=lab, documents=[FRENCH], request_id="r", now=START)
+        assert any("selon la valeur par défaut apprise pour schedule" in text for text in said["warnings"])
+
+    def test_an_invalid_choice(self, opened: Callable[..., Lab]) -> None:
+        """Is refused in its words, and derived as such."""
+        lab = opened()
+        said = ask("Le vol est-il couvert ?", lab=lab, selected_option=99, request_id="q", now=START)
+        assert said["refusal_reason"] == "Choix invalide : 99"
+        assert lab.audit is not None
+        assert explain_request("q", lab.audit).rebuilt
 
 
 class Reader:

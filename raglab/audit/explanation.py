@@ -35,8 +35,9 @@ from raglab.audit.log import check_from_json, finite_or_none
 from raglab.canonical import digest
 from raglab.decision.decisions import ASK_RULES, COST_RULES, SIGNAL_RULES, WARN_RULES, Check
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
+from raglab.languages import TEXTS, sentence
 from raglab.policy import PolicyData
-from raglab.resolver import RULES
+from raglab.resolver import INVALID_SELECTION, RULES
 from raglab.signal_gates import SIGNALS, acts_by
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
 from raglab.store.database import Entries
@@ -46,6 +47,7 @@ from raglab.store.log_tables import (
     CHANGES,
     CLARIFICATIONS,
     DECISIONS,
+    EVIDENCE,
     LEARNERS,
     POLICIES,
     REPLIES,
@@ -248,11 +250,11 @@ def _margin(check: Check, before: Sequence[Check], limits: Thresholds) -> float 
         return None
 
 
-def _check_thresholds(check: Check, limits: Thresholds) -> list[float]:
+def _check_thresholds(check: Check, before: Sequence[Check], limits: Thresholds) -> list[float]:
     """Thresholds that a policy has for a check, none where it has none."""
     if check.gate == "resolver":
         return [_scalar(getattr(limits.rules, one.key)) for one in _RULES.get(check.rule, ())[:1]]
-    if check.gate == "l2" and check.rule == "S2.2" and check.text.endswith("retrieved"):
+    if check.gate == "l2" and all(one.gate != "l2" for one in before):  # whether there is a hit at all
         return [1.0]
     judged, bounds = _judged(check, limits)
     if judged is None or bounds is None:
@@ -263,7 +265,7 @@ def _check_thresholds(check: Check, limits: Thresholds) -> list[float]:
 def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
     """What does not agree within checks, in words: margins, verdicts, thresholds that the policy does not have."""
     found = []
-    for check, margin in zip(checks, margins(checks, limits), strict=True):
+    for place, (check, margin) in enumerate(zip(checks, margins(checks, limits), strict=True)):
         named = f"check {check.gate} ({check.rule})"
         if margin is not None and not _same(margin, check.margin):
             found.append(
@@ -276,7 +278,7 @@ def problems(checks: Sequence[Check], limits: Thresholds) -> list[str]:
                 f"{named}: it is recorded that it {verdict}, margin {decimals(check.margin)} says the opposite"
             )
         found += _signal_problems(check, named, limits)
-        stated = _check_thresholds(check, limits)
+        stated = _check_thresholds(check, checks[:place], limits)
         if stated and not any(_same(check.threshold, value) for value in stated):
             told = " or ".join(decimals(value, check.threshold) for value in stated)
             found.append(
@@ -543,10 +545,13 @@ def _names_application(named: Mapping[str, Any], applied: Mapping[str, Any]) -> 
     return all(named.get(name) == applied[name] for name in ("value", "row_id", "version", "confidence", "gate"))
 
 
+_INVALID = tuple(sentence(INVALID_SELECTION, language, option="") for language in TEXTS)  # in any language
+
+
 def _derive_decision(row: Mapping[str, Any], checks: Sequence[Check], *, clarified: bool) -> CheckDecision | None:
     if row["clarified"]:
         return CheckDecision("ambiguous", "clarification", "") if clarified else None
-    if row["reason"] and row["reason"].startswith("Invalid selection"):
+    if row["reason"] and row["reason"].startswith(_INVALID):
         return CheckDecision("refuse", "selection", row["reason"])
     return decide_by_checks(checks)
 
@@ -733,7 +738,7 @@ def request_damage(events: RequestEvents) -> tuple[int, tuple[str, ...] | None]:
     return count, tuple(damage)
 
 
-_EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, CHANGES, DECISIONS, SETTLEMENTS)
+_EVENTS = (REQUESTS, CLARIFICATIONS, REPLIES, APPLICATIONS, EVIDENCE, CHANGES, DECISIONS, SETTLEMENTS)
 
 
 def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:

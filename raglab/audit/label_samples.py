@@ -199,7 +199,7 @@ def _kept_texts(log: Entries, one: FirstDecision) -> dict[str, Any]:
 def write_sample(sample: pd.DataFrame, path: Path) -> None:
     """Write a drawn sample to be labelled: as JSON lines where the name ends in `.jsonl`, else as CSV."""
     if path.suffix == ".jsonl":
-        write_lines(sample.to_dict("records"), path)
+        write_lines(({str(name): value for name, value in row.items()} for row in sample.to_dict("records")), path)
     else:
         write_text(csv_text(sample), path)
 

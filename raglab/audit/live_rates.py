@@ -104,8 +104,8 @@ def live_rates(
             raise ValueError(msg)
     with log.log.reading() as entries, as_written():
         # For one window the requests before it need not be read; feedback on a request comes after it.
-        window = {"last": last, "days": days} if every is None else {}
-        requests = known_requests(entries, **window)
+        newest = every is None
+        requests = known_requests(entries, last=last if newest else None, days=days if newest else None)
     rows = [
         {"until": part[-1].first.at, "since": part[0].first.at, "requests": len(part), "level": level, **row}
         for part in _windows(requests, last, days, every)
@@ -163,7 +163,8 @@ def _from_labels(covered: Sequence[KnownRequest], rate: LiveRate, level: float) 
     parts: dict[tuple[str, str], list[KnownRequest]] = {}
     for one in covered:
         parts.setdefault((one.sample, one.first.stratum), []).append(one)
-    top, rest = [], []
+    top: list[Stratum] = []
+    rest: list[Stratum] = []
     for of in parts.values():
         drawn = [one for one in of if one.drawn]
         hits = sum(one.label in rate.labels for one in drawn)

@@ -15,6 +15,7 @@ from raglab.decision import chain
 from raglab.decision.measurement import Tables
 from raglab.decision.recorded_answers import Answer, AnswerKey, answer_at, answer_positions
 from raglab.gate_order import Step
+from raglab.languages import retold, sentence
 from raglab.own_gates import own_gate
 from raglab.policy import EXPECTED_COST, PolicyData
 from raglab.signal_gates import LEAST_OPTIONS, OWN, SIGNALS, SIGNALS_ASK, OwnLimits, acts_by
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 
 FIT = "the answer is fit to leave"
+UNRECORDED = "no answer was recorded for these hits"
 
 
 class Check(NamedTuple):
@@ -65,8 +67,8 @@ def checks(said: Decisions, row: int) -> list[Check]:
     found += _of_steps(said, row, read, order.after)
     if said.tables.evidence.answered and said.generated(row):
         answer = said.answer(row)
-        told = ("", "no answer was recorded for these hits") if answer is None else (answer.claim, answer.refused)
-        found += answer_checks(read("generation"), read("support"), *told, said.limits)
+        told = ("", UNRECORDED) if answer is None else (answer.claim, answer.refused)
+        found += answer_checks(read("generation"), read("support"), *told, said.limits, said.language)
     return found
 
 
@@ -83,26 +85,29 @@ def decision_reason(said: Decisions, row: int, rows: Sequence[Check] | None = No
         "deny": "out of domain: a deny pattern matches",
         "allow": "out of domain: no allow pattern matches",
         "no_hits": "no hits were retrieved",
-        "overview": f"an overview question over {groups} groups of documents",
+        "overview": "an overview question over {groups} groups of documents",
         "single_group": "all hits are of one group",
         "entities": "one group has the query's entities",
         "single_option": "one option is left",
     }
     if stage in plain:
-        return plain[stage]
+        return said.say(plain[stage], groups=groups)
     if stage in said.tables.evidence.off:
-        return "every gate that the trace can judge passes"
+        return said.say("every gate that the trace can judge passes")
     rows = checks(said, row) if rows is None else rows
-    if GATE_OF[stage] == EXPECTED_COST:
-        return next(check.text for check in rows if check.gate == EXPECTED_COST)
     if stage == "options":
         thresholded = ("S3.3 group_gap", "S3.3 signature_similarity", "S3.3 anchor_similarity")
-        return "no rule picks one of the groups: " + "; ".join(c.text for c in rows if c.rule in thresholded)
-    if stage in {SIGNALS, SIGNALS_ASK}:
-        return next(check.text for check in rows if _decides_by_signal(check))
+        told = "; ".join(check.text for check in rows if check.rule in thresholded)
+        return said.say("no rule picks one of the groups: {told}", told=told)
+    if GATE_OF[stage] == EXPECTED_COST or stage in {SIGNALS, SIGNALS_ASK}:
+        return next(check.text for check in rows if check.gate == EXPECTED_COST or _decides_by_signal(check))
     named = [check for check in rows if stage in {check.gate, check.rule.removeprefix("S3.3 ")}]
     text = next((check.text for check in named if not check.passes), named[-1].text)
-    return f"{text} after {_count_text(depth, 'refinement')}" if stage == "confidence" and depth else text
+    if stage != "confidence" or not depth:
+        return text
+    return said.say(
+        "{text} after {refinements}", text=text, refinements=_count_text(depth, "refinement", said.language)
+    )
 
 
 COST_RULES = {"refuse": "S2.17", "ask": "S2.17 asks"}  # of a check that does not pass, by what is done instead
@@ -118,7 +123,7 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     """
     found, limits = said.tables.evidence, said.limits
     hits = int(found.n_hits[0, row])
-    yield _format_check("l2", "S2.2", hits, 1, float(hits - 1), f"{_count_text(hits, 'hit')} retrieved")
+    yield _format_check("l2", "S2.2", hits, 1, float(hits - 1), _hits_text(hits, said.language))
     if not hits:
         return
     yield from hard
@@ -134,17 +139,23 @@ def _by_cost(said: Decisions, row: int, hard: Iterable[Check]) -> Iterator[Check
     told = {"answering": answer, "refusing": refused}
     told |= {"asking back": asked} if can_ask else {}
     action = {Status.ok: "answering", Status.refuse: "refusing", Status.ambiguous: "asking back"}[status]
-    rest = ", ".join(f"{name} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
-    why = "" if can_ask else f"; with {_count_text(options, 'option')} there is no asking back"
-    text = f"{action} costs {decimals(told[action])}, the least ({rest}{why})"
+    others_told = (f"{said.say(name)} {decimals(cost, told[action])}" for name, cost in told.items() if name != action)
+    shown = _count_text(options, "option", said.language)
+    why = "" if can_ask else said.say("; with {options} there is no asking back", options=shown)
+    cost, rest = decimals(told[action]), ", ".join(others_told)
+    text = said.say(
+        "{action} costs {cost}, the least ({rest}{why})", action=said.say(action), cost=cost, rest=rest, why=why
+    )
     answers = status == Status.ok
     headroom = margin if answers or margin < 0.0 else TIE
     rule = COST_RULES["ask" if status == Status.ambiguous else "refuse"]
     yield Check(EXPECTED_COST, rule, answer, others, headroom, answers, f"{text}; {_largest_parts(said, row, status)}")
     if found.answered and answers:
         recorded = said.answer(row)
-        refusal = "no answer was recorded for these hits" if recorded is None else recorded.refused
-        yield _format_check("hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), refusal or FIT)
+        refusal = UNRECORDED if recorded is None else recorded.refused
+        yield _format_check(
+            "hygiene", "S2.13", bool(refusal), 0, -float(bool(refusal)), retold(refusal or FIT, said.language)
+        )
 
 
 def _largest_parts(said: Decisions, row: int, status: Status) -> str:
@@ -164,7 +175,14 @@ def _largest_parts(said: Decisions, row: int, status: Status) -> str:
     listed = ", ".join(f"{name} {share:+.2f}" for name, share in told)
     left = float(logits[own] - logits[other]) - sum(share for _, share in told)
     chance = ", ".join(f"{name} {p:.2f}" for name, p in zip(names, found.probability[:, 0, row].tolist(), strict=True))
-    return f"chances: {chance}; {names[own]} against {names[other]} in logits: {listed}, the rest {left:+.2f}"
+    return said.say(
+        "chances: {chance}; {own} against {other} in logits: {listed}, the rest {left}",
+        chance=chance,
+        own=names[own],
+        other=names[other],
+        listed=listed,
+        left=f"{left:+.2f}",
+    )
 
 
 def _format_check(gate: str, rule: str, value: Floats, threshold: Floats, margin: Floats, text: str) -> Check:
@@ -208,21 +226,31 @@ def _of_steps(said: Decisions, row: int, read: gates.Read, steps: Iterable[Step]
         elif gate.name in _EXPLAINED:
             yield from _EXPLAINED[gate.name](said, row, read)
         elif gate.thresholds:
-            yield _against(gate, read, said.limits)
+            yield _against(said, gate, read)
         else:
             margins = gates.margins_of(gate, read, said.limits.gates.get(gate.name))
             for name, margin in zip(gate.measurements, margins, strict=True):
                 yield _format_check(
-                    gate.name, gate.rule, read(name), 0, margin, f"{gate.label} {decimals(_scalar_value(read(name)))}"
+                    gate.name,
+                    gate.rule,
+                    read(name),
+                    0,
+                    margin,
+                    f"{said.say(gate.label)} {decimals(_scalar_value(read(name)))}",
                 )
 
 
-def _against(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str = "") -> Check:
+def _against(said: Decisions, gate: gates.Gate, read: gates.Read, more: str = "") -> Check:
     """Check of a gate against the threshold that the case meets."""
+    return _check_against(gate, read, said.limits, more, said.language)
+
+
+def _check_against(gate: gates.Gate, read: gates.Read, limits: Thresholds, more: str, language: str) -> Check:
     bounds, met = limits.gates[gate.name], gates.threshold_met(gate, read)
     value, bound = float(read(met.meets)), _scalar_value(getattr(bounds, met.key))
     margin = reduce(np.minimum, gates.margins_of(gate, read, bounds))
-    text = _margin_sentence(gate.label, value, met.key, bound, margin, bounds.on, upper=met.side == "ceiling")
+    side, label = met.side == "ceiling", sentence(gate.label, language)
+    text = _margin_sentence(label, value, met.key, bound, margin, bounds.on, upper=side, language=language)
     return _format_check(gate.name, gate.rule, value, bound, margin, text + more)
 
 
@@ -230,28 +258,36 @@ def _domain(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     gate, limits = gates.gate_by_name("domain"), said.limits.gates["domain"]
     words, denied, allowed = (int(read(name)) for name in ("words", "denied", "allowed"))
     text, deny, allow = gates.margins_of(gate, read, limits)
-    off = _off(limits.on)
-    yield _format_check(gate.name, gate.rule, words, 1, text, f"{_count_text(words, 'word')} in the query")
-    yield _format_check(gate.name, gate.rule, denied, 0, deny, f"{_count_text(denied, 'deny pattern')} matched{off}")
+    off, language = _off(limits.on, said.language), said.language
+    of_words = said.say("{words} in the query", words=_count_text(words, "word", language))
+    of_deny = said.say("{patterns} matched", patterns=_count_text(denied, "deny pattern", language))
+    of_allow = said.say("{patterns} matched", patterns=_count_text(allowed, "allow pattern", language))
+    yield _format_check(gate.name, gate.rule, words, 1, text, of_words)
+    yield _format_check(gate.name, gate.rule, denied, 0, deny, of_deny + off)
     if read("needs_allowed"):
-        yield _format_check(
-            gate.name, gate.rule, allowed, 1, allow, f"{_count_text(allowed, 'allow pattern')} matched{off}"
-        )
+        yield _format_check(gate.name, gate.rule, allowed, 1, allow, of_allow + off)
+
+
+def _hits_text(hits: int, language: str) -> str:
+    """How many hits were retrieved."""
+    return sentence("{hits} retrieved", language, hits=_count_text(hits, "hit", language))
 
 
 def _l2_check(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     gate, limits = gates.gate_by_name("l2"), said.limits.gates["l2"]
     hits, best = int(read("n_hits")), float(read("best_l2"))
     any_hit, margin = gates.margins_of(gate, read, limits)
-    yield _format_check(gate.name, gate.rule, hits, 1, any_hit, f"{_count_text(hits, 'hit')} retrieved")
+    yield _format_check(gate.name, gate.rule, hits, 1, any_hit, _hits_text(hits, said.language))
     # The bound that is told is the hard one, unless only the soft one lets the hit pass.
     hard = gates.l2_margins(best, limits._replace(soft_max_l2=np.nan)).l2
     fails = not gates.meets_threshold(_scalar_value(margin))
     by_soft = not fails and not gates.meets_threshold(_scalar_value(hard))
     name = "soft_max_l2" if by_soft else "max_l2"
     bound, soft = _scalar_value(getattr(limits, name)), _scalar_value(limits.soft_max_l2)
-    text = _margin_sentence(gate.label, best, name, bound, margin, limits.on, upper=True)
-    both = f" and soft_max_l2 {decimals(soft, best)}" if fails and not np.isnan(soft) else ""
+    label, language = said.say(gate.label), said.language
+    text = _margin_sentence(label, best, name, bound, margin, limits.on, upper=True, language=language)
+    told = fails and not np.isnan(soft)
+    both = said.say(" and soft_max_l2 {bound}", bound=decimals(soft, best)) if told else ""
     yield _format_check(gate.name, gate.rule, best, bound, margin, text + both)
 
 
@@ -260,18 +296,17 @@ def _density(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
     count, least = read("n_relevant"), _scalar_value(limits.min_keep)
     (margin,) = gates.margins_of(gate, read, limits)
     cut = _scalar_value(gates.l2_cut(float(read("best_l2")), said.limits.gates["l2"]))
-    text = (
-        f"{_count_text(count, 'relevant hit')} within l2 {decimals(cut)}, min_keep {decimals(least)}{_off(limits.on)}"
-    )
+    shown, bound = _count_text(count, "relevant hit", said.language), {"cut": decimals(cut), "least": decimals(least)}
+    text = said.say("{hits} within l2 {cut}, min_keep {least}", hits=shown, **bound) + _off(limits.on, said.language)
     yield _format_check(gate.name, gate.rule, count, least, margin, text)
 
 
 def _gap_check(said: Decisions, _: int, read: gates.Read) -> Iterator[Check]:
-    check = _against(gates.gate_by_name("gap"), read, said.limits)
+    check = _against(said, gates.gate_by_name("gap"), read)
     if read("n_relevant") <= 1:
-        check = check._replace(text="no second relevant hit to be apart from")
+        check = check._replace(text=said.say("no second relevant hit to be apart from"))
     elif read("agree"):
-        check = check._replace(text="the first two hits agree: one document, near pages, or one signature")
+        check = check._replace(text=said.say("the first two hits agree: one document, near pages, or one signature"))
     yield check
 
 
@@ -283,21 +318,26 @@ def _rules(said: Decisions, row: int) -> Iterator[Check]:
     tied = bool(np.broadcast_to(chain.entities_rule_applies(found, limits, depth), shape)[0, row])
     winner = tied and bool(found.has_winner[depth, row])
     told = "one group has the query's entities" if winner else "groups tie on them" if tied else "they decide nothing"
-    yield _rule_check("single_group", groups == 1, f"{_count_text(groups, 'group')} of hits")
-    yield _rule_check("overview", overview, "an overview question" if overview else "no overview question")
-    yield _rule_check("entities", winner, f"entities of the query: {told}")
+    counted = said.say("{groups} of hits", groups=_count_text(groups, "group", said.language))
+    yield _rule_check("single_group", groups == 1, counted)
+    yield _rule_check("overview", overview, said.say("an overview question" if overview else "no overview question"))
+    yield _rule_check("entities", winner, said.say("entities of the query: {told}", told=said.say(told)))
     seen = resolver.Contest(*[field[depth, row] for field in (found.tied if tied else found.all)])
     rules, margins = limits.rules, resolver.rule_margins(seen, limits.rules)
     least = _scalar_value(rules.min_group_gap)
-    text = _against_threshold("gap of the first two groups", float(seen.group_gap), "min_group_gap", least)
+    what, gap = said.say("gap of the first two groups"), float(seen.group_gap)
+    text = _against_threshold(what, gap, "min_group_gap", least, said.language)
     yield _format_check("resolver", "S3.3 group_gap", seen.group_gap, least, margins.group_gap, text)
     for what, best, lead, least_best, least_lead in (
         ("signature", seen.best_signature, seen.gap_signature, rules.min_sig_sim, rules.min_sig_sim_gap),
         ("anchor", seen.best_anchor, seen.gap_anchor, rules.min_anchor_sim, rules.min_anchor_sim_gap),
     ):
         name = f"{what}_similarity"
-        wanted = _required_side(float(best), _scalar_value(least_best))
-        text = f"best {what} {wanted}, lead {_required_side(float(lead), _scalar_value(least_lead))}"
+        pairs = {"best": (best, least_best), "lead": (lead, least_lead)}
+        sides = {
+            key: _required_side(float(one), _scalar_value(least), said.language) for key, (one, least) in pairs.items()
+        }
+        text = said.say(f"best {what} {{best}}, lead {{lead}}", **sides)
         yield _format_check("resolver", f"S3.3 {name}", best, least_best, getattr(margins, name), text)
 
 
@@ -309,12 +349,15 @@ def _coverage(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
     gate, limits = gates.gate_by_name("coverage"), said.limits.gates["coverage"]
     missing = int(read("missing"))
     (margin,) = gates.margins_of(gate, read, limits)
-    text = "every entity that must be covered is"
+    text = said.say("every entity that must be covered is")
     if missing:
-        least = said.policy.coverage.min_hits
-        among = f" in {least} hits" if least > 1 else ""
-        text = f"missing document coverage{among} for: {', '.join(said.lacking(row))}"
-    yield _format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on))
+        least, names = said.policy.coverage.min_hits, ", ".join(said.lacking(row))
+        text = (
+            said.say("missing document coverage in {least} hits for: {names}", least=least, names=names)
+            if least > 1
+            else said.say("missing document coverage for: {names}", names=names)
+        )
+    yield _format_check(gate.name, gate.rule, missing, 0, margin, text + _off(limits.on, said.language))
 
 
 # What a gate on a signal does on fire, as the rule of its check tells it: the rest of the chain follows from checks.
@@ -341,10 +384,13 @@ def _user_checks(said: Decisions, read: gates.Read, names: Sequence[str] | None 
         yield from _signal_checks(said, read, [name for name, one in limits.signals.items() if acts_by(one) == act])
         for own in limits.own.values():
             if own.firing == act:
-                yield _own_check(own, read)
+                yield _own_check(said, own, read)
 
 
-def _own_check(own: OwnLimits, read: gates.Read) -> Check:
+VAIN = "; it would be asked back, but there are no two options"
+
+
+def _own_check(said: Decisions, own: OwnLimits, read: gates.Read) -> Check:
     """Check of a gate of the user: its headroom, what it read and its thresholds."""
     gate = own_gate(own.name)
     margin = _scalar_value(own.headroom(read))
@@ -353,8 +399,11 @@ def _own_check(own: OwnLimits, read: gates.Read) -> Check:
     told = ", ".join(f"{name} {decimals(value)}" for name, value in (*seen, *bounds))
     vain = own.firing == "ask" and int(read("n_options_all")) < LEAST_OPTIONS
     fires = not gates.meets_threshold(margin)
-    text = f"gate {own.name}{_off(own.on)}: {told}; headroom {decimals(margin)}"
-    text += "; it would be asked back, but there are no two options" if fires and vain else ""
+    off = _off(own.on, said.language)
+    text = said.say(
+        "gate {name}{off}: {told}; headroom {margin}", name=own.name, off=off, told=told, margin=decimals(margin)
+    )
+    text += said.say(VAIN) if fires and vain else ""
     rule = OWN_RULES["refuse" if vain else own.firing]
     return _format_check(gate.path, rule, seen[0][1], bounds[0][1] if bounds else 0.0, margin, text)
 
@@ -377,9 +426,11 @@ def _signal_checks(said: Decisions, read: gates.Read, names: Iterable[str]) -> I
         # The bound that is told first is the one that the value fails, or comes nearest to.
         near = sorted(stated, key=lambda one: value - stated[one] if one.side == "floor" else stated[one] - value)
         bound = stated[near[0]] if near else np.nan
-        text = _signal_sentence(gate.label, value, {one: stated[one] for one in near}, _scalar_value(margin), limits.on)
+        label = said.say("signal {name}", name=name)
+        told = {one: stated[one] for one in near}
+        text = _signal_sentence(label, value, told, _scalar_value(margin), limits.on, said.language)
         fires, vain = not gates.meets_threshold(_scalar_value(margin)), act == "ask" and not can_ask
-        text += "; it would be asked back, but there are no two options" if fires and vain else ""
+        text += said.say(VAIN) if fires and vain else ""
         yield _format_check(gate.name, SIGNAL_RULES["refuse" if vain else act], value, bound, margin, text)
 
 
@@ -389,16 +440,19 @@ def _signal_sentence(
     stated: Mapping[gates.Threshold, float],
     margin: float,
     on: Any,  # noqa: ANN401 - bool or [1, 1]
+    language: str,
 ) -> str:
     """Sentence of a signal beside the bounds that are set, the tightest first."""
     if not stated:
-        return f"{what} {decimals(value)}, no bound is set"
+        return sentence("{what} {value}, no bound is set", language, what=what, value=decimals(value))
     (nearest, least), *others = stated.items()
-    told = _margin_sentence(what, value, nearest.key, least, margin, on, upper=nearest.side == "ceiling")
+    upper = nearest.side == "ceiling"
+    told = _margin_sentence(what, value, nearest.key, least, margin, on, upper=upper, language=language)
     if not _scalar_value(on):
         return told
     told += "".join(f", {one.key} {decimals(bound, value)}" for one, bound in others)
-    return f"{told}; it may be missing" if np.isnan(value) and gates.meets_threshold(margin) else told
+    missing = np.isnan(value) and gates.meets_threshold(margin)
+    return told + (sentence("; it may be missing", language) if missing else "")
 
 
 def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check]:
@@ -410,9 +464,8 @@ def _fusion_check(said: Decisions, row: int, read: gates.Read) -> Iterator[Check
     parts = fusion.logit_contributions(found.signals[:, depth, [row]], model, found.known.names)[:, 0]
     largest = sorted(zip(parts.tolist(), model.parts, strict=True), key=lambda pair: (-abs(pair[0]), pair[1].signal))
     told = ", ".join(f"{part.signal} {_signed_share(share)}" for share, part in largest)
-    yield _against(
-        gates.gate_by_name("fused"), read, said.limits, f"; in logits: {told}, bias {_signed_share(model.bias)}"
-    )
+    more = said.say("; in logits: {told}, bias {bias}", told=told, bias=_signed_share(model.bias))
+    yield _against(said, gates.gate_by_name("fused"), read, more)
 
 
 # Gates whose check is more than their label, measurement and threshold.
@@ -426,24 +479,36 @@ _EXPLAINED: Mapping[str, Callable[[Decisions, int, gates.Read], Iterator[Check]]
 }
 
 
-def answer_checks(confidence: float, support: float, claim: str, refused: str, limits: Thresholds) -> Iterator[Check]:
+def answer_checks(
+    confidence: float, support: float, claim: str, refused: str, limits: Thresholds, language: str = "en"
+) -> Iterator[Check]:
     """Checks of one answer: generation, support, hygiene.
 
     Args:
       confidence: calibrated, in [0, 1]. support: of the weakest claim, in [0, 1]. refused: why it may not leave, or ''.
+      language: of the texts.
 
     Source: rules S2.10 to S2.13.
     """
     measured = {"generation": confidence, "support": support, "unfit": bool(refused)}
-    why = f"; {refused}" if refused else ""
+    reason = retold(refused, language)
+    why = f"; {reason}" if refused else ""
     more = {"generation": why if np.isnan(confidence) else "", "support": f": {claim!r}" if claim else why}
     for gate in gates.judging_gates("answer"):
         if gate.scalar:
-            yield _against(gate, measured.__getitem__, limits, more.get(gate.name, ""))
+            yield _check_against(gate, measured.__getitem__, limits, more.get(gate.name, ""), language)
         else:  # hygiene, which no policy switches off
             (margin,) = gates.margins_of(gate, measured.__getitem__, None)
-            text = refused or FIT
+            text = reason or sentence(FIT, language)
             yield _format_check(gate.name, gate.rule, measured["unfit"], 0, margin, text)
+
+
+_RELATIONS = {  # by whether the gate fails, and whether its threshold is an upper bound
+    (True, True): "{what} {value} is above {name} {bound}",
+    (True, False): "{what} {value} is below {name} {bound}",
+    (False, True): "{what} {value} is within {name} {bound}",
+    (False, False): "{what} {value} is at or above {name} {bound}",
+}
 
 
 def _margin_sentence(
@@ -455,41 +520,43 @@ def _margin_sentence(
     on: Any,  # noqa: ANN401 - bool or [1, 1]
     *,
     upper: bool = False,
+    language: str,
 ) -> str:
     """Sentence of a check, its relation read from the margin."""
     if not _scalar_value(on):
-        return f"{what} {decimals(value)}{_off(on)}"
+        return f"{what} {decimals(value)}{_off(on, language)}"
+    bound = _threshold_text(threshold, value, language)
     if np.isnan(value):
-        return f"{what} is missing, {name} {_threshold_text(threshold, value)}"
-    fails = not gates.meets_threshold(_scalar_value(margin))
-    relation = ("above" if upper else "below") if fails else ("within" if upper else "at or above")
-    return f"{what} {decimals(value, threshold)} is {relation} {name} {_threshold_text(threshold, value)}"
+        return sentence("{what} is missing, {name} {bound}", language, what=what, name=name, bound=bound)
+    relation = _RELATIONS[not gates.meets_threshold(_scalar_value(margin)), upper]
+    return sentence(relation, language, what=what, value=decimals(value, threshold), name=name, bound=bound)
 
 
-def _off(on: Any) -> str:  # noqa: ANN401 - bool or [1, 1]
-    return "" if _scalar_value(on) else " (gate off)"
+def _off(on: Any, language: str) -> str:  # noqa: ANN401 - bool or [1, 1]
+    return "" if _scalar_value(on) else sentence(" (gate off)", language)
 
 
-def _threshold_text(threshold: float, value: float) -> str:
-    return decimals(threshold, value) if np.isfinite(threshold) else "not set"
+def _threshold_text(threshold: float, value: float, language: str) -> str:
+    return decimals(threshold, value) if np.isfinite(threshold) else sentence("not set", language)
 
 
-def _against_threshold(what: str, value: float, name: str, threshold: float) -> str:
+def _against_threshold(what: str, value: float, name: str, threshold: float, language: str) -> str:
     """Value and threshold of a rule, without a verdict."""
-    told = "is missing" if np.isnan(value) else decimals(value, threshold)
-    return f"{what} {told}, {name} {_threshold_text(threshold, value)}"
+    told = sentence("is missing", language) if np.isnan(value) else decimals(value, threshold)
+    return f"{what} {told}, {name} {_threshold_text(threshold, value, language)}"
 
 
-def _required_side(value: float, threshold: float) -> str:
-    return f"{decimals(value, threshold)} (at least {_threshold_text(threshold, value)})"
+def _required_side(value: float, threshold: float, language: str) -> str:
+    bound = _threshold_text(threshold, value, language)
+    return sentence("{value} (at least {bound})", language, value=decimals(value, threshold), bound=bound)
 
 
 def _signed_share(share: float) -> str:
     return f"{'' if share < 0.0 else '+'}{decimals(share)}"
 
 
-def _count_text(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count_text(number: int, what: str, language: str) -> str:
+    return sentence(f"{{number}} {what}" if number == 1 else f"{{number}} {what}s", language, number=number)
 
 
 def _scalar_value(value: Any) -> float:  # noqa: ANN401 - scalar or array of one
@@ -513,17 +580,25 @@ class OptionShown(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Decisions:
-    """What one policy says of every case of a trace; see `frame`, `explain` and `options`."""
+    """What one policy says of every case of a trace; see `frame`, `explain` and `options`.
+
+    language: of the sentences; a question asked live is answered in its own.
+    """
 
     trace: TraceData
     policy: PolicyData
     tables: Tables
     limits: Thresholds
     outcome: chain.Outcome
+    language: str = "en"
 
     def __len__(self) -> int:
         """Count the cases."""
         return len(self.trace)
+
+    def say(self, template: str, **parts: object) -> str:
+        """A sentence in the language of these decisions."""
+        return sentence(template, self.language, **parts)
 
     @cached_property
     def status(self) -> np.ndarray[Any, np.dtype[np.int8]]:
@@ -718,13 +793,12 @@ class Decisions:
         if self.status[row] == Status.ok:
             read = _case_measurements(self, row)
             for gate in (gate for gate in gates.GATES if gate.firing == "warn"):
-                check, met = _against(gate, read, self.limits), gates.threshold_met(gate, read)
+                check, met = _against(self, gate, read), gates.threshold_met(gate, read)
                 if not check.passes:
-                    side = "below" if met.side == "floor" else "above"
                     value, bound = check.value, check.threshold
-                    out.append(
-                        f"{gate.label} {decimals(value, bound)} is {side} {met.key} {_threshold_text(bound, value)}"
-                    )
+                    shown = {"value": decimals(value, bound), "bound": _threshold_text(bound, value, self.language)}
+                    relation = _RELATIONS[True, met.side == "ceiling"]
+                    out.append(self.say(relation, what=self.say(gate.label), name=met.key, **shown))
             warned = (check for check in _user_checks(self, read) if check.rule in WARN_RULES)
             out += [check.text for check in warned if not check.passes]
             out += self._off_warnings
@@ -732,8 +806,8 @@ class Decisions:
         if gate_on and bool(found.degenerate[depth, row]) and found.n_hits[depth, row]:
             ran = self.trace.hits.n_reranked[row, self.trace.arm(self.tables.arm), depth] > 0
             cosine = ran and self.policy.confidence.fallback == "cosine"
-            score = "calibrated cosine" if cosine else "hybrid score"
-            out.append(f"reranker gave no usable scores: confidence is the {score}")
+            score = "the calibrated cosine" if cosine else "the hybrid score"
+            out.append(self.say("reranker gave no usable scores: confidence is {score}", score=self.say(score)))
         return out
 
     @cached_property
@@ -741,7 +815,7 @@ class Decisions:
         """That gates of the policy are off in this trace; nothing where none is."""
         off = [gate.name for gate in gates.GATES if gate.name in self.tables.evidence.off]
         named = ", ".join(name for name in off if getattr(self.policy, name).enabled)
-        return [f"gates off, since the trace measured nothing for them: {named}"] if named else []
+        return [self.say("gates off, since the trace measured nothing for them: {named}", named=named)] if named else []
 
     def explain(self, case_id: str) -> list[Check]:
         """Every gate and rule of one case in the order of the chain, with the numbers that decided."""

@@ -42,6 +42,7 @@ from raglab.default_learner.confidence import (
     vote_confidence,
     vote_counts,
 )
+from raglab.languages import sentence
 
 WORDS = ("explicit_yes", "explicit_no")  # signals that a user speaks
 SHARE = 1.0  # votes that each candidate has before the first
@@ -67,7 +68,11 @@ class Worth(NamedTuple):
 
 
 def suggest(
-    default: ClarificationDefault | None, candidates: Sequence[str], learner: Learner | None = None
+    default: ClarificationDefault | None,
+    candidates: Sequence[str],
+    learner: Learner | None = None,
+    *,
+    language: str = "en",
 ) -> Suggested:
     """Value to propose: of the candidates with votes above 0 the one that leads, else the first candidate.
 
@@ -83,12 +88,15 @@ def suggest(
     votes = {} if default is None else default.candidate_votes
     liked = [value for value in candidates if votes.get(value, 0.0) > 0.0]
     if default is None or not liked:
-        return Suggested(candidates[0], "It is the first candidate; no vote speaks for another yet.")
+        return Suggested(
+            candidates[0], sentence("It is the first candidate; no vote speaks for another yet.", language)
+        )
     score = dict(votes)
     if learner is not None and check_learner(learner).rule == "posterior":
         score = dict(zip(place(default), mean(arrays(default), learner).tolist(), strict=True))
     best = max(liked, key=lambda value: score[value])
-    return Suggested(best, f"It leads: votes for it {votes[best]:g}, signals {default.sample_size}.")
+    told = {"votes": f"{votes[best]:g}", "signals": default.sample_size}
+    return Suggested(best, sentence("It leads: votes for it {votes}, signals {signals}.", language, **told))
 
 
 def shares(default: ClarificationDefault | None, candidates: Sequence[str]) -> dict[str, float]:

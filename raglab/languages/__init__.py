@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from importlib.resources import files
 from typing import Annotated, Any
 
@@ -302,6 +302,7 @@ class Language:
 
     months, months_short: names of each of the twelve, and what they are shortened to. months_or_words: those that are
     other words too, and months only beside a number. opposites: by idea; languages share the names of ideas.
+    texts: what users are told, by the English sentence; see `sentence`.
     """
 
     name: str
@@ -319,6 +320,7 @@ class Language:
     intent: Intents = field(default_factory=Intents)
     tables: TableWords = field(default_factory=TableWords)
     values: ValueWords = field(default_factory=ValueWords)
+    texts: Mapping[str, str] = field(default_factory=dict)
 
     __pydantic_config__ = _STRICT
 
@@ -420,11 +422,55 @@ def _stands(name: str, joined: str) -> bool:
     return re.search(_NAME.format(name), joined) is not None
 
 
-def _bundled_languages() -> Iterator[Language]:
-    """The languages beside this module, by the names of their files."""
+def _bundled_languages() -> Iterator[tuple[str, Language]]:
+    """The languages beside this module with the names of their files, in order of these."""
     for path in sorted(files(__name__).iterdir(), key=lambda path: path.name):
         if path.name.endswith(".yaml"):
-            yield _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
+            name = path.name.removesuffix(".yaml")
+            yield name, _language(path.read_text(encoding="utf-8"), path.name, _LOADER)
 
 
-LANGUAGES = union(_bundled_languages())
+_BUNDLED = dict(_bundled_languages())
+LANGUAGES = union(_BUNDLED.values())
+TEXTS: Mapping[str, Mapping[str, str]] = {name: one.texts for name, one in _BUNDLED.items()}  # by language
+
+
+def sentence(template: str, language: str = "en", /, **parts: object) -> str:
+    """A sentence for a user in a language, by its English one; in English where the language has no other.
+
+    Args:
+      template: the English sentence, with names in braces for what is put in. language: as a file beside this module is
+        called.
+
+    Example:
+      >>> sentence("{hits} retrieved", "fr", hits="3 passages")
+      'la recherche donne 3 passages'
+      >>> sentence("{hits} retrieved", hits="3 hits")
+      '3 hits retrieved'
+    """
+    told = TEXTS.get(language, {}).get(template, template)
+    return told.format(**parts) if parts else told
+
+
+def retold(text: str, language: str) -> str:
+    """A sentence that was made in English before, in a language; as it is where none of its sentences made it.
+
+    Example:
+      >>> retold("the answer says that it has none: 'Unknown.'", "fr")
+      "la réponse dit qu'elle n'en a pas : 'Unknown.'"
+    """
+    texts = TEXTS.get(language, {})
+    if text in texts:
+        return texts[text]
+    for template, form in _forms(language):
+        if made := form.fullmatch(text):
+            return sentence(template, language, **made.groupdict())
+    return text
+
+
+@cache
+def _forms(language: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
+    """Expressions for what sentences with parts become, the longest first; one that begins with a part tells nothing."""
+    texts = (text for text in TEXTS.get(language, {}) if "{" in text and not text.startswith("{"))
+    named = {text: re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(text)) for text in texts}
+    return tuple((text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+from raglab.answering.question_parsing import language_of
 from raglab.characters import visible
 from raglab.default_learner import OTHER
 from raglab.live import clarification
@@ -60,8 +61,16 @@ def ask(
         session=session,
     )
     system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab)
-    identity = (request_id or uuid4().hex, normalise_question(question))
-    request = Request(*identity, tuple(documents or ()), selected_option, session, moment_or_now(now))
+    text = normalise_question(question)
+    request = Request(
+        id=request_id or uuid4().hex,
+        text=text,
+        documents=tuple(documents or ()),
+        selected=selected_option,
+        session=session,
+        now=moment_or_now(now),
+        language=language_of(text, system.pack),
+    )
     return answer_request(request, system) if system.audit is None else clarification.clarify_request(request, system)
 
 

@@ -20,6 +20,7 @@ from uuid import uuid4
 from raglab.answering.fields import NOTHING
 from raglab.answering.missing_fields import failures
 from raglab.answering.narrowed_questions import NarrowedRequest, page_kind_value, scope_request, words_request
+from raglab.answering.question_parsing import language_of
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading, topic_stems
 from raglab.answering.question_wording import question_wording as wording
 from raglab.answering.task_answers import TASKS
@@ -42,6 +43,7 @@ from raglab.default_learner import (
     lookup,
     suggest,
 )
+from raglab.languages import sentence
 from raglab.live import clarification_reading as documents
 from raglab.live.arm_choice import wants_bandit
 from raglab.live.clarification_reading import (
@@ -134,6 +136,10 @@ class Turn:
         """What the trade calls things, by which the request is read."""
         return self.system.pack
 
+    def say(self, template: str, **parts: object) -> str:
+        """A sentence in the language of the question."""
+        return sentence(template, self.request.language, **parts)
+
     def answer(self, **changes: Any) -> Response:  # noqa: ANN401 - fields of Request
         """Response of the pipeline to the request, or to one that is changed in these fields."""
         response = answer_request(self.request._replace(**changes, id=self.answered_as), self.system)
@@ -180,7 +186,9 @@ def learn_options(response: Response, turn: Turn) -> Response:
         return response
     verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
     settled = turn.answer(selected=values[best])
-    return _apply_default(settled, DefaultUse(row, best, verdict, KIND, {}), [default_warning(row, best, turn.pack)])
+    return _apply_default(
+        settled, DefaultUse(row, best, verdict, KIND, {}), [default_warning(row, best, turn.pack, request.language)]
+    )
 
 
 def _apply_default(response: Response, use: DefaultUse, warnings: Sequence[str] = ()) -> Response:
@@ -251,7 +259,8 @@ def clarify_request(request: Request, system: Lab) -> Response:
             raise
         system.warn_once(AUDIT_UNWRITABLE, error)
         return answer_request(request, system)
-    request = request._replace(resumed=resumed)
+    language = request.language if reading is None else reading.parsed.language
+    request = request._replace(resumed=resumed, language=language)
     if clarifier is None:
         response = answer_request(request, system)
     else:
@@ -341,7 +350,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     """Response to a question as it was read: filled in, read from the named documents, or left to the pipeline."""
     request, clarifier = turn.request, turn.clarifier
     # Out of domain is refused before anyone is asked about it.
-    domain = domain_checks(request.text, turn.system)
+    domain = domain_checks(request.text, turn.system, request.language)
     if not all(check.passes for check in domain):
         return turn.answer()
     pinned = clarifier.pinned(parsed.documents or request.documents)
@@ -358,7 +367,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         scope = parsed.said("page_scope", least) or ""
         narrowed = scope_request(scope, request.text, parsed, pinned.chunks, pack=turn.pack)
         return turn.answer() if narrowed is None else turn.answer_narrowed(narrowed)
-    return reading_response(request, reading, _why(reading, turn.pack), domain, turn.system, {})
+    return reading_response(request, reading, _why(reading, turn), domain, turn.system, {})
 
 
 def vague(
@@ -376,8 +385,8 @@ def _with_learned_name(
 ) -> tuple[Failure, Mapping[str, str]]:
     """A failure whose candidates have the name of the learned value, where these documents call it otherwise.
 
-    What one document calls `Dinner, with a stay` another calls `Dinner`: a learned name that would fill in stands for the
-    only candidate that it can mean.
+    What one document calls `Dinner, with a stay` another calls `Dinner`: a learned name that would fill in stands for
+    the only candidate that it can mean.
     """
     best = None if row is None or not row.candidate_votes else suggest(row, list(row.candidate_votes)).value
     rule = turn.clarifier.learner
@@ -411,7 +420,7 @@ class Prospect(NamedTuple):
 def _prospect(one: Vague) -> Prospect:
     turn, rule = one.turn, one.turn.clarifier.learner
     values = {one.learned(value): value for value in _candidate_values(one)}
-    found = suggest(one.row, list(values), rule)
+    found = suggest(one.row, list(values), rule, language=turn.request.language)
     best = found._replace(value=values[found.value])
     # A row that is there already decides as it was before this request counted; a new one begins with it.
     new_row = turn.log.met(turn.request.id, one.key, now=turn.request.now)
@@ -441,7 +450,7 @@ def _fill_in(one: Vague) -> Response:
     # A default is applied where it fills something in: one that reads nothing was tried, and is evidence against it.
     if prospect.silent and not first.failed:
         verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
-        response = finish_request(one, first, {}, [default_warning(row, best, one.pack)])
+        response = finish_request(one, first, {}, [default_warning(row, best, one.pack, request.language)])
         use = DefaultUse(row, one.learned(best), verdict, one.failure.kind, one.pinned.conditions)
         return _apply_default(response, use)
     if prospect.is_default and first.failed:
@@ -457,7 +466,8 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     before = readings[: readings.index(left[0]) if left else None]
     # A candidate that a gate refuses was never proposed; a page that was read and a learned default are named.
     tried = [one.value for one in before if one.found is not None or (prospect.is_default and one is readings[0])]
-    warnings = [vain_warning(field, tried, one.pack, one.failure.kind)] if tried else []
+    language = one.request.language
+    warnings = [vain_warning(field, tried, one.pack, one.failure.kind, language=language)] if tried else []
     if not left:
         return _extend_response(one.turn.answer(), {}, warnings)
     return _ask_user(one, prospect, [reading.value for reading in left], tried)
@@ -487,15 +497,13 @@ def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence
     """
     turn, failure, row, worth = one.turn, one.failure, prospect.row, prospect.worth
     failed = tried[0] if tried else None
-    why = _question_reason(row, turn.clarifier, tried, is_default=prospect.is_default)
+    why = _question_reason(row, turn, tried, is_default=prospect.is_default)
     asking = ClarificationRequest(
         target_field=failure.target_field,
         question_to_user=_question(one, values, failed),
         candidate_values=values,
         proposed_default=values[0],
-        proposed_default_reason=f"{value_phrase(failed, 'en', turn.pack)} did not state it"
-        if failed
-        else prospect.best.reason,
+        proposed_default_reason=_unstated([failed], turn) if failed else prospect.best.reason,
         # What the question rests on, so that it can be explained when the row has long gone on.
         audit={
             "request_id": turn.request.id,
@@ -525,7 +533,7 @@ def _ask_user(one: Vague, prospect: Prospect, values: list[str], tried: Sequence
         "status": "ambiguous",
         "options": clarification_options(values, one.parsed.language, failure.kind, turn.pack),
         "clarification": asking.model_dump(mode="json"),
-        "arm_reason": f"{failure.kind} of {failure.target_field}: {why}",
+        "arm_reason": turn.say("{kind} of {field}: {why}", kind=failure.kind, field=failure.target_field, why=why),
     }
     return fields_response(turn.request, fields, turn.system, ResponseRecord({}, False, False, checks=one.domain))
 
@@ -542,7 +550,7 @@ def finish_request(one: Vague, reading: Reading, more: Mapping[str, Any], warnin
     """Response to a request that is filled in: what was read, or what the pipeline says to what it became."""
     if reading.found is not None:
         system, fields = one.turn.system, {"warnings": [*warnings], **more}
-        return reading_response(one.request, reading, _why(reading, one.pack), one.domain, system, fields)
+        return reading_response(one.request, reading, _why(reading, one.turn), one.domain, system, fields)
     tried = reading.response  # a bandit learns from its own answer alone, which a trial is not
     said = tried if tried is not None and not wants_bandit(one.turn.system) else None
     return _extend_response(one.turn.answer_narrowed(reading.request) if said is None else said, more, warnings)
@@ -553,23 +561,29 @@ def _extend_response(response: Response, more: Mapping[str, Any], warnings: Sequ
     return Response({**response, **more, "warnings": [*response["warnings"], *warnings]}, response.seen)
 
 
-def _why(reading: Reading, pack: Pack) -> str:
-    return f"{reading.field} was read, no arm retrieved: {value_phrase(reading.value, 'en', pack)}"
+def _why(reading: Reading, turn: Turn) -> str:
+    value = value_phrase(reading.value, turn.request.language, turn.pack)
+    return turn.say("{field} was read, no arm retrieved: {value}", field=reading.field, value=value)
 
 
-def _question_reason(row: ClarificationDefault, clarifier: Clarifier, tried: Sequence[str], *, is_default: bool) -> str:
-    rule = clarifier.learner
-    verdict = gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above)
+def _unstated(tried: Sequence[str], turn: Turn) -> str:
+    """That some values did not state the field."""
+    values = turn.say(" and ").join(value_phrase(value, turn.request.language, turn.pack) for value in tried)
+    return turn.say("{values} did not state it", values=values)
+
+
+def _question_reason(row: ClarificationDefault, turn: Turn, tried: Sequence[str], *, is_default: bool) -> str:
+    rule, sure = turn.clarifier.learner, row.confidence
     if tried:
-        return f"{' and '.join(value_phrase(value, 'en', clarifier.pack) for value in tried)} did not state it"
+        return _unstated(tried, turn)
     if not is_default:
-        return "no default was learned for it yet"
-    if verdict == "ask":
-        sure, least = row.confidence, rule.ask_below
-        return f"confidence {decimals(sure, least)} is below ask_below {decimals(least, sure)}"
-    sure, least = row.confidence, rule.apply_above
-    schedule = f"and request {row.requests + 1} is one in {rule.every}"
-    return f"confidence {decimals(sure, least)} is not above apply_above {decimals(least, sure)}, {schedule}"
+        return turn.say("no default was learned for it yet")
+    if gate(row, ask_below=rule.ask_below, apply_above=rule.apply_above) == "ask":
+        bounds = {"confidence": decimals(sure, rule.ask_below), "least": decimals(rule.ask_below, sure)}
+        return turn.say("confidence {confidence} is below ask_below {least}", **bounds)
+    bounds = {"confidence": decimals(sure, rule.apply_above), "least": decimals(rule.apply_above, sure)}
+    template = "confidence {confidence} is not above apply_above {least}, and request {number} is one in {every}"
+    return turn.say(template, **bounds, number=row.requests + 1, every=rule.every)
 
 
 def explain(request_id: str, log: AuditLog | str | Path | None = None, *, lab: Lab | None = None) -> Explanation:
@@ -677,6 +691,7 @@ def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | N
         session=asked["session"],
         now=now,
         resumed=True,  # a reply that broke off is given again
+        language=language_of(text, system.pack),
     )
     if pending is not None:
         asking, about = pending.clarification, (pending.kind, pending.key, pending.conditions)
@@ -732,7 +747,7 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
         reason="the user was asked",
     )
     meaning = interpret_reply(_numbered_value(answer, one), offered, one.proposed, one.kind, turn.pack)
-    waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system))
+    waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system, request.language))
     if meaning.value is not None and not meaning.learned:
         meaning = _by_statement(waiting, meaning)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
@@ -791,11 +806,13 @@ def _learn(one: Open, meaning: ReplyMeaning, log: AuditLog, learned: Mapping[str
 def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
     """Answer under the user's value; where that finds nothing, what is left is tried, and named."""
     turn, name, paged = waiting.turn, waiting.failure.target_field, one.kind == PAGE_SCOPE
+    language = turn.request.language
     refused = () if value is not None or one.proposed is None else (one.proposed,)
     left = [other for other in waiting.failure.candidates if other not in {value, *refused, *one.tried}]
     # A bare no settles the field only where one value is left; pages may be read through one after the other.
     if value is None and not paged and len(left) != 1:
-        warning = f"nothing was filled in for {name}: {value_phrase(one.proposed or '', 'en', turn.pack)} was declined"
+        declined = value_phrase(one.proposed or "", language, turn.pack)
+        warning = turn.say("nothing was filled in for {field}: {value} was declined", field=name, value=declined)
         return _extend_response(turn.answer(), {}, [warning])
     # After the user's own page only the wide scopes are worth reading; without one, all that was not declined.
     order = left if value is None else [value, *(_scopes(left) if paged else ())]
@@ -803,10 +820,13 @@ def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
     for at in order:
         reading = waiting.read(at)
         if not reading.failed:
-            warnings = [vain_warning(name, tried, turn.pack, one.kind)] if tried else []
+            warnings = [vain_warning(name, tried, turn.pack, one.kind, language=language)] if tried else []
             if refused:
-                declined, taken = (value_phrase(value, "en", turn.pack) for value in (refused[0], at))
-                warnings = [f"{declined} was declined, {taken} taken", *warnings]
+                declined, taken = (value_phrase(value, language, turn.pack) for value in (refused[0], at))
+                warnings = [
+                    turn.say("{declined} was declined, {taken} taken", declined=declined, taken=taken),
+                    *warnings,
+                ]
             return finish_request(waiting, reading, {}, warnings)
         tried.append(at)
         # Only the user's own value is counted against: the others were never said to be right.
@@ -814,8 +834,8 @@ def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
             turn.log.signal(waiting.request.id, one.key, waiting.learned(at), "failure", **about)
     if not paged:
-        return _extend_response(turn.answer(), {}, [vain_warning(name, tried, turn.pack, one.kind)])
-    return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack))
+        return _extend_response(turn.answer(), {}, [vain_warning(name, tried, turn.pack, one.kind, language=language)])
+    return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack, language=language))
 
 
 def _not_on_any_page(waiting: Vague, reason: str) -> Response:
@@ -823,9 +843,9 @@ def _not_on_any_page(waiting: Vague, reason: str) -> Response:
     system = waiting.turn.system
     fields = {
         "status": "refuse",
-        "answer": system.policy.refusal_message,
+        "answer": waiting.turn.say(system.policy.refusal_message),
         "refusal_reason": reason,
-        "arm_reason": "the field was read for, no arm retrieved",
+        "arm_reason": waiting.turn.say("the field was read for, no arm retrieved"),
     }
     checks = (*waiting.domain, field_check(reason, found=False))
     return fields_response(waiting.request, fields, system, ResponseRecord({}, False, False, checks=checks))
@@ -838,7 +858,8 @@ def _scopes(left: Sequence[str]) -> list[str]:
 def _in_words(waiting: Vague, words: str) -> Response:
     """Answer to the question completed by the user's own words: a field that they name is read."""
     parsed, chunks, pack = waiting.parsed, waiting.pinned.chunks, waiting.pack
-    more = [f"{waiting.failure.target_field}: {words!r} is none of the values on offer"]
+    told = {"field": waiting.failure.target_field, "words": repr(words)}
+    more = [waiting.turn.say("{field}: {words} is none of the values on offer", **told)]
     reading = read_named(words, waiting.request.text, chunks, pack)
     if reading is not None:
         return finish_request(waiting, reading, {}, more)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from raglab.decision.decisions import Check, answer_checks
 from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles
+from raglab.languages import sentence
 from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
@@ -241,7 +243,7 @@ def _chunks_in_scope(chunks: Sequence[Chunk], value: str, wanted: str, text: str
     return tuple(chunk for of in files.values() for chunk in scope(of, value, field=wanted, about=text, pack=pack))
 
 
-def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
+def domain_checks(text: str, system: Lab, language: str = "en") -> tuple[Check, ...]:
     """Checks of rule S2.1, before anything is retrieved or asked."""
     case = Case("question", text, "ok")
     shape = (1, 1, 1, 1)
@@ -263,7 +265,7 @@ def domain_checks(text: str, system: Lab) -> tuple[Check, ...]:
     said = decide_on_tables(
         measured_tables(trace, system.policy), trace, system.policy, policy_thresholds([system.policy])
     )
-    return tuple(check for check in said.explain(case.id) if check.gate == "domain")
+    return tuple(check for check in replace(said, language=language).explain(case.id) if check.gate == "domain")
 
 
 def reading_response(
@@ -291,11 +293,14 @@ def reading_response(
     chunk = reading.chunks[found.chunk]
     made = check_answer(request.text, [chunk], _Page(found), system.scorer)
     told = (made.confidence, made.support, made.claim, made.refused)
-    where = f"{reading.field} was found in {value_phrase(reading.value, 'en', system.pack)}, on page {found.page}"
-    checks = (*domain, field_check(where, found=True), *answer_checks(*told, policy_thresholds([system.policy])))
+    language, limits = request.language, policy_thresholds([system.policy])
+    scope = value_phrase(reading.value, language, system.pack)
+    parts = {"field": reading.field, "scope": scope, "page": found.page}
+    where = sentence("{field} was found in {scope}, on page {page}", language, **parts)
+    checks = (*domain, field_check(where, found=True), *answer_checks(*told, limits, language))
     failed = next((check for check in checks if not check.passes), None)
     fields = {
-        "answer": made.text if failed is None else system.policy.refusal_message,
+        "answer": made.text if failed is None else sentence(system.policy.refusal_message, language),
         "sources": [chunk.shown] if failed is None else [],
         "status": "ok" if failed is None else "refuse",
         "refusal_reason": None if failed is None else failed.text,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from raglab.answering.contents import page_kind
 from raglab.answering.narrowed_questions import NarrowedRequest
@@ -23,6 +23,7 @@ from raglab.answering.question_vocabulary import (
 from raglab.answering.task_answers import TASKS
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
+from raglab.languages import sentence
 from raglab.live.trace_building import question_scopes
 from raglab.packs import GENERIC, Pack
 from raglab.store.files import is_unicode, shown_value
@@ -34,11 +35,15 @@ COLUMNS = ("page_1_kind", "language", "vendor")  # conditions that a default may
 ANY = "any"  # doctype of documents of several kinds, or of none
 
 
+Tongue: TypeAlias = Literal["en", "fr"]
+
+
 class Request(NamedTuple):
     """A question with all that its answer hangs on; now is with a zone.
 
     resumed: whether the log knows it as a question that was stopped before its decision. narrowed: what it became
-    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept.
+    where it was clarified, whose query is the text; it is retrieved anew, and its evidence is kept. language: of the
+    question as it was asked, in which the response is worded.
     """
 
     id: str
@@ -49,6 +54,7 @@ class Request(NamedTuple):
     now: datetime
     resumed: bool = False
     narrowed: NarrowedRequest | None = None
+    language: Tongue = "en"
 
 
 class Costs(Protocol):
@@ -221,7 +227,7 @@ def _refuse(rule: str, came: str, remedy: str) -> NoReturn:
 
 LONGEST = 200  # characters of a reply
 YEAR = 4  # digits that are no page
-LANGUAGES: tuple[Literal["en", "fr"], ...] = ("en", "fr")
+LANGUAGES: tuple[Tongue, ...] = ("en", "fr")
 PAGE_SCOPE, LAST_PAGE = "page_scope", "last"
 YES = frozenset(
     {
@@ -377,7 +383,7 @@ def _scope(bare: str, kind: str) -> str | None:
     return page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
 
 
-def value_phrase(value: str, language: Literal["en", "fr"], pack: Pack, kind: str = "") -> str:
+def value_phrase(value: str, language: Tongue, pack: Pack, kind: str = "") -> str:
     """A value in words of a pack."""
     if value == OTHER:
         return (_OTHER_PAGE if kind == PAGE_SCOPE else _OTHER)[language]
@@ -389,7 +395,7 @@ def value_phrase(value: str, language: Literal["en", "fr"], pack: Pack, kind: st
 
 
 def clarification_options(
-    candidates: Sequence[str], language: Literal["en", "fr"], kind: str, pack: Pack = GENERIC
+    candidates: Sequence[str], language: Tongue, kind: str, pack: Pack = GENERIC
 ) -> list[dict[str, Any]]:
     """Options of a clarification, from 1: the candidate values, and `other` (rule S0.2)."""
     values = [*(one for one in candidates if one != OTHER), OTHER]
@@ -408,23 +414,30 @@ def applied_default(row: ClarificationDefault, value: str, verdict: str) -> dict
     }
 
 
-def default_warning(row: ClarificationDefault, value: str, pack: Pack) -> str:
+_LEARNED = (
+    "{field}: {value} by the learned default for {where} (confidence {confidence} of {before}); reply to correct it"
+)
+
+
+def default_warning(row: ClarificationDefault, value: str, pack: Pack, language: Tongue) -> str:
     """A default that was applied, as a warning says it."""
     under = ", ".join(f"{name} {one}" for name, one in row.sub_conditions.items())
-    where = f"{row.doctype}{f' with {under}' if under else ''}"
-    learned = f"confidence {decimals(row.confidence)} of {count_phrase(row.sample_size, 'earlier request')}"
-    return (
-        f"{row.target_field}: {value_phrase(value, 'en', pack)} by the learned default for {where} ({learned}); "
-        "reply to correct it"
+    where = sentence("{doctype} with {under}", language, doctype=row.doctype, under=under) if under else row.doctype
+    size = row.sample_size
+    before = sentence("{number} earlier request" if size == 1 else "{number} earlier requests", language, number=size)
+    return sentence(
+        _LEARNED,
+        language,
+        field=row.target_field,
+        value=value_phrase(value, language, pack),
+        where=where,
+        confidence=decimals(row.confidence),
+        before=before,
     )
 
 
-def vain_warning(field: str, tried: Sequence[str], pack: Pack, kind: str = PAGE_SCOPE) -> str:
+def vain_warning(field: str, tried: Sequence[str], pack: Pack, kind: str = PAGE_SCOPE, *, language: Tongue) -> str:
     """What was read in vain, as a warning says it."""
-    values = " or ".join(value_phrase(value, "en", pack) for value in dict.fromkeys(tried))
-    return f"{field} was not found in {values}" if kind == PAGE_SCOPE else f"{field} could not be read as {values}"
-
-
-def count_phrase(number: int, what: str) -> str:
-    """A number and its noun."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    values = sentence(" or ", language).join(value_phrase(value, language, pack) for value in dict.fromkeys(tried))
+    told = "{field} was not found in {values}" if kind == PAGE_SCOPE else "{field} could not be read as {values}"
+    return sentence(told, language, field=field, values=values)

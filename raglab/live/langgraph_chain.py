@@ -12,6 +12,7 @@ from uuid import uuid4
 from typing_extensions import TypedDict  # before Python 3.12 pydantic draws the schema of this one only
 
 from raglab.answering.compression import Compression, Count, Meaning, compress, words_as_tokens
+from raglab.answering.question_parsing import language_of
 from raglab.decision import chain
 from raglab.decision.decisions import Decisions
 from raglab.live.arm_choice import default_arm
@@ -112,6 +113,7 @@ class _Nodes:
         text = normalise_question(state["question"])
         given = [Chunk(**row | {"entities": tuple(row["entities"])}) for row in state["passages"]]
         left = (lambda _, __: given) if selected is None else self._left  # the critic's, or those of the option
+        said = replace(said, language=language_of(text, self.lab.pack))
         fields, _ = complete_response(said, text, selected, self._reading(left), ResponseRecord({}, False, False))
         fields |= {"arm": state["arm"], "arm_reason": state["arm_reason"], "policy_id": self.lab.policy.policy_id}
         identity = {"request_id": state.get("request_id") or uuid4().hex}

@@ -584,9 +584,9 @@ class Online:
 
     def asked_before(self, question: str, *, policy_id: str = "", fingerprint: str = "") -> str | None:
         """Arm that last answered a question, None where none did."""
-        about = {"question": question_digest(question), "policy_id": policy_id, "fingerprint": fingerprint}
+        named = question_digest(question)
         with self.log.reading() as log:
-            row = log.one(CHOICES, **about)
+            row = log.one(CHOICES, question=named, policy_id=policy_id, fingerprint=fingerprint)
         return None if row is None or row["arm"] not in self.arms else str(row["arm"])
 
     def frame(self) -> pd.DataFrame:

@@ -23,6 +23,7 @@ from raglab.decision.decisions import Decisions, answer_checks
 from raglab.decision.measurement import add_answers, measured_tables
 from raglab.decision.recorded_answers import AnswerKey, calibrate_confidence
 from raglab.decision.signal_values import ANSWERED, STORED, Columns, used_signals
+from raglab.languages import retold
 from raglab.live.arm_choice import default_arm, measures, record_outcome, select_arm
 from raglab.live.clarification_requests import Request
 from raglab.live.measured_signals import FAILURES, answer_places
@@ -40,6 +41,7 @@ from raglab.live.system import Key, Lab, StoredAnswer, pack_depths, unpack_depth
 from raglab.live.trace_building import question_scopes, restrict_to_hits
 from raglab.patterns import pattern_hits
 from raglab.replay import decide_on_tables
+from raglab.resolver import INVALID_SELECTION
 from raglab.retrieval.arms import DepthHits, walk
 from raglab.reward import answer_brevity
 from raglab.thresholds import Thresholds, policy_thresholds
@@ -61,6 +63,7 @@ def answer_request(request: Request, system: Lab) -> Response:
         for arm in system.retriever.strategies
     }
     made_by = (system.generator.name, system.scorer.name, request.selected, *system.signals.identities)
+    made_by = (*made_by, *((request.language,) if request.language != "en" else ()))  # warnings and reasons are in it
     choice = select_arm(keys, made_by, request, system)
     # The same question to the same arm, policy, index and models has the same answer, whoever asks it.
     key, caches = keys[choice.arm], None if request.narrowed else system.caches  # what it became is retrieved anew
@@ -114,7 +117,7 @@ def _generate_answer(request: Request, key: Key, system: Lab) -> tuple[dict[str,
     if request.narrowed:
         system = replace(system, caches=None)
     retrieval = _retrieve_depths(request, key, system)
-    decisions = retrieval.decisions
+    decisions = replace(retrieval.decisions, language=request.language)
     ms: dict[str, float] = {}
     for depth in retrieval.depths:
         for stage, spent in depth.ms.items():
@@ -338,6 +341,7 @@ def complete_response(
     trace = replace(decisions.trace, answers=answers)
     measured = add_answers(decisions.tables, trace, system.policy.structure)
     final = decide_on_tables(measured, trace, system.policy, decisions.limits)
+    final = replace(final, language=decisions.language)
     ms["gates"] = ms.get("gates", 0.0) + 1e3 * (perf_counter() - start)
     # Of an answer that leaves, its optional components are measured too; a refusal has neither.
     parts = {"brevity": float(answer_brevity(len(answer.text.split()))), "logprob": _present(answer.confidence)}
@@ -352,7 +356,10 @@ def complete_response(
 def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer | None) -> dict[str, Any]:
     status = Status(int(decisions.status[0]))
     refused = status == Status.refuse
-    answer = system.policy.refusal_message if refused else generated.text if generated is not None else None
+    failed = decisions.trace.meta.get(FAILURES, ())
+    answer = (
+        decisions.say(system.policy.refusal_message) if refused else generated.text if generated is not None else None
+    )
     return {
         "answer": answer,
         "sources": [] if status != Status.ok else _answer_sources(decisions, decisions.in_slot(0), generated),
@@ -360,7 +367,7 @@ def _response_fields(decisions: Decisions, system: Lab, generated: CheckedAnswer
         "refused": refused,
         "refusal_reason": decisions.reason(0) if refused else None,
         "options": _options(decisions),
-        "warnings": [*decisions.warnings(0), *decisions.trace.meta.get(FAILURES, ())],
+        "warnings": [*decisions.warnings(0), *(retold(one, decisions.language) for one in failed)],
         "confidence": float(decisions.confidence()[0]),
         "route": decisions.route(0),
         "clarification": None,
@@ -398,17 +405,18 @@ def _selected_option(
         "refused": True,
         "sources": [],
     }
-    fields["answer"] = system.policy.refusal_message
+    fields["answer"] = decisions.say(system.policy.refusal_message)
     try:
         option = decisions.select(decisions.trace.cases[0].id, selected)
-    except KeyError as error:
-        return fields | {"refusal_reason": str(error.args[0])}, account
+    except KeyError:
+        return fields | {"refusal_reason": decisions.say(INVALID_SELECTION, option=selected)}, account
     # The hits of an option are no slot of the chain, so the gates on the answer are asked by themselves.
     passages = [decisions.trace.chunks[number] for number in option.chunks]
     answer = check_answer(text, passages, system.generator, system.scorer)
     confidence = float(calibrate_confidence(np.array(answer.confidence), system.policy.structure.calibration))
     limits = policy_thresholds([system.policy])
-    checks = tuple(answer_checks(confidence, answer.support, answer.claim, answer.refused, limits))
+    told = (confidence, answer.support, answer.claim, answer.refused)
+    checks = tuple(answer_checks(*told, limits, decisions.language))
     failed = next((check for check in checks if not check.passes), None)
     if failed is not None:
         return fields | {"refusal_reason": failed.text}, account._replace(checks=checks)

@@ -314,6 +314,7 @@ REQUEST_TABLES = (
             Column("answer", "json"),
         ),
         without=evidence_without_text,
+        since=3,
     ),
     EventTable(
         CHANGES,

@@ -1,4 +1,4 @@
-"""Log displays (shore): off-policy estimates as a forest, the reward audit."""
+"""Log displays (shore): off-policy estimates as a forest, the reward audit, live rates over time."""
 
 from __future__ import annotations
 
@@ -315,3 +315,89 @@ def _marks(on: Axes, table: pd.DataFrame, measures: Sequence[str], names: Sequen
     canvas.tidy(on)
     if several:
         on.legend(fontsize=8, frameon=False, loc="lower center", ncols=len(measures))
+
+
+RATE_TITLES = {
+    "false_refusal_rate": "false refusals among what should be answered",
+    "over_ask_rate": "needless questions among what needs none",
+}
+RATE_SOURCES = {"labels": "labelled sample", "feedback": "feedback of users"}
+NEEDED_RATES = ("until", "rate", "source", "estimate", "low", "high", "level", "known")
+
+
+@dataclass(eq=False, repr=False)
+class LiveRatesDisplay:
+    """Live rates over time: a panel a rate, a line with its interval for the labelled sample and for the feedback.
+
+    rates: of `live_rates`, several windows. After `plot`: axes_ (one a rate), ax_ (the first), figure_, lines_.
+    """
+
+    rates: pd.DataFrame
+    name: str | None = None
+    ax_: Axes = field(init=False, repr=False)
+    axes_: list[Axes] = field(init=False, repr=False)
+    figure_: Figure = field(init=False, repr=False)
+    lines_: list[Any] = field(init=False, repr=False)
+
+    @classmethod
+    def from_rates(
+        cls,
+        rates: pd.DataFrame,
+        *,
+        name: str | None = None,
+        **kwargs: Any,  # noqa: ANN401 - style of the lines
+    ) -> Self:
+        """Display of live rates.
+
+        Raises:
+          ValueError: no row, or a missing column.
+
+        Example: `LiveRatesDisplay.from_rates(live_rates(log, last=500, every=100))`.
+        """
+        absent = [column for column in NEEDED_RATES if column not in rates]
+        if absent or not len(rates):
+            came = f"{', '.join(absent)} missing" if absent else "no row"
+            msg = f"rates must be rows of {', '.join(NEEDED_RATES)}, got {came}; give what live_rates returned."
+            raise ValueError(msg)
+        return cls(rates.reset_index(drop=True), name).plot(**kwargs)
+
+    def plot(self, **kwargs: Any) -> Self:  # noqa: ANN401 - style of the lines
+        """Draw on a new figure."""
+        known = list(dict.fromkeys(self.rates["rate"]))
+        panels = canvas.empty_figure(8.0, 2.9 * len(known)).subplots(len(known), 1, sharex=True, squeeze=False)
+        self.axes_ = list(panels.ravel())
+        self.ax_ = self.axes_[0]
+        self.figure_ = canvas.whole_figure(self.ax_)
+        self.lines_ = []
+        for on, rate in zip(self.axes_, known, strict=True):
+            for place, (source, rows) in enumerate(self.rates[self.rates["rate"] == rate].groupby("source")):
+                look = ink.line_style(place) | {"marker": ink.MARKERS[place], "markersize": 4} | kwargs
+                label = RATE_SOURCES.get(str(source), ink.literal_text(str(source)))
+                self.lines_ += on.plot(rows["until"], rows["estimate"], label=label, **look)
+                on.fill_between(rows["until"], rows["low"], rows["high"], color=look["color"], **ink.BAND)
+            on.set_title(RATE_TITLES.get(rate, ink.literal_text(rate)), fontsize=9, loc="left")
+            canvas.shares_up(on, "requests (share, %)")
+            canvas.tidy(on)
+            on.legend(fontsize=8, frameon=False, loc="upper left", ncols=2)
+        self.axes_[-1].set_xlabel("last request of the window", fontsize=9)
+        self.figure_.autofmt_xdate()
+        return self
+
+    def to_frame(self) -> pd.DataFrame:
+        """The rates."""
+        return self.rates.copy()
+
+    def __repr__(self) -> str:
+        return text_summary(self)
+
+    def _repr_html_(self) -> str:
+        newest = self.rates[self.rates["until"] == self.rates["until"].max()]
+        cells = newest[["estimate", "low", "high"]].to_numpy(np.float64)
+        columns = {
+            "rate": newest["rate"],
+            "source": newest["source"],
+            "share": [estimate_cell(*row) for row in cells],
+            "known requests": newest["known"],
+        }
+        level = f"{100 * float(newest['level'].iloc[0]):g} % interval, of the newest window"
+        return html(self, self.name or "live rates", columns, level)
