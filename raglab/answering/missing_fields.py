@@ -55,8 +55,7 @@ class ScopedQuestion(NamedTuple):
     """A question beside its documents.
 
     chunks: of the documents of the products it may mean. field, family: what it asks for, '' where it names none.
-    about: stems of what it is about beside that. unknown: number
-    of words of its subject that stand in none of the documents. products: that its names leave open, in the order of the documents.
+    about: stems of what it is about beside that. products: that its names leave open, in the order of the documents.
     names: products, clients and vendors that it names. pack: of the trade.
     """
 
@@ -64,7 +63,6 @@ class ScopedQuestion(NamedTuple):
     field: str
     family: str
     about: tuple[str, ...]
-    unknown: int
     products: tuple[str, ...]
     names: tuple[Name, ...]
     pack: Pack
@@ -78,9 +76,7 @@ def scope_question(question: str, chunks: Sequence[Chunk], field: str | None, pa
     asked = about(question, [name.words for name in met], field=field, pack=pack)
     known = frozenset[str]().union(*(_figure_word_stems(chunk.text, pack) for chunk in kept))
     left = tuple(stem for stem in asked if stem in known)  # a word that stands nowhere tells no passage from another
-    form = topic_stems(" ".join(spans((*pack.wide, *pack.broad), question)))
-    unknown = sum(stem not in known and stem not in form for stem in asked)
-    return ScopedQuestion(kept, field or "", pack.family(field), left, unknown, products, met, pack)
+    return ScopedQuestion(kept, field or "", pack.family(field), left, products, met, pack)
 
 
 def _products(chunks: Sequence[Chunk], met: Sequence[Name]) -> tuple[str, ...]:
@@ -312,10 +308,24 @@ def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) ->
 
     One word that they do not have may be a slip, or another word for one of theirs.
     """
-    if scoped.names or scoped.unknown < 2:
+    if scoped.names:
         return False
-    wide = parsed.said("intent") == "summarise" or first_match((*scoped.pack.wide, *scoped.pack.broad), question)
-    return not scoped.about if wide else scoped.unknown > 2 * len(scoped.about)
+    pack = scoped.pack
+    wide = parsed.said("intent") == "summarise" or bool(first_match((*pack.wide, *pack.broad), question))
+    known, unknown = subject_words(question, scoped, wide=wide)
+    if wide:
+        return bool(unknown) and not known
+    # Beside a field that the documents have, one word may be a slip.
+    return len(unknown) > (max(1, len(known)) if scoped.field else max(int(bool(known)), 2 * len(known)))
+
+
+def subject_words(question: str, scoped: ScopedQuestion, *, wide: bool) -> tuple[frozenset[str], frozenset[str]]:
+    """Stems of a question's subject, beside its field, that the documents have, and those that they have not."""
+    pack = scoped.pack
+    form = (*pack.wide, *pack.broad) if wide else pack.own_words(scoped.field)
+    subject = frozenset(question_stems(question, scoped).core) - stems(" ".join(spans(form, question) if form else ()))
+    known = subject & frozenset[str]().union(*(stems(chunk.text) for chunk in scoped.chunks))
+    return known, subject - known
 
 
 def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
@@ -456,7 +466,8 @@ def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: ScopedQuesti
     compared = parsed.said("intent", least) == "compare" or sum(name.kind == "product" for name in scoped.names) > 1
     if len(scoped.products) > 1 and not compared:
         products = speaking(scoped)
-        if len(products) > 1:
+        known, unknown = subject_words(question, scoped, wide=bool(first_match(scoped.pack.broad, question)))
+        if len(products) > 1 and len(unknown) <= 2 * len(known) + 1:
             key = f"{scoped.field or 'answer'}:product"
             yield Failure(
                 "implicit_entity", key, products, "", f"{len(products)} products are in scope and none is named"
