@@ -286,7 +286,7 @@ class TestFailures:
         ("field_type", "What is the excess?", (COVER,), "storm", ("300", "400", "500", "£")),
         ("implicit_entity", "the policyholder", (ROLES,), "loss payee", ()),
         ("date_scope", "What is the excess for escape of water?", (COVER, RENEWAL), "old schedule", ()),
-        ("intent", "the warranty section", (WORDING,), "summarise", ()),
+        ("intent", "the cancellation section", (WORDING,), "summarise", ()),
         ("page_scope", WHO, (ENGLISH,), "document", ("Castellan",)),
     )
 
@@ -493,9 +493,9 @@ class TestReplies:
     def test_a_bandit_chooses_once_more_for_a_correction(self, opened: Callable[..., Lab]) -> None:
         """A silent default that the chain answered is corrected under the same id, by a choice of its own."""
         lab = opened(arm="bandit")
-        ask("the warranty section", lab=lab, documents=[WORDING], request_id="a", now=START)
+        ask("the cancellation section", lab=lab, documents=[WORDING], request_id="a", now=START)
         reply("a", "yes", lab=lab, now=START)
-        silent = ask("the warranty section", lab=lab, documents=[WORDING], request_id="b", now=START)
+        silent = ask("the cancellation section", lab=lab, documents=[WORDING], request_id="b", now=START)
         assert (silent["default_applied"]["value"], silent["arm"]) == ("cite", "hybrid")
         again = reply("b", "summarise it", lab=lab, now=START)
         assert (again["request_id"], again["arm"], again["default_applied"]) == ("b", "hybrid", None)
@@ -771,7 +771,7 @@ def test_a_week_is_rebuilt_from_the_log(
         QUI,
         "What is the excess?",
         "the policyholder",
-        "the warranty section",
+        "the cancellation section",
         "What is covered?",
         "weather",
     )

@@ -678,8 +678,8 @@ def _open_request(request_id: str, log: AuditLog, system: Lab, question: str | N
     if asked["policy_id"] != here:
         msg = f"a reply must go to the policy_id that asked, {asked['policy_id']}, got {here}; open that policy."
         raise ValueError(msg)
-    offered = () if pending is None or pending.kind != documents.KIND else pending.clarification.candidate_values
-    system.check_documents(asked["fingerprint"], asked["documents"] or offered)
+    named = () if pending is None or pending.kind != documents.KIND else pending.clarification.candidate_values
+    system.check_documents(asked["fingerprint"], asked["documents"] or named)
     remedy = "open that pack, or ask the question again"
     check_pack(asked["models"].get("pack"), system.pack.digest, f"the request {request_id!r}", remedy)
     text = _question_text(asked, question)
