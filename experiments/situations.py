@@ -86,8 +86,8 @@ class Outcome(NamedTuple):
     marks: Mapping[str, bool]
 
 
-def read_situations(path: Path) -> list[Situation]:
-    """Situations of a file, one JSON object a line."""
+def read_situations(path: Path, split: str | None = None) -> list[Situation]:
+    """Situations of a file, one JSON object a line; of one split where it is named."""
 
     def need(row: Mapping[str, Any]) -> Need:
         return Need(row["question"], *(tuple(row[name]) for name in ("documents", "answer", "sources_any")))
@@ -96,6 +96,7 @@ def read_situations(path: Path) -> list[Situation]:
     return [
         Situation(row["id"], row["gap"], row["lang"], need(row), row["wanted"], row["reply"], need(row["again"]))
         for row in rows
+        if split is None or row.get("split") == split
     ]
 
 
@@ -342,6 +343,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="documents/ and situations.jsonl")
     parser.add_argument("--policy", type=Path, help="another than the set's")
     parser.add_argument("--pack", type=Path, help="another than the policy's")
+    parser.add_argument("--split", help="only situations of this split; all where not given")
     parser.add_argument("--bundled", type=int, default=10, help="ambiguous cases of cases.jsonl to confirm by yes")
     parser.add_argument("--list", action="store_true", help="show every situation")
     given = parser.parse_args()
@@ -349,7 +351,8 @@ def main() -> None:
     policy = policy_of(given.folder, given.policy, given.pack)
     with tempfile.TemporaryDirectory() as place:
         desk, pages = open_desk(corpus, policy, Path(place)), pages_of(corpus)
-        outcomes = [desk.meet(one, pages) for one in read_situations(given.folder / "situations.jsonl")]
+        stated = read_situations(given.folder / "situations.jsonl", given.split)
+        outcomes = [desk.meet(one, pages) for one in stated]
         print(f"{given.folder}: {len(outcomes)} situations, policy {policy.policy_id}", *table(outcomes), sep="\n")
         found = [(cause, one.situation.id) for one in outcomes for cause in causes(one)]
         print("\nwhat went wrong")
