@@ -706,7 +706,7 @@ class TestFiles:
         opened(log, "r1")
         log.close()
         places.execute("audit.sqlite", "UPDATE audit_numbers SET value = 99 WHERE name = 'schema'")
-        with pytest.raises(ValueError, match="a log must be of version 2, got version 99"):
+        with pytest.raises(ValueError, match="a log must be of version 3, got version 99"):
             opened(log, "r2")
 
     def test_export(self, log: AuditLog, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Document roles (algebra): what a document is among those that a question may mean (S5.10).
 
 A default that names a file helps with no other portfolio: next week's contract has another name. What is learned is
-the part that the document plays among the candidates: the only amendment, the newest, the French one.
+the part that the document plays among the candidates: the only one of its kind, the newest, the French one.
 """
 
 from __future__ import annotations
