@@ -127,6 +127,8 @@ def test_what_is_open_is_not_guessed(field: str, text: str) -> None:
         (GRADES, "what is the notice?", None),
         ("Notice period: four weeks\nNotice period for managers: three months", "", "four weeks"),
         ("Notice period: four weeks\nNotice period for managers: three months", "for a manager", "three months"),
+        ("Notice period: four weeks\n\nThe staff notice period is one week.", "notice of the staff", None),
+        ("The notice period is a week. For a manager the notice period is a month.", "for a manager", "a month"),
     ],
 )
 def test_the_question_tells_values_apart(text: str, about: str, value: str | None) -> None:

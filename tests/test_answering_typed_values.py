@@ -103,6 +103,7 @@ def test_the_same_value_has_the_same_key(kind: ValueKind, one: str, other: str) 
     assert [value.key for value in typed_values(kind, one)] == [value.key for value in typed_values(kind, other)]
 
 
+@pytest.mark.slow
 @settings(deadline=None, derandomize=True, max_examples=60)
 @given(digits=st.text("0123456789 ", min_size=1, max_size=4))
 def test_a_number_that_goes_on_is_never_its_beginning(digits: str) -> None:
@@ -122,6 +123,12 @@ def test_a_number_that_goes_on_is_never_its_beginning(digits: str) -> None:
 def test_nothing_is_in_nothing(kind: ValueKind) -> None:
     """Neither in no text nor in blanks."""
     assert typed_values(kind, "") == typed_values(kind, " \n\t ") == ()
+
+
+def test_a_value_at_the_cut_of_a_long_text_is_none() -> None:
+    """What lies behind the first 4,000 characters is not read, so nothing near it is known to be whole."""
+    for blanks in range(3_960, 4_001):
+        assert typed_values("phone", f"{'x ' * (blanks // 2)}0800 123 4567{' and more' * 9}") == ()
 
 
 def test_folded_text_keeps_its_places() -> None:

@@ -72,6 +72,7 @@ HEAVY = (
     "sqlalchemy",
     "pydantic_settings",
     "prometheus_client",
+    "phonenumbers",
 )
 SLOW = (*HEAVY, "pandas", "scipy", "sklearn")
 WORLD = {"time", "os", "random", "tempfile", "secrets", "uuid", "socket", "subprocess", "shutil"}  # none in the algebra

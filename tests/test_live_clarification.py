@@ -16,7 +16,7 @@ import pytest
 
 import raglab
 from generators import Fixed
-from raglab.answering.fields import Extraction
+from raglab.answering.fields import Extraction, extract
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import QuestionReading, Vocabulary
 from raglab.audit.explanation import explain_request
@@ -30,10 +30,11 @@ from raglab.live.clarified_traces import clarified_trace
 from raglab.live.question_signals import PARSER
 from raglab.live.response import KEYS, Response
 from raglab.live.system import Lab, build_index
+from raglab.packs import GENERIC, Pack
 from raglab.store.loaders import load_corpus
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, DECISIONS, REPLIES, REQUESTS
 from raglab.store.policies import Policy
-from raglab.values import Corpus, Status
+from raglab.values import Chunk, Corpus, Status
 from test_live_trace_building import SMALL, PairEncoder, WordEncoder
 
 pytestmark = pytest.mark.slow
@@ -1002,6 +1003,30 @@ def test_a_parser_of_ones_own(opened: Callable[..., Lab]) -> None:
     assert "the server did not reply" in said["warnings"]
     assert logged(lab, REQUESTS)[0]["models"]["parser"] == "reader-1"
     assert reply("q", "oui", lab=lab, now=START)["status"] == "ok"
+
+
+class Fields:
+    """A reader of fields of one's own, which reads what the rules read and says that it was asked."""
+
+    name = "fields-1"
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
+        """What the rules read."""
+        self.asked.append(field)
+        return extract(field, chunks, about=about, pack=pack)
+
+
+def test_a_reader_of_fields_of_ones_own(opened: Callable[..., Lab]) -> None:
+    """It reads what the user's reply leads to, and the request names it."""
+    fields = Fields()
+    lab = opened(field_reader=fields)
+    said = ask(QUI, lab=lab, documents=[FRENCH], request_id="q", now=START)
+    assert said["clarification"]["audit"]["reader"] == "fields-1"
+    assert reply("q", "oui", lab=lab, now=START)["status"] == "ok"
+    assert set(fields.asked) == {"insurer_name"}
 
 
 def test_texts_older_than_the_setting_are_blanked_on_opening(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from raglab.answering.field_rules import (
     SUM,
@@ -22,8 +22,9 @@ from raglab.answering.field_rules import (
     total_value,
 )
 from raglab.answering.labelled_values import labelled_value, stems
-from raglab.answering.typed_values import is_whole
+from raglab.answering.typed_values import fold, is_whole
 from raglab.characters import unaccented
+from raglab.languages import LANGUAGES
 from raglab.packs import GENERIC, FieldPattern, FieldReading, FigureKind, Figures, Pack, compile_expression
 from raglab.text import STOP_WORDS, Piece, pieces, split_words
 from raglab.values import Chunk
@@ -211,6 +212,17 @@ class Extraction(NamedTuple):
     reason: str | None = None
 
 
+class FieldReader(Protocol):
+    """What reads a field: `server_reading.OpenAIReader`, or your own."""
+
+    @property
+    def name(self) -> str:
+        """Identifier for the log."""
+
+    def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
+        """The field's value, or nothing."""
+
+
 NOTHING = Extraction(None, "", -1, None, 0.0)
 
 
@@ -251,12 +263,16 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack 
 
 
 def _with_article(name: str, sentence: str, pages: Sequence[ChunkReading]) -> str:
-    """A name at the start of its sentence, with the article that it has there if it has it inside sentences too."""
+    """A name at the start of its sentence, with the article that it has there if that is its own.
+
+    It is if the name has it inside sentences too, or ends in the form of a firm, which takes none in English.
+    """
     article = _ARTICLE.match(sentence)
     if article is None or not sentence.startswith(name, article.end()):
         return name
-    inside = re.compile(rf"[^\W\d_A-Z.!?,;]\w*,? {re.escape(article[0] + name)}")
-    return article[0] + name if any(inside.search(page.text) for page in pages) else name
+    inside = re.compile(rf"[^\W\d_],? {re.escape(article[0] + name)}")
+    own = article[0].startswith("The") and fold(name).rstrip(".").rpartition(" ")[2] in LANGUAGES.values.firms
+    return article[0] + name if own or any(inside.search(page.text) for page in pages) else name
 
 
 def _preferred_values(

@@ -92,6 +92,9 @@ def _choice(places: Sequence[Place], wanted: frozenset[str]) -> Place | None:
     best = [place for place in best if place.rank == min(one.rank for one in best)]
     if not all(place.value.whole for place in best) or not same_values(place.value for place in best):
         return None
+    if shared and best[0].rank >= SENTENCE:  # a sentence has many words: against a line or row they decide nothing
+        surer = [place for place in places if place.rank < best[0].rank]
+        return best[0] if same_values(place.value for place in (best[0], *surer)) else None
     rivals = [place for place in places if place.timed != best[0].timed and place.rank <= QUALIFIED and not shared]
     if not same_values(place.value for place in (best[0], *rivals)):
         return None  # an old figure and a new one
@@ -171,7 +174,7 @@ def _elided(word: str) -> bool:
 
 # -- lines -------------------------------------------------------------------------------------------------------------
 
-_EMPHASIS = re.compile(r"\*{1,3}|(?<![^\W_])_{1,3}(?=[^\s_])|(?<=[^\s_])_{1,3}(?![^\W_])|`")
+_EMPHASIS = re.compile(r"\*{1,3}|`|(?<![^\W_])(_{1,3})(?=[^\s_])([^_\n]{1,200})(?<=\S)\1(?![^\W_])")
 _IMAGE_OR_LINK = re.compile(
     r"!?\[([^\[\]]{0,200})\]\([^()\s]{0,300}\)|<((?:https?://|mailto:)?[^<>\s]{3,200}[@.][^<>\s]{1,99})>"
 )
@@ -187,7 +190,7 @@ _SEGMENT = re.compile(
 )
 _PARTED = re.compile(
     r"^(?P<label>[^:|]{2,90}?)"
-    r"(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|\s(?:[–—|=→-]|=>)\s)"
+    r"(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|(?<!\d)\s[–—-]\s|\s(?:[|=→]|=>)\s)"
     r"(?P<value>\S.*)$"
 )
 
@@ -203,7 +206,7 @@ def plain_line(line: str) -> str:
     text = _IMAGE_OR_LINK.sub(
         lambda match: match[1] if match[1] is not None else match[2].removeprefix("mailto:"), text
     )
-    text = _EMPHASIS.sub("", text.replace("\\*", "").replace("&nbsp;", "\u00a0"))
+    text = _EMPHASIS.sub(lambda match: match[2] or "", text.replace("\\*", "").replace("&nbsp;", "\u00a0"))
     text = _TAG.sub(" ", text)
     return _FOOTNOTE.sub(
         lambda match: match[0] if match[0] in _UNITS_BEHIND and match.string[match.start() - 1].isalpha() else "", text
@@ -262,9 +265,9 @@ class _Reader:
         for piece in self.page.stated:
             if piece.kind in {"row", "head"}:
                 yield from self._row(piece)
-        for piece in self.page.stated:
+        for piece, after in zip_longest(self.page.stated, self.page.stated[1:]):
             if piece.kind == "prose":
-                yield from self._sentence(piece.text)
+                yield from self._sentence(piece.text, after.text if after is not None else "")
         yield from self._under_heading()
 
     def _place(self, rank: int, value: TypedValue, sentence: str, said: str, *, narrowed: bool = False) -> Place:
@@ -283,10 +286,9 @@ class _Reader:
             return None
         if re.search(r",\s?\Z", plain[: match.start()]) and plain[match.end() :].lstrip().startswith(","):
             return None  # one of a list of things, which is no name of any: `laptop, phone, passwords`
-        left = f"{text[: match.start()]} {text[match.end() :]}"
-        return " ".join(
-            word for word in re.findall(r"[\w'’-]+", left) if fold(word) not in _linking() and not word.isdigit()
-        )
+        before = re.sub(r"\d+", " ", text[: match.start()])  # the number of a section
+        words = re.findall(r"[\w'’-]+", f"{before} {text[match.end() :]}")
+        return " ".join(word for word in words if fold(word) not in _linking())
 
     def _values(self, text: str) -> list[TypedValue]:
         """Values with which the text behind a label begins; several where it states several."""
@@ -394,7 +396,7 @@ class _Reader:
                 yield self._place(PAIR, value, piece.text, said, narrowed=bool(further))
         if piece.kind == "head":
             return
-        if self._is_first_pair(heads) or (self.kind in _NAMES and len(cells) == _PAIRED and self._values(heads[1])):
+        if self._is_first_pair(heads) or (self.kind in _NAMES and len(cells) == _PAIRED):
             by_column = [n for n in by_column if n > 0]  # the head is the first pair, and no head of a column
         for n in by_column:
             said = " ".join([self._named(heads[n]) or "", *(cell for m, cell in enumerate(cells) if m != n)])
@@ -423,10 +425,15 @@ class _Reader:
         measured = typed_values(self.kind, joined) or typed_values(self.kind, joined.replace(cell, "2", 1))
         return [TypedValue(0, len(cell), cell, joined)] if measured else []
 
-    def _sentence(self, text: str) -> Iterator[Place]:
-        """The value of a clause that small words part from the label, before it or behind."""
+    def _sentence(self, stated: str, after: str) -> Iterator[Place]:
+        """The value of a clause that small words part from the label, before it or behind.
+
+        Args:
+          after: what stands behind the sentence, which may go on after an abbreviation: `1 Mar. 2025`.
+        """
         if self.kind == "text":
             return
+        text = plain_line(stated)
         for start, end in _clause_spans(text):
             clause = text[start:end]
             plain = fold(clause)
@@ -435,9 +442,18 @@ class _Reader:
                 if found is None:
                     continue
                 value, said = found
+                if start + value.end >= len(text) - 1 and not self._ends_there(text, start + value.start, value, after):
+                    value = value._replace(whole=False)
                 timed = f"{said} {text}" if self.kind != "date" else said
-                place = self._place(SENTENCE, value, text, timed)
+                place = self._place(SENTENCE, value, stated, timed)
                 yield place._replace(words=_stems(f"{self.page.section} {text}"))
+
+    def _ends_there(self, text: str, start: int, value: TypedValue, after: str) -> bool:
+        """Whether a value at the end of a sentence is the same with what stands behind the sentence."""
+        if self.kind in _NAMES:
+            return True
+        longer = typed_values(self.kind, f"{text} {after[:_LABEL_CHARS]}", self.page.language)
+        return any(one.start == start and one.text == value.text for one in longer)
 
     def _clause_value(self, clause: str, plain: str, label: re.Match[str]) -> tuple[TypedValue, str] | None:
         """The value that a label of a clause names, and what narrows it; None where there is none, or several."""

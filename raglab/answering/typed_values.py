@@ -32,7 +32,8 @@ from raglab.numerals import (
 from raglab.packs import ValueKind
 
 _NEAR = 24  # characters before a value that are looked at
-MOST = 20_000  # characters of one sentence or cell that are read
+_AT_CUT = 100  # characters before the cut that are not read
+MOST = 4_000  # characters of one sentence or cell that are read
 _WORDS = LANGUAGES.values
 _MARKS = {
     **dict.fromkeys("\u2019\u2018\u02bc\u00b4`", "'"),
@@ -83,7 +84,7 @@ def typed_values(kind: ValueKind, text: str, language: str = "") -> tuple[TypedV
     """Values of a kind in a sentence, a line or a cell, in order, none inside another.
 
     Args:
-      text: without marks of Markdown; what lies behind 20,000 characters is not read.
+      text: without marks of Markdown; what lies behind 4,000 characters is not read.
       language: of the document, such as `fr` or `en-US`, which tells where its telephone numbers are; `` for unknown.
 
     Example:
@@ -92,7 +93,9 @@ def typed_values(kind: ValueKind, text: str, language: str = "") -> tuple[TypedV
       >>> [value.text for value in typed_values("amount", "From £10 to £20, 1 250,00 € or EUR 0.45 per mile.")]
       ['£10 to £20', '1 250,00 €', 'EUR 0.45 per mile']
     """
-    return _typed_values(kind, text[:MOST], language)
+    found = _typed_values(kind, text[:MOST], language)
+    # at the cut it cannot be told what a value goes on with
+    return found if len(text) <= MOST else tuple(value for value in found if value.end <= MOST - _AT_CUT)
 
 
 @lru_cache(maxsize=8192)
@@ -139,7 +142,9 @@ def _rate() -> str:
     counted = any_of(sorted(fold(word) for word in (*_WORDS.counted, *_WORDS.times)))
     by = rf"\s(?:{'|'.join(_BY)})(?!(?:cent|exemple|example)\b)[a-z]{{1,15}}"
     one = rf"(?:{by}|\s(?:an?|by the)\s(?:{counted})|\s?/\s?[a-z]{{1,12}})"
-    return rf"(?:(?:{one}){{1,2}}(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
+    return (
+        rf"(?:(?:{one}){{1,2}}(?![^\W_])|\s(?:each|apiece|chacune?|l'unite)(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
+    )
 
 
 def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str = "") -> Iterator[TypedValue]:
@@ -360,7 +365,7 @@ def _dates() -> re.Pattern[str]:
     year = r"(?:,?\s(?:de\s)?(?P<{}>\d{{4}})(?!\d))"
     return re.compile(
         r"(?<![^\W_])(?<![\d/.-])(?:"
-        r"(?P<digits>\d{4}-\d{2}-\d{2}|\d{1,2}(?P<mark>[/.-])\d{1,2}(?P=mark)(?:\d{4}|\d{2}))"
+        r"(?P<digits>\d{4}[-/]\d{2}[-/]\d{2}|\d{1,2}(?P<mark>[/.-])\d{1,2}(?P=mark)(?:\d{4}|\d{2}))"
         rf"|(?P<d1>\d{{1,2}})(?:\s?(?:{ending}))?[\s-](?:{of})?(?P<m1>{month})(?![^\W_])"
         rf"(?:\.?{year.format('y1')}|-(?P<y4>\d{{4}}))?"
         rf"|(?P<m2>{month})\.?\s(?P<d2>\d{{1,2}})(?:{ending})?(?![\d])(?:{year.format('y2')})?"
@@ -509,7 +514,7 @@ def _regions(language: str) -> tuple[str, ...]:
 
 
 _EMAIL = re.compile(
-    r"(?<![\w.+%@-])[\w+%-]{1,64}(?:\.[\w+%-]{1,64}){0,6}+@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}+(?![\w@]|[-.]\w)"
+    r"(?<![\w.+%@'’-])[\w+%'-]{1,64}(?:\.[\w+%'-]{1,64}){0,6}+@[\w-]{1,63}(?:\.[\w-]{1,63}){1,6}+(?![\w@]|[-.]\w)"
 )
 _LINK = re.compile(r"(?<![\w@./-])(?:https?://|www\.)[^\s<>\"'|«»“”]{3,300}", re.IGNORECASE)
 _DOMAIN = re.compile(
@@ -550,7 +555,7 @@ _PARTICLES = frozenset(
 _PERSON = re.compile(rf"(?<![^\W_])(?<![-&’'])({_TITLE}{{0,2}}){_CAP}(?:[ \u00a0]{_PARTICLE}{{0,2}}{_CAP}){{0,4}}")
 _FIRM = re.compile(
     r"(?<![^\W_])(?<![-’'])(?:[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30})"
-    r"(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|d[’']|la|le|the)\s){0,2}[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30}"
+    r"(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|la|le|the)\s){0,2}(?:[dl][’'])?[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30}"
     r"|,\s(?:Inc|LLC|Ltd|LLP|SA|SAS|PLC|plc)\b\.?){0,8}(?:[ \u00a0]plc\b)?"
 )
 
@@ -637,9 +642,9 @@ def _references(text: str) -> Iterator[TypedValue]:
         if re.fullmatch(r"\d[\d.,: \u00a0]*", shown) and not re.fullmatch(r"\d{3,20}", shown):
             continue  # a number, a time, a telephone number
         end = match.end()
-        yield TypedValue(
-            match.start(), end, shown, re.sub(r"\s", " ", shown), not _counted_by().match(fold(text[end : end + 24]))
-        )
+        rest = text[end : end + 24]
+        goes_on = _counted_by().match(fold(rest)) or re.match(r"\s(?:[A-Z]{1,4}|[Rr]ev)(?![^\W_])", rest)
+        yield TypedValue(match.start(), end, shown, re.sub(r"\s", " ", shown), not goes_on)
 
 
 def _texts(text: str) -> Iterator[TypedValue]:

@@ -236,7 +236,8 @@ class Vague(NamedTuple):
     def read(self, value: str) -> Reading:
         """What a value leads to; where no rule reads it, what the pipeline says to the narrower question."""
         here = self.alias.get(value, value)
-        reading = read_value(self.failure, here, self.request.text, self.parsed, self.pinned.chunks, self.pack)
+        reader = self.turn.clarifier.reader
+        reading = read_value(self.failure, here, self.request.text, self.parsed, self.pinned.chunks, self.pack, reader)
         reading = reading._replace(value=value)
         if reading.found is not None:
             return reading
@@ -312,6 +313,7 @@ def _made_by(turn: Turn) -> dict[str, str]:
         "parser": model or read_by,
         "prompt_version": read_by if model else RULES_VERSION,
         "pack": turn.pack.digest,
+        **({} if turn.clarifier.reader is None else {"reader": turn.clarifier.reader.name}),
         "fingerprint": turn.system.fingerprint,
         "learner_rule": turn.clarifier.learner.rule,
         "learner": turn.log.digest,
@@ -362,7 +364,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
         pinned = pinned if failure is None else clarifier.pinned(failure.candidates)
     if failure is not None:
         return _fill_in(vague(turn, parsed, failure, pinned, domain))
-    reading = read_complete(request.text, parsed, pinned.chunks, least, turn.pack)
+    reading = read_complete(request.text, parsed, pinned.chunks, least, turn.pack, clarifier.reader)
     if reading is None:
         scope = parsed.said("page_scope", least) or ""
         narrowed = scope_request(scope, request.text, parsed, pinned.chunks, pack=turn.pack)
@@ -860,7 +862,7 @@ def _in_words(waiting: Vague, words: str) -> Response:
     parsed, chunks, pack = waiting.parsed, waiting.pinned.chunks, waiting.pack
     told = {"field": waiting.failure.target_field, "words": repr(words)}
     more = [waiting.turn.say("{field}: {words} is none of the values on offer", **told)]
-    reading = read_named(words, waiting.request.text, chunks, pack)
+    reading = read_named(words, waiting.request.text, chunks, pack, waiting.turn.clarifier.reader)
     if reading is not None:
         return finish_request(waiting, reading, {}, more)
     narrowed = words_request(waiting.failure, words, waiting.request.text, parsed, chunks, pack=pack)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from raglab.answering.contents import scope
-from raglab.answering.fields import Extraction, extract
+from raglab.answering.fields import Extraction, FieldReader, extract
 from raglab.answering.narrowed_questions import NarrowedRequest, narrow_request
 from raglab.answering.question_parsing import asks_for
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, first_entry
@@ -143,7 +143,13 @@ class _Page:
 
 
 def read_value(
-    failure: Failure, value: str, text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], pack: Pack
+    failure: Failure,
+    value: str,
+    text: str,
+    parsed: ParsedQuestion,
+    chunks: Sequence[Chunk],
+    pack: Pack,
+    reader: FieldReader | None = None,
 ) -> Reading:
     """What a value of a failure leads to; the extractor reads where it has a rule and documents are named.
 
@@ -152,7 +158,7 @@ def read_value(
     """
     if failure.kind == PAGE_SCOPE and failure.target_field in pack.readings and chunks:
         scoped = _chunks_in_scope(chunks, value, failure.target_field, text, pack)
-        return _read_in_scope(value, text, failure.target_field, scoped, pack)
+        return _read_in_scope(value, text, failure.target_field, scoped, pack, reader)
     if failure.kind == KIND:
         narrowed = NarrowedRequest(text, (value,), failure.target_field.removesuffix(f":{KIND}"), query=text)
     else:
@@ -163,9 +169,8 @@ def read_value(
         return row
     if narrowed.field is None or narrowed.field not in pack.readings or not chunks:
         return plain
-    reading = _read_in_scope(
-        value, narrowed.question, narrowed.field, chunks_of_documents(chunks, narrowed.documents), pack
-    )
+    scoped = chunks_of_documents(chunks, narrowed.documents)
+    reading = _read_in_scope(value, narrowed.question, narrowed.field, scoped, pack, reader)
     return plain if reading.failed else reading
 
 
@@ -199,14 +204,28 @@ def _stands_in(words: Sequence[str], text: Sequence[str]) -> bool:
     return any(list(text[at : at + len(words)]) == list(words) for at in range(len(text) - len(words) + 1))
 
 
-def _read_in_scope(value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack) -> Reading:
+def _read_in_scope(
+    value: str, text: str, wanted: str, scoped: Sequence[Chunk], pack: Pack, reader: FieldReader | None
+) -> Reading:
     pages = tuple(dict.fromkeys(chunk.shown for chunk in scoped))
-    found = extract(wanted, scoped, about=text, pack=pack)
+    found = _extracted(wanted, scoped, text, pack, reader)
     return Reading(value, NarrowedRequest(text, pages, wanted, query=text), tuple(scoped), found)
 
 
+def _extracted(wanted: str, scoped: Sequence[Chunk], text: str, pack: Pack, reader: FieldReader | None) -> Extraction:
+    """What the rules of the pack read, or the reader that the system was opened with."""
+    if reader is None:
+        return extract(wanted, scoped, about=text, pack=pack)
+    return reader.read(wanted, scoped, about=text, pack=pack)
+
+
 def read_complete(
-    text: str, parsed: ParsedQuestion, chunks: Sequence[Chunk], least: float, pack: Pack
+    text: str,
+    parsed: ParsedQuestion,
+    chunks: Sequence[Chunk],
+    least: float,
+    pack: Pack,
+    reader: FieldReader | None = None,
 ) -> Reading | None:
     """What the extractor reads where nothing was left out; None without a rule, or where it reads nothing.
 
@@ -220,18 +239,20 @@ def read_complete(
     stated = parsed.said("page_scope", least) or "document"
     known = stated in {"toc", "document"} or stated.isdecimal()
     scoped = _chunks_in_scope(chunks, stated, wanted, text, pack) if known else tuple(chunks)
-    found = extract(wanted, scoped, about=text, pack=pack)
+    found = _extracted(wanted, scoped, text, pack, reader)
     request = NarrowedRequest(text, (), wanted, query=text)
     return None if found.value is None else Reading(stated, request, tuple(scoped), found)
 
 
-def read_named(words: str, text: str, chunks: Sequence[Chunk], pack: Pack) -> Reading | None:
+def read_named(
+    words: str, text: str, chunks: Sequence[Chunk], pack: Pack, reader: FieldReader | None = None
+) -> Reading | None:
     """What the extractor reads of a field or role that the user's words name; None where they name none."""
     role = pack.roles.get(first_entry(pack.role_terms, words) or "")
     wanted = first_entry(pack.asked, words) or (None if role is None else role.field)
     if wanted is None or wanted not in pack.readings or not chunks:
         return None
-    reading = _read_in_scope(words, f"{text} ({words})", wanted, chunks, pack)
+    reading = _read_in_scope(words, f"{text} ({words})", wanted, chunks, pack, reader)
     return None if reading.failed else reading
 
 

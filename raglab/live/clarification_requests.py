@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple, NoReturn, Protocol, TypeAlias
 
 from raglab.answering.contents import page_kind
+from raglab.answering.fields import FieldReader
 from raglab.answering.narrowed_questions import NarrowedRequest
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import (
@@ -91,7 +92,7 @@ class Clarifier:
     """What asks for what a question leaves out.
 
     vocabulary: of the corpus; None where only choices among options are learned. costs: of a question and of an error.
-    pack: of the trade. parser: reads questions; None is the rules.
+    pack: of the trade. parser: reads questions; None is the rules. reader: reads fields; None is the pack's rules.
     """
 
     costs: Costs
@@ -100,6 +101,7 @@ class Clarifier:
     vocabulary: Vocabulary | None = field(repr=False)
     pack: Pack = field(repr=False)
     parser: Parser | None = None
+    reader: FieldReader | None = None
     _kinds: dict[str, str] = field(default_factory=dict, repr=False)
 
     def read(self, request: Request) -> QuestionReading | None:

@@ -5,24 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Protocol
 
 from raglab.answering.contents import Entry, contents
-from raglab.answering.fields import Extraction, extract
+from raglab.answering.fields import Extraction, FieldReader, extract
 from raglab.packs import GENERIC, Pack
 from raglab.store.policies import load_pack
 from raglab.values import Chunk
-
-
-class FieldReader(Protocol):
-    """What reads a field: `raglab.answering.server_reading.OpenAIReader`, or your own."""
-
-    @property
-    def name(self) -> str:
-        """Identifier for the log."""
-
-    def read(self, field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack = GENERIC) -> Extraction:
-        """The field's value, or nothing."""
 
 
 def read_field(

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from raglab.answering.extractive import Extractive
+from raglab.answering.fields import FieldReader
 from raglab.answering.question_vocabulary import Vocabulary, build_vocabulary
 from raglab.answering.support import WordSupport
 from raglab.arms import LIVE_ARMS
@@ -237,6 +238,7 @@ class Opening(NamedTuple):
     rewriter: Rewriter | None
     generator: Generator
     parser: Parser | None
+    field_reader: FieldReader | None
     asking: ClarifySettings
     asks: bool
     learns: bool
@@ -311,6 +313,7 @@ class Lab:
         cache: bool = True,
         clarify: bool | None = None,
         parser: Parser | None = None,
+        field_reader: FieldReader | None = None,
         audit: bool | Literal["required"] = True,
         signals: Sequence[SignalFunction] = (),
         signal_timeout_s: float | None = 30.0,
@@ -325,7 +328,8 @@ class Lab:
             state no arm here.
           cache: whether answers and retrievals are kept in the folder.
           clarify: whether a question that leaves something out is asked about, once, and the default learned; as the
-            environment says where not given, which is no. parser: reads questions; None is the rules.
+            environment says where not given, which is no. parser: reads questions, and field_reader the fields that
+            they ask for; None is the rules.
           audit: whether questions, decisions and what is learned are logged in the folder, unless the environment says
             otherwise (`raglab.live.settings`); texts older than its keep_days are blanked. Where the folder cannot be
             written, questions are answered without, which one warning says; `required` refuses them.
@@ -360,7 +364,7 @@ class Lab:
         kept = _caches_of(place) if cache else None
         judge = scorer or WordSupport()
         base = Extractive(pack=pack) if generator is None else generator
-        opening = Opening(place, index.settings, rewriter, base, parser, asking, asks, learns)
+        opening = Opening(place, index.settings, rewriter, base, parser, field_reader, asking, asks, learns)
         ready = _ready_documents(index, opening, chosen, pack, judge)
         # The bandit needs an arm that answers live, and can be switched off from outside the policy.
         stated = arm or ("bandit" if bandit.enabled else None)
@@ -521,6 +525,7 @@ def _ready_documents(
             vocabulary=words,
             pack=pack,
             parser=opening.parser,
+            reader=opening.field_reader,
         )
     return ReadyDocuments(
         retriever=ready,
