@@ -470,7 +470,7 @@ def retold(text: str, language: str) -> str:
 
 @cache
 def _forms(language: str) -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Expressions for what sentences with parts become, the longest first; one that begins with a part tells nothing."""
+    """Expressions for what sentences with parts become, the longest first; those that begin with one tell nothing."""
     texts = (text for text in TEXTS.get(language, {}) if "{" in text and not text.startswith("{"))
     named = {text: re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(text)) for text in texts}
     return tuple((text, re.compile(named[text], re.DOTALL)) for text in sorted(named, key=len, reverse=True))
