@@ -453,6 +453,25 @@ def test_a_good_reply_is_taken(server: Server) -> None:
     assert read.parsed.missing() == ("page_scope", "date_scope", "doctype")
 
 
+def test_readings_that_a_model_quotes_are_kept_where_the_documents_have_them(server: Server) -> None:
+    """The passages of the named documents are sent; of a reading name and quote must stand in one of them."""
+    fares = Chunk("f", "Ferry > Fares\n| Class | Fare |\n|---|---|\n| Economy | £20 |\n| Business | £45 |", "f.md")
+    told = [
+        {"name": "Economy", "quote": "£20"},
+        {"name": "Business", "quote": "£450"},
+        {"name": "First", "quote": "£45"},
+    ]
+    server.text = json.dumps({**slots(), "language": "en", "readings": [*told, {"name": "Business", "quote": "£45"}]})
+    vocabulary = build_vocabulary([fares])
+    read = parser(server).parse("How much is it?", vocabulary, documents=("f.md",))
+    assert read.reason is None
+    assert read.parsed.readings == (("Economy", "£20"), ("Business", "£45"))
+    assert "| Business | £45 |" in server.seen[-1]["messages"][1]["content"]
+    # Without a named document nothing of the corpus is sent, so that nothing can be quoted.
+    assert parser(server).parse("How much is it?", vocabulary).parsed.readings == ()
+    assert "£45" not in server.seen[-1]["messages"][1]["content"]
+
+
 BAD = {
     "prose": "The insurer is asked for.",
     "fenced": f"```json\n{json.dumps(GOOD)}\n```",
@@ -468,6 +487,8 @@ BAD = {
     "unknown field": json.dumps(slots(target_field=slot("password"))),
     "unknown doctype": json.dumps(slots(doctype=slot("novel"))),
     "unknown name": json.dumps(slots(entity=slot("Zurich"))),
+    "a reading with a key more": json.dumps({**GOOD, "readings": [{"name": "a", "quote": "b", "page": "1"}]}),
+    "readings no list": json.dumps({**GOOD, "readings": "none"}),
     "unknown language": json.dumps({**slots(), "language": "de"}),
 }
 

@@ -283,7 +283,10 @@ def failures(
     if not chunks:
         return ()
     scoped = scope_question(question, chunks, parsed.said("target_field", least), pack)
-    made = () if is_foreign(parsed, question, scoped) else _gaps(parsed, question, scoped, least)
+    # What a model quotes from the documents they have, whatever the words of the question.
+    foreign = is_foreign(parsed, question, scoped)
+    quoted = _quoted_gap(parsed, question, scoped)
+    made = filter(None, (quoted,)) if foreign else _gaps(parsed, question, scoped, least, quoted)
     left = (
         failure._replace(candidates=tuple(value for value in failure.candidates if value not in tried)[:MOST])
         for failure in made
@@ -295,7 +298,12 @@ def failures(
     return tuple(
         failure._replace(
             question_to_user=question_wording(
-                failure, failure.candidates[0], failed=last, language=parsed.language, doctype=doctype or "any", pack=pack
+                failure,
+                failure.candidates[0],
+                failed=last,
+                language=parsed.language,
+                doctype=doctype or "any",
+                pack=pack,
             )
         )
         for failure in left
@@ -304,19 +312,19 @@ def failures(
 
 
 def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> bool:
-    """Whether a question is about something that the documents do not speak of, so that nothing can be left out of them.
+    """Whether a question is about something that the documents do not speak of, so that nothing is left out.
 
     One word that they do not have may be a slip, or another word for one of theirs.
     """
-    if scoped.names:
-        return False
     pack = scoped.pack
+    if scoped.names or first_match((pack.part,), question):  # a part that is named is asked about as it is called
+        return False
     wide = parsed.said("intent") == "summarise" or bool(first_match((*pack.wide, *pack.broad), question))
     known, unknown = subject_words(question, scoped, wide=wide)
     if wide:
         return bool(unknown) and not known
     # Beside a field that the documents have, one word may be a slip.
-    return len(unknown) > (max(1, len(known)) if scoped.field else max(int(bool(known)), 2 * len(known)))
+    return len(unknown) > (max(1, len(known)) if scoped.field else 2 * len(known))
 
 
 def subject_words(question: str, scoped: ScopedQuestion, *, wide: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -328,12 +336,17 @@ def subject_words(question: str, scoped: ScopedQuestion, *, wide: bool) -> tuple
     return known, subject - known
 
 
-def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
-    """Gaps by kind; by the words of the pack where it knows the field, else by what the documents tell apart."""
+def _gaps(
+    parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float, quoted: Failure | None
+) -> Iterator[Failure]:
+    """Gaps by kind; by the words of the pack where it knows the field, else by what the documents tell apart.
+
+    quoted: what a model saw, which counts where neither finds anything of its kind.
+    """
     # Where the user named no documents, those at hand are what retrieval found: that they differ says nothing yet.
     told = bool(parsed.documents) and not is_known(scoped)
     by_documents = _reading_gap(parsed, question, scoped, least) if told else None
-    by_documents = by_documents or _quoted_gap(parsed, question, scoped)
+    by_documents = by_documents or quoted
     for kind in KINDS:
         by_pack = list(_RULES[kind](parsed, question, scoped, least))
         yield from by_pack
@@ -342,7 +355,7 @@ def _gaps(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: 
 
 
 def is_known(scoped: ScopedQuestion) -> bool:
-    """Whether the pack tells what the field asked for may be: these documents have figures of its family, or state it once.
+    """Whether the pack tells what the field asked for may be: documents have figures of its family, or state it once.
 
     Where it does, its rules decide whether something is missing; elsewhere the documents do, whatever a rule reads there.
     """
@@ -354,6 +367,7 @@ def is_known(scoped: ScopedQuestion) -> bool:
 
 
 VERSIONS = ("old", "new")
+ENTITIES: Mapping[str, str] = {"person": "role", "model": "model", "document": "document"}  # axis -> part of the key
 READ_FOR = ("lookup", None)  # intents of a question that one value answers
 
 
@@ -361,30 +375,28 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     """What tells the readings of a question apart in the documents, None where nothing is left open."""
     pack = scoped.pack
     contact = first_entry(pack.value_words, question) in CONTACT  # `whom do I ring?` asks for a number, not for steps
-    if not (parsed.said("intent", least) in READ_FOR or contact) or first_match((*WHY, *pack.wide, *pack.broad, *pack.change), question):
-        return None
-    if named_heading(question, scoped):
-        return None
-    found = question_readings(question, scoped)
+    one_value = contact or parsed.said("intent", least) in READ_FOR
+    other = first_match((*WHY, *pack.wide, *pack.broad, *pack.change), question) or named_heading(question, scoped)
+    found = question_readings(question, scoped) if one_value and not other else None
     if found is None:
         return None
     reason = f"{len(found.names)} readings state different values"
     about = scoped.field or " ".join(sorted(found.words)) or "answer"
     if found.axis == "version":
         said = parsed.said("date_scope", least)
-        if said is not None and not all(said in one.value for one in found.statements):  # the year of both tells neither
+        if said is not None and not all(said in one.value for one in found.statements):  # a year of both tells neither
             return None
-        values = (pack.versions.new.value, pack.versions.old.value) if len(found.names) == len(VERSIONS) else found.names
+        paired = len(found.names) == len(VERSIONS)
+        values = (pack.versions.new.value, pack.versions.old.value) if paired else found.names
         # Who wants the figure in force of one thing wants that of another: what is learned holds for all of them.
         return Failure("date_scope", "figure:date", values, "", reason)
-    if found.axis in ("person", "model", "document"):
-        key = {"person": "role", "model": "model", "document": "document"}[found.axis]
-        return Failure("implicit_entity", f"{about}:{key}", found.names, "", reason)
+    if found.axis in ENTITIES:
+        return Failure("implicit_entity", f"{about}:{ENTITIES[found.axis]}", found.names, "", reason)
     return Failure("field_type", about, found.names, "", reason)
 
 
 def _quoted_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> Failure | None:
-    """The readings that a model saw, those alone that the documents at hand have; None where fewer than two are left."""
+    """The readings that a model saw and the documents at hand have; None where fewer than two are left."""
     stated = [one for one in parsed.readings if any(is_quoted(one, chunk.text) for chunk in scoped.chunks)]
     quotes = {plain_terms(one.quote): one for one in stated}
     names = tuple(dict.fromkeys(one.name for one in quotes.values()))
@@ -425,7 +437,9 @@ def reading_statements(failure: Failure, value: str, question: str, scoped: Scop
 def named_heading(question: str, scoped: ScopedQuestion) -> str:
     """Heading that a question names, and nothing beside it; '' where it asks for something."""
     pack = scoped.pack
-    exact = [one for one in dict.fromkeys(map(heading_of, scoped.chunks)) if one and _letters(one) == _letters(question)]
+    exact = [
+        one for one in dict.fromkeys(map(heading_of, scoped.chunks)) if one and _letters(one) == _letters(question)
+    ]
     if exact or first_match(pack.verb, question) or len(split_words(question)) > _SHORT:
         return exact[0] if exact else ""
     part = first_match((pack.part,), question)

@@ -11,13 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import NamedTuple
 
 from raglab.answering.question_vocabulary import READ, first_entry, first_match, plain_terms, section, spans
 from raglab.languages import LANGUAGES
 from raglab.numerals import CURRENCY_CODES, CURRENCY_SIGNS, any_of, tables
 from raglab.packs import Pack
-from raglab.text import STOP_WORDS, Piece, content_terms, pieces, split_words
+from raglab.text import STOP_WORDS, Piece, content_terms, pieces
 from raglab.values import Chunk
 
 STEM, SHORT = 5, 4  # letters of a word that are compared, and of one that is met by its longer forms
@@ -27,7 +28,10 @@ _LONGEST_LABEL = 60  # characters
 _LONGEST_VALUE = 160
 _SHORT_VALUE = 6  # words of a value that is one
 _TELLING = 6  # words by which a sentence is told apart
-_HEADED, _IDLE = 0.5, 0.2  # what a word of the heading, and a small word of the question, count beside one of the statement
+_HEADED, _IDLE = (
+    0.5,
+    0.2,
+)  # what a word of the heading, and a small word of the question, count beside one of the statement
 
 
 class Statement(NamedTuple):
@@ -80,17 +84,20 @@ def _shapes() -> dict[str, re.Pattern[str]]:
     periods = any_of(name for unit in times for name in quantities.units.get(unit, ()))
     signs, codes = any_of(CURRENCY_SIGNS), any_of(CURRENCY_CODES)
     currencies = any_of(name for names in quantities.currencies.values() for name in names)
+    percent = any_of(quantities.percent)
+    units = any_of(name for unit, names in quantities.units.items() if unit not in times for name in names)
     small = any_of(sorted(word for word in (*STOP_WORDS, "st", "nd", "rd", "th", "er") if 1 < len(word) <= 3))
     figure = r"(?:\d[\d.,]{0,12} ?[-–] ?)?\d[\d.,]{0,12}(?:[ \u00a0\u202f]\d{3}){0,4}(?:[.,]\d{1,2})?"
     expressions = {
         "email": r"[\w.+-]{1,64}@[\w-]{1,64}(?:\.[\w-]{1,32}){1,4}",
         "phone": r"(?<![\w./-])(?:\+|\(?0)\d[\d \u00a0\u202f().-]{6,20}\d(?![\w/])|(?<![\w./-])\d{3}-\d{4}(?![\w/-])",
-        "date": rf"\b(?:\d{{1,2}}(?:er|st|nd|rd|th)? (?:of )?(?:{months})\b|(?:{months}) \d{{1,2}}\b|\d{{4}}-\d\d-\d\d\b"
-        r"|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b)",
-        "amount": rf"(?:{signs}|\b(?:{codes}))\s?{figure}|{figure}\s?(?:{signs}|\b(?:{codes}|{currencies}|p|pence|cents?)\b)",
-        "percentage": rf"{figure}\s?(?:%|\bper ?cent\b|\bpour ?cent\b)",
+        "date": rf"\b(?:\d{{1,2}}(?:er|st|nd|rd|th)? (?:of )?(?:{months})\b|(?:{months}) \d{{1,2}}\b"
+        r"|\d{4}-\d\d-\d\d\b|\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b)",
+        "amount": rf"(?:{signs}|\b(?:{codes}))\s?{figure}|{figure}\s?(?:{signs}|(?:{codes}|{currencies}|p|pence)\b)",
+        "percentage": rf"{figure}\s?(?:%|\b(?:{percent})\b)",
         "duration": rf"\b(?:{figure}|(?:{words}))(?:[ \u00a0-][a-zà-ÿ]{{3,12}})?[ \u00a0-](?:{periods})\b",
-        "quantity": rf"{figure}[ \u00a0\u202f]?(?:°\s?[a-z]|(?!(?:{small})\b)[a-zµω]{{1,3}}\b(?:[²³]|/\w{{1,4}})?|litres?\b|liters?\b)",
+        "quantity": rf"{figure}[ \u00a0\u202f]?(?:°\s?[a-z]|(?!(?:{small})\b)[a-zµω]{{1,3}}\b(?:[²³]|/\w{{1,4}})?"
+        rf"|(?:{units})\b)",
     }
     return {kind: re.compile(expression, re.IGNORECASE) for kind, expression in expressions.items()}
 
@@ -102,9 +109,9 @@ _LABELLED = re.compile(
     rf"\s+(?P<value>\S.{{0,{_LONGEST_VALUE}}})$"
 )
 _SENTENCE_END = re.compile(r"[.;!?] +[A-ZÀ-Þ]")  # a line of several sentences
-_TITLED = re.compile(r"^(?:mrs?|ms|miss|dr|prof|mme|mlle|m|monsieur|madame)\.? [A-ZÀ-Þ]\w", re.IGNORECASE)
+_TITLED = re.compile(rf"^(?i:{any_of(LANGUAGES.words.titles)})\.? [A-ZÀ-Þ]\w")
 _CAPITALS = re.compile(r"^[A-ZÀ-Þ][\w'’-]*\.?(?: (?:d[eu]|van|von))?(?: [A-ZÀ-Þ][\w'’-]*\.?){1,3}$")
-_JOINT = re.compile(r"[;,]|\b(?:and|but|while|whereas|then|or|et|mais|puis|ou|tandis)\b", re.IGNORECASE)
+_JOINT = re.compile(rf"[;,]|\b(?i:{any_of((*LANGUAGES.words.parting, *LANGUAGES.words.joining))})\b")
 _NUMBERING = re.compile(
     r"^(?:(?:section|chapter|part|chapitre|partie|article)\s+)?(?:\d{1,3}(?:\.\d{1,3}){0,3}|[A-H])[.:)]?\s*[—–:-]*\s+",
     re.IGNORECASE,
@@ -229,7 +236,7 @@ def _cells(found: Sequence[Piece], heading: frozenset[str], block: int) -> Itera
         elif piece.kind == "row" and len(piece.cells) > 1:
             own_heads = piece.heads or ("",) * len(piece.cells)
             shapes = [shape_of(cell) if cell else "" for cell in piece.cells]
-            label = piece.cells[0] if piece.cells[0] else ""
+            label = piece.cells[0]
             texts = [cell for cell, shape in zip(piece.cells, shapes, strict=True) if shape in ("text", "person")]
             basis = stems(" ".join((label, *texts)))
             shared = lead | (stems(heads[0]) if heads and piece.heads else frozenset())
@@ -255,7 +262,7 @@ def _clauses(
     for shape, form in SHAPES.items():
         values = list(form.finditer(sentence))
         cuts = [0]
-        for before, after in zip(values, values[1:], strict=False):
+        for before, after in pairwise(values):
             joint = _JOINT.search(sentence, before.end(), after.start())
             if joint:
                 cuts.append(joint.start())
@@ -334,7 +341,9 @@ def _asking_sentence(question: str) -> tuple[str, str]:
 
 def _title_stems(chunks: Sequence[Chunk]) -> frozenset[str]:
     """Words by which every document at hand is called, so that they tell nothing apart."""
-    titles = {chunk.source: " ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")) for chunk in chunks}
+    titles = {
+        chunk.source: " ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")) for chunk in chunks
+    }
     return frozenset.intersection(*map(word_stems, titles.values())) if titles else frozenset()
 
 
@@ -407,7 +416,7 @@ def _rarest(met: Sequence[Statement], core: frozenset[str], stated: Sequence[Sta
 
 
 def _parallel(tied: Sequence[Statement]) -> list[Statement]:
-    """Statements of one form: of cells and lines with labels those, else sentences that say much the same of two things.
+    """Statements of one form: cells and lines with labels, else sentences that say much the same of two things.
 
     Two sentences that share a word are not yet two readings of it.
     """
@@ -424,7 +433,12 @@ def _alike(one: Statement, other: Statement) -> bool:
 
 def _is_told_by_heads(one: Statement, core: frozenset[str]) -> bool:
     """Whether a text of a table is asked for by the heads of its columns alone, so that any row may be meant."""
-    return one.form == "cell" and bool(core) and core <= stems(one.head) | one.shared | one.heading and bool(core & (stems(one.head) | one.shared))
+    return (
+        one.form == "cell"
+        and bool(core)
+        and core <= stems(one.head) | one.shared | one.heading
+        and bool(core & (stems(one.head) | one.shared))
+    )
 
 
 def _closest(met: Sequence[Statement], core: frozenset[str], rest: frozenset[str]) -> list[Statement]:
@@ -491,7 +505,7 @@ def are_versions(clauses: Sequence[str], pack: Pack) -> bool:
 
 
 def sorted_versions(names: Sequence[str], stated: Sequence[Statement], pack: Pack) -> tuple[Statement, Statement]:
-    """The older and the newer of two statements, by the pack's words for both, else by their years, else as they come."""
+    """The older and the newer of two statements: by the pack's words for both, by their years, or as they come."""
     old, new = ([bool(first_match(v.heads, name)) for name in names] for v in (pack.versions.old, pack.versions.new))
     years = [max(_YEAR.findall(name), default="") for name in names]
     turned = (new[0] and not new[1]) or (old[1] and not old[0]) or (old[0] == old[1] and years[0] > years[1])
@@ -536,6 +550,7 @@ def telling_words(one: Statement, common: frozenset[str]) -> str:
         last += 1
     while not marks[last - 1]:
         last -= 1
-    first -= first > 0 and not content[first - 1] and not breaks[first - 1]  # `during probation`: the small word before it belongs to it
+    first -= (
+        first > 0 and not content[first - 1] and not breaks[first - 1]
+    )  # `during probation`: the small word before it belongs to it
     return " ".join(words[first:last])
-

@@ -514,7 +514,7 @@ class Failure(NamedTuple):
 
 
 class QuotedReading(NamedTuple):
-    """A reading of a question that a model sees. name: words of the documents that tell it apart. quote: that state it."""
+    """A reading that a model sees. name: words of the documents that tell it apart. quote: those that state it."""
 
     name: str
     quote: str
