@@ -200,7 +200,7 @@ def test_the_default_cost_is_what_does_not_pass(
 
 
 def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_policies: list[Policy]) -> None:
-    """Sweep, engines and decisions of 200 policies agree on every bundled case, its explanation under every second."""
+    """Sweep, engines and decisions of 200 policies agree on every bundled case, its explanation under every fourth."""
     swept, counted = sweep(trace, cost_policies, engine="numpy"), tally(trace, cost_policies, engine="numpy")
     for one, other in zip(counted[:3], tally(trace, cost_policies)[:3], strict=True):
         np.testing.assert_array_equal(one, other)
@@ -209,7 +209,7 @@ def test_the_decision_by_cost_is_explained_on_every_case(trace: Trace, cost_poli
         assert swept["pass_rate_k"][number] == said.right.sum()
         assert swept["coverage_k"][number] == (said.status == Status.ok).sum()
         assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
-        for row in range(number % 2, len(trace), 2):
+        for row in range(number % 4, len(trace), 4):
             check_case(said, row)
 
 
@@ -223,16 +223,16 @@ def test_kernel_and_chain_agree_on_every_case_decided_by_cost(trace: Trace, cost
 
 
 def test_steps_of_costs_are_exact(trace: Trace, cost_policies: list[Policy]) -> None:
-    """At every breakpoint and just beside it, over a cost each of 200 policies and the ratio of every fifth."""
-    for number, policy in enumerate(cost_policies):
+    """At every breakpoint and just beside it, over a cost each of 100 policies and the ratio of every fifth."""
+    for number, policy in enumerate(cost_policies[::2]):
         check_steps(trace, policy, PATHS_OF_COST[number % len(PATHS_OF_COST)])
         if number % 5 == 0:
             check_steps(trace, policy, "decision.ratio")
 
 
 def test_flips_of_costs_flip(trace: Trace, cost_policies: list[Policy]) -> None:
-    """Every fourth bundled case, each under another of 200 policies: what flips it does, and nothing nearer."""
-    rows = range(0, len(trace), 4)
+    """Every eighth bundled case, each under another of 200 policies: what flips it does, and nothing nearer."""
+    rows = range(0, len(trace), 8)
     found = sum(check_flip(trace, cost_policies[row % len(cost_policies)], trace.cases[row].id) for row in rows)
     assert found > len(rows)
 
@@ -270,7 +270,7 @@ def judged_policies(judged: Trace, policies: list[Policy], cost_policies: list[P
 def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
     judged: Trace, judged_policies: list[Policy]
 ) -> None:
-    """Sweep, both engines and decisions agree on every bundled case under 200 policies, explanations on every other."""
+    """Sweep, both engines and decisions agree on every bundled case under 200 policies, every fourth explanation."""
     counted, plain = tally(judged, judged_policies), tally(judged, judged_policies, engine="numpy")
     np.testing.assert_array_equal(counted.stages, plain.stages)
     np.testing.assert_array_equal(counted.cells, plain.cells)
@@ -279,14 +279,14 @@ def test_own_signals_are_swept_decided_and_explained_alike_on_every_case(
         said = decide(judged, policy)
         assert counted.stages[number].tolist() == np.bincount(said.outcome.stage, minlength=len(STAGES)).tolist()
         assert counted.counts[number, 5] == said.right.sum()
-        for row in range(number % 2, len(judged), 2):
+        for row in range(number % 4, len(judged), 4):
             if number >= 100:
                 check_case(said, row)
                 continue
             acted += said.gate_name(row) == "signals.judge"
             told = said.explain(judged.cases[row].id)
             assert decide_by_checks(told).status == Status(int(said.status[row])).name
-    assert acted > 1000
+    assert acted > 500
 
 
 MIXES = 3

@@ -156,9 +156,9 @@ def test_engines_count_and_decide_the_same() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("answered", [False, True])
 def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:  # noqa: FBT001 - drawn
-    """Of every case under 100 random policies, half of them with recorded answers, where hygiene alone may refuse."""
+    """Of every case under 50 random policies, half of them with recorded answers, where hygiene alone may refuse."""
     n_flips = 0
-    for seed in SEEDS[int(answered) :: 4]:
+    for seed in SEEDS[int(answered) :: 8]:
         trace: TraceData = _trace(seed, n_cases=8, depths=1 + seed % 2)
         for chosen in _policies(seed, 4):
             used = record_answers(trace, chosen, Drawn(), Weighed()) if answered else trace
@@ -172,7 +172,7 @@ def test_sweep_steps_flips_and_explanation_agree(answered: bool) -> None:  # noq
                 check_steps(used, chosen, str(path))
             for case in used.cases[seed % 8 : seed % 8 + 1]:
                 n_flips += check_flip(used, chosen, case.id)
-    assert n_flips > 35
+    assert n_flips > 15
 
 
 @pytest.mark.slow

@@ -296,8 +296,8 @@ def test_where_no_case_is_ambiguous_no_candidate_asks() -> None:
 @pytest.mark.slow
 def test_a_study_selects_the_same_twice() -> None:
     """Costs, advantage and policy."""
-    trace = _separable(100, seed=5)
-    one, two = (tune(trace, trials=16, batch_size=8, seed=2) for _ in range(2))
+    trace = _separable(60, seed=5)
+    one, two = (tune(trace, trials=8, batch_size=4, seed=2) for _ in range(2))
     assert one.costs.equals(two.costs)
     assert one.advantage == two.advantage
     assert one.policy.policy_id == two.policy.policy_id

@@ -573,9 +573,9 @@ from raglab.live.trace_building import build_trace
 from raglab.store.loaders import load_cases, load_corpus
 
 corpus = load_corpus(sys.argv[1])
-corpus = corpus._replace(chunks=corpus.chunks[::12])
+corpus = corpus._replace(chunks=corpus.chunks[::24])
 cases = [case for case in load_cases(sys.argv[2]) if not case.selected_sources]
-build_trace(corpus, cases[::40], out=sys.argv[3], arms=("hybrid", "dense"))
+build_trace(corpus, cases[::80], out=sys.argv[3], arms=("hybrid", "dense"))
 """
 
 

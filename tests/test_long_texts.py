@@ -58,7 +58,7 @@ READINGS = [name for name, field in PACK.fields.items() if field.reading is not 
 # Expressions that are asked of one place only (`match`, `fullmatch`) or of a text that was cut: none is searched for.
 AT_ONE_PLACE = {
     *(f"raglab.answering.hygiene.{name}" for name in ("_IS_SILENT", "_TILDES", "_OPENING", "_CLOSING", "_HEADING")),
-    *(f"raglab.answering.hygiene.{name}" for name in ("_UNDERLINE", "_BULLET", "_INFO")),
+    *(f"raglab.answering.hygiene.{name}" for name in ("_UNDERLINE", "_BULLET", "_INFO", "_REFERENCE")),
     "raglab.retrieval.quantities._JOINT",
     "raglab.retrieval.table_records._OPERATIONS",  # of 1,000 characters of a question
 }

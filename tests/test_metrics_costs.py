@@ -206,7 +206,7 @@ def test_the_sweep_costs_what_its_cases_do() -> None:
 
 
 @pytest.mark.slow
-def test_every_bundled_case_under_200_policies() -> None:
+def test_every_bundled_case_under_100_policies() -> None:
     """Expected cost is 1 - pass rate to the bit, each case costs 1 exactly where its contract fails, steps agree."""
     start = Policy.load(BROKER / "policy.yaml")
     trace, rng = build_trace(load_corpus(BROKER), load_cases(BROKER), policy=start), np.random.default_rng(0)
@@ -218,7 +218,7 @@ def test_every_bundled_case_under_200_policies() -> None:
             else type(start.value(path) or 0.0)(rng.uniform(one.low, one.high))
             for path, one in space.items()
         }
-        for _ in range(200)
+        for _ in range(100)
     ]
     policies = [set_values(start, values) for values in drawn]
     table, own = sweep(trace, policies), sweep(trace, policies, costs=OWN)
@@ -227,7 +227,7 @@ def test_every_bundled_case_under_200_policies() -> None:
     for number, one in enumerate(policies):
         said = decide(trace, one)
         assert table["expected_cost"][number] == 1.0 - said.right.sum() / len(trace)
-    for number in range(0, 200, 40):
+    for number in range(0, 100, 40):
         found = steps(trace, policies[number], "confidence.tau_default", costs=OWN)
         at = policies[number].value("confidence.tau_default")
         here = found[(found["low"] < at) & (found["high"] >= at)].iloc[0]

@@ -84,12 +84,13 @@ _LABEL = re.compile(rf"(?:{'|'.join(_SAYS.labels)})\s*[:\uff1a]")
 _EXAMPLES, _SOURCES = (
     re.compile(rf"(?:{'|'.join(names)})(?P<list>\s*[:\uff1a]\s*|\Z)") for names in (_SAYS.examples, _SAYS.sources)
 )
-_TITLE = re.compile(r"[\s>]*(?:#{1,6}|\*\*|__)")  # marks that make a line a title, with or without a colon
+_TITLE = ("#", "**", "__")  # marks that make a line a title, with or without a colon
 _ITEM = re.compile(r"\A[\s>]*(?:[-*+•‣◦▪·–]|\d{1,3}[.)]|\[\d{1,3}\]|\(\d{1,3}\))(?:\s+|$)")
 _BETWEEN = re.compile(r"[;,]\s*")
 _PAGE = r"(?:pages?|pp?|sections?|§)\W{0,2}\d[\d\W]{0,9}"
-_REFERENCE = re.compile(
-    rf"\[?\d{{1,3}}\]?|(?:https?://|www\.)\S+|{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,3}}{_PAGE})?"
+_REFERENCE = re.compile(  # at the beginning of a line alone
+    r"\[?\d{1,3}\]?|(?:https?://|www\.)\S+|"
+    rf"{_PAGE}|.{{0,200}}?[\w)]\.[a-z][a-z0-9]{{1,4}}(?:#\S{{1,60}})?[)\]]{{0,2}}(?:\W{{0,3}}{_PAGE})?"
 )
 _BULLET = re.compile(r"\s*[-*+•‣◦▪·–](?:\s+[-*+•‣◦▪·–])*\s*")
 _PLACEHOLDERS = frozenset({"none", "n/a", "null"})
@@ -286,7 +287,9 @@ def _is_title(line: str, names: re.Pattern[str]) -> bool:
     """Whether a line is one of some names alone, with a colon or as a heading or in bold."""
     bare = _without_marks(line) if len(line) <= _SHORT else ""
     name = names.match(bare)
-    return name is not None and name.end() == len(bare) and (bool(name["list"]) or _TITLE.match(line) is not None)
+    return (
+        name is not None and name.end() == len(bare) and (bool(name["list"]) or line.lstrip("> \t").startswith(_TITLE))
+    )
 
 
 def _lists_references(bare: str) -> bool:

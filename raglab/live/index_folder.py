@@ -120,10 +120,12 @@ def read_index(place: Path, rewriter: Rewriter | None = None) -> Index:
     if rewriter is not None and wanted.rewrites:
         parameters |= {"rewriter": rewriter.name}
         fingerprint = index_fingerprint(head.corpus_hash, parameters)
-    # What a version means by a name was changed by every change from it on.
-    since = accumulate((frozenset(one.documents) for one in reversed(head.changes)), frozenset.union)
-    pairs = [*zip(reversed(head.changes), since, strict=True)]
-    earlier = {index_fingerprint(one.corpus_hash, parameters): names for one, names in reversed(pairs)}
+    # What a version means by a name was changed by every change from it on; the latest of two alike says the least.
+    moved: frozenset[str] = frozenset()
+    earlier: dict[str, frozenset[str]] = {}
+    for one in reversed(head.changes):
+        moved |= frozenset(one.documents)
+        earlier.setdefault(index_fingerprint(one.corpus_hash, parameters), moved)
     return Index(corpus, wanted, fingerprint, head, earlier)
 
 

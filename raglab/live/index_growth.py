@@ -211,10 +211,10 @@ def _other_meaning(old: Sequence[Chunk], version: _Version) -> set[str]:
 def _forget(place: Path, index: Index, corpus: Corpus) -> None:
     """Take out the embeddings of texts and pictures that no document has any more."""
     name, cache = index.settings.parameters(None)["encoder"], EmbeddingCache(place / EMBEDDINGS)
-    texts = (_embedded_texts(one, index.settings) for one in (index.corpus, corpus))
-    pictures = ({picture_digest(chunk) for chunk in one.chunks} - {None} for one in (index.corpus, corpus))
-    drop_texts(name, set.difference(*texts), cache)
-    drop_pictures(name, set.difference(*pictures), cache)
+    texts, kept = (_embedded_texts(one, index.settings) for one in (index.corpus, corpus))
+    drop_texts(name, texts - kept, cache)
+    pictures, shown = (set(map(picture_digest, one.chunks)) for one in (index.corpus, corpus))
+    drop_pictures(name, filter(None, pictures - shown), cache)
 
 
 def _embedded_texts(corpus: Corpus, wanted: RetrievalSettings) -> set[str]:
