@@ -357,7 +357,7 @@ def _gaps(
 def is_known(scoped: ScopedQuestion) -> bool:
     """Whether the pack tells what the field asked for may be: documents have figures of its family, or state it once.
 
-    Where it does, its rules decide whether something is missing; elsewhere the documents do, whatever a rule reads there.
+    Where it does, its rules decide whether something is missing; elsewhere the documents do, whatever a rule reads.
     """
     family, field = scoped.pack.families.get(scoped.family), scoped.pack.fields.get(scoped.field)
     measured = field is not None and field.reading is not None and field.reading.filled > 0
