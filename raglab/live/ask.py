@@ -11,7 +11,7 @@ from uuid import uuid4
 from raglab.answering.question_parsing import language_of
 from raglab.characters import visible
 from raglab.default_learner import OTHER
-from raglab.live import clarification
+from raglab.live import clarification, clarification_replies
 from raglab.live.clarification_requests import Request, check_request, moment_or_now
 from raglab.live.pipeline import answer_request
 from raglab.live.response import Response
@@ -101,7 +101,7 @@ def reply(
     if question is not None:
         check_request(question)
     system = lab.snapshot() if isinstance(lab, Lab) else Lab.open(lab, clarify=True)
-    return clarification.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
+    return clarification_replies.answer_reply(request_id, answer, system, question=question, now=moment_or_now(now))
 
 
 _WORDS = {
