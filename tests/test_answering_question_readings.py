@@ -133,7 +133,7 @@ class TestByHead:
         gap = failures(parsed, asks, [FARES, DESK])[0]
         assert (gap.kind, gap.candidates) == ("date_scope", ("new version", "old version"))
         made = narrow_request(gap, "old version", asks, parsed, [FARES, DESK])
-        assert (made.documents, made.rows) == (("f.md#1",), (("Economy", "£20"),))
+        assert (made.documents, made.statement and made.statement.value) == (("f.md#1",), "£20")
         dated = f"{asks[:-1]} from May 2025?"
         assert failures(parse(dated, Vocabulary(), documents=("f.md",)), dated, [FARES, DESK]) == ()
 

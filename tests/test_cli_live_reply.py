@@ -117,7 +117,7 @@ def test_a_silent_default_is_shown_with_the_request_to_correct(folder: Path) -> 
     """People see what was filled in, and the id that a correction takes."""
     run(folder, "reply", str(asked(folder)["request_id"]), "oui")
     told = run(folder, "ask", QUI, "--document", FRENCH, "--clarify", "--explain")
-    assert "by the learned default for schedule" in told
+    assert "selon la valeur par défaut apprise pour schedule" in " ".join(told.split())
     assert "request: " in told
     assert "S5.10" in told
 

@@ -70,7 +70,7 @@ def test_each_command(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert (tmp_path / "out" / "query_log.parquet").is_file()
     told = json.loads(run("audit", "--forget", "2026-03-03", "--json").output)
     assert (told["forgotten"], told["days"][0]["refuse"]) == (4, 4)
-    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)
+    arms = json.loads(run("metrics", url, "--out", str(tmp_path / "x.prom"), "--json").stdout)["arms"]
     assert (sum(arm["pulls"] for arm in arms), sum(arm["rewards"] for arm in arms)) == (4, 4)
     assert run("feedback", url, "r1", "--up").exit_code == 0
     ended = run("evaluate-log", url, "--estimators", "snips", "--json")

@@ -122,7 +122,7 @@ _INLINE = re.compile(r"(?<=[.;]) +(?=[A-ZÀ-Þ][^:.;]{1,50} ?: )")  # labels wit
 _PRONOUN = re.compile(r"^(?:[^,]{0,60}, )?(?:it|they|il|elle|ils|elles)\b", re.IGNORECASE)
 _CAPITAL = re.compile(r"(?<=[\w,] )[A-ZÀ-Þ][\w'’-]+")  # a name, but for the first word
 _PAGE_HEAD = re.compile(r"(?:printed )?(?:pages?|p\.)$", re.IGNORECASE)  # a table of contents states nothing
-_MODEL = re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[^\W\d_])[\w-]{2,14}\b|\b[A-ZÀ-Þ][\w-]+ \d{1,4}\b")
+_MODEL = re.compile(r"\b(?=[\w-]{0,13}\d)(?=[\w-]{0,13}[^\W\d_])[\w-]{2,14}\b|\b[A-ZÀ-Þ][\w-]{1,30} \d{1,4}\b")
 
 
 @lru_cache(maxsize=READ)

@@ -323,7 +323,7 @@ class Shelf:
             refused = False
         finally:
             if OPENING & set(call[:2]):
-                gc.collect(1)  # what holds a log open closes it now, not amid a later case
+                gc.collect()  # what holds a log open closes it now, not amid a later case
             touched = self.restore()
             # What could not be shown may have been written whole before; a log is appended to, whatever comes of it.
             judged = refused and kind in {"whole", "ascii"} and call[0] not in LOGGING

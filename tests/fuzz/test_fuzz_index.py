@@ -131,7 +131,7 @@ def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> N
     sound = read_index(whole)
 
     def check(found: Any) -> str:
-        return "" if (found.corpus, found.settings, found.pack) == (sound.corpus, sound.settings, sound.pack) else (
+        return "" if (found.corpus, found.settings, found.head.pack) == (sound.corpus, sound.settings, sound.head.pack) else (
             f"another index: {shown(found, 200)}"
         )  # fmt: skip
 

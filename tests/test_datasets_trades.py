@@ -1,0 +1,65 @@
+"""The sets of two more trades: as they were written, whole, and apart in their halves."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from raglab.store.loaders import load_cases, load_corpus
+from raglab.store.policies import Policy
+
+SETS = Path(__file__).parents[1] / "datasets"
+TRADES = ("handbook", "devices")
+
+
+def rows(trade: str, name: str) -> list[dict[str, Any]]:
+    """Rows of a file of a set."""
+    return [json.loads(line) for line in (SETS / trade / name).read_text(encoding="utf-8").splitlines()]
+
+
+def letters(text: str) -> str:
+    """A text without blanks and emphasis."""
+    return "".join(char for char in text if not char.isspace() and char not in "*\\")
+
+
+@pytest.mark.parametrize("trade", TRADES)
+class TestASetOfATrade:
+    """What its README says of it."""
+
+    def test_nothing_was_changed_after_it_was_written(self, trade: str) -> None:
+        """Every file of the first commit has the digest that was stated then."""
+        stated = (SETS / trade / "MANIFEST.sha256").read_text(encoding="utf-8").splitlines()
+        assert len(stated) > 18
+        for line in stated:
+            digest, name = line.split(maxsplit=1)
+            path = SETS / trade / name.removeprefix("*").removeprefix("./").removeprefix(f"datasets/{trade}/")
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, name
+
+    def test_it_is_as_large_as_it_says(self, trade: str) -> None:
+        """Documents, questions, fields and situations, half of each sealed."""
+        fields, cases, met = (rows(trade, name) for name in ("fields.jsonl", "cases.jsonl", "situations.jsonl"))
+        assert len(list((SETS / trade / "documents").glob("*.md"))) >= 12
+        assert (len(cases) >= 60, len(fields) >= 80, len(met)) == (True, True, 24)
+        for of in (fields, cases, met):
+            assert 0.4 <= sum(row["split"] == "report" for row in of) / len(of) <= 0.6
+        documents = {split: {row["doc"] for row in fields if row["split"] == split} for split in ("tune", "report")}
+        assert not documents["tune"] & documents["report"]
+
+    def test_every_value_stands_on_its_page(self, trade: str) -> None:
+        """As it is printed, but for blanks and emphasis."""
+        pages: dict[tuple[str, int | None], str] = {}
+        for chunk in load_corpus(SETS / trade).chunks:
+            key = (chunk.file_name, chunk.page)
+            pages[key] = pages.get(key, "") + letters(chunk.text)
+        for row in rows(trade, "fields.jsonl"):
+            if row["value"] is not None:
+                assert letters(row["value"]) in pages[row["doc"], row["page"]], row
+
+    def test_it_loads(self, trade: str) -> None:
+        """Cases of every label, and the policy with its pack."""
+        assert {case.expect_status for case in load_cases(SETS / trade)} == {"ok", "refuse", "ambiguous"}
+        assert Policy.load(SETS / trade / "policy.yaml").pack.endswith("pack")
