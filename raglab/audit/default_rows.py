@@ -23,8 +23,8 @@ from raglab.default_learner import (
     stratify,
     update,
 )
-from raglab.store.database import Entries
 from raglab.store.log_chain import Finding, as_written
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,

@@ -29,8 +29,8 @@ from raglab.policy import PolicyData
 from raglab.resolver import INVALID_SELECTION, RULES
 from raglab.signal_gates import SIGNALS, acts_by
 from raglab.signals import BUILT_IN_SET, NAMES, own_signal
-from raglab.store.database import Entries
 from raglab.store.log_chain import as_written
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,

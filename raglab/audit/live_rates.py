@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from raglab.audit.label_samples import FirstDecision, first_decisions
 from raglab.canonical import utc_text
 from raglab.metrics.intervals import Interval, Stratum, check_level, clopper_pearson, stratified_share
-from raglab.store.database import Entries
 from raglab.store.log_chain import as_written
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import CHANGES, CLARIFICATIONS, LABELS, REPLIES, REQUESTS, SAMPLES
 
 if TYPE_CHECKING:

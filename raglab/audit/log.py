@@ -38,9 +38,10 @@ from raglab.canonical import digest, utc_text
 from raglab.decision.decisions import Check
 from raglab.default_learner import ClarificationDefault, ClarificationRequest, Learner, gate
 from raglab.policy import PolicyData
-from raglab.store.database import Database, Entries, Rebuild
+from raglab.store.database import Database, Rebuild
 from raglab.store.files import make_folder, replacing
 from raglab.store.log_chain import CHAIN, Finding, Head, Verification, as_written
+from raglab.store.log_entries import Entries
 from raglab.store.log_rows import EventTable
 from raglab.store.log_tables import (
     APPLICATIONS,

@@ -22,7 +22,7 @@ from raglab.audit.default_rows import (
     row_versions,
 )
 from raglab.default_learner import ClarificationDefault, Learner, asks, gate
-from raglab.store.database import Entries
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import APPLICATIONS, CHANGES, CLARIFICATIONS, REQUESTS, VERSIONS, request_events
 from raglab.text import decimals
 

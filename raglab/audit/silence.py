@@ -12,8 +12,8 @@ from raglab.default_learner import (
     Learner,
     update,
 )
-from raglab.store.database import Entries
 from raglab.store.log_chain import Finding
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     APPLICATIONS,
     CHANGES,

@@ -21,9 +21,10 @@ from raglab.bandit import Bandit, State
 from raglab.bandit.learner import CHOSEN, REVISED, REWARDED, Stats, Steps, is_success
 from raglab.canonical import canonical_json, digest, utc_text
 from raglab.reward import COMPONENTS, OPTIONAL, RewardWeights, reward
-from raglab.store.database import Database, Entries, Rebuild
+from raglab.store.database import Database, Rebuild
 from raglab.store.files import InputError
 from raglab.store.log_chain import Finding, Head, Verification, as_written
+from raglab.store.log_entries import Entries
 from raglab.store.log_tables import (
     CHOICE_TABLES,
     CHOICES,

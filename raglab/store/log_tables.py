@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from heapq import merge
 from typing import Any, NamedTuple
 
-from raglab.store.database import Entries
+from raglab.store.log_entries import Entries
 from raglab.store.log_rows import Column, EventTable
 
 LONGEST_ID = 200

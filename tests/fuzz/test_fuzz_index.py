@@ -131,9 +131,8 @@ def test_a_spoilt_index_is_the_same_or_refused(whole: Path, tmp_path: Path) -> N
     sound = read_index(whole)
 
     def check(found: Any) -> str:
-        return "" if (found.corpus, found.settings, found.head.pack) == (sound.corpus, sound.settings, sound.head.pack) else (
-            f"another index: {shown(found, 200)}"
-        )  # fmt: skip
+        same = (found.corpus, found.settings, found.head.pack) == (sound.corpus, sound.settings, sound.head.pack)
+        return "" if same else f"another index: {shown(found, 200)}"
 
     def draw(rng: np.random.Generator) -> Trial:
         place.mkdir(exist_ok=True)
