@@ -339,7 +339,8 @@ class Explanation:
 
     request: its row of the log: question or hash, parsed fields, policy, models. clarification: what the user was
     asked, why, and what was replied; None where nothing was. defaults: rows of the default table that were used, as
-    of then. signals: what was learned from it, in order. decisions: in order, one a turn; the last is the outcome.
+    of then. signals: what was learned from it, in order. became: what a clarified request was retrieved as: query,
+    documents, task and arm, one a turn. decisions: in order, one a turn; the last is the outcome.
     differences: what the log records against what follows from it, in words. events: of the request, held against the
     hash chain. damage: what does not fit there, in words; None where the log has no chain yet.
     """
@@ -348,6 +349,7 @@ class Explanation:
     clarification: Mapping[str, Any] | None
     defaults: tuple[ReplayedDefault, ...]
     signals: tuple[Mapping[str, Any], ...]
+    became: tuple[Mapping[str, Any], ...]
     decisions: tuple[ReplayedDecision, ...]
     differences: tuple[str, ...]
     events: int
@@ -396,6 +398,7 @@ class Explanation:
             "clarification": None if self.clarification is None else dict(self.clarification),
             "defaults": [one._asdict() for one in self.defaults],
             "signals": [dict(one) for one in self.signals],
+            "became": [dict(one) for one in self.became],
             "decisions": [
                 one._asdict()
                 | {
@@ -418,6 +421,7 @@ class Explanation:
             *(("default", one.told) for one in self.defaults),
             *([("clarification", "none")] if self.clarification is None else _clarification_lines(self.clarification)),
             *(("signal", _signal_words(one)) for one in self.signals if one["kind"] == "signal"),
+            *(line for one in self.became for line in _became_lines(one)),
         ]
         for decision in self.decisions:
             lines += _decision_lines(decision)
@@ -503,6 +507,7 @@ def _replay_request(log: Entries, request: Mapping[str, Any]) -> Explanation:
         clarification=clarification,
         defaults=defaults,
         signals=signals,
+        became=tuple({name: row[name] for name in _BECAME} for row in events.of(EVIDENCE)),
         decisions=decisions,
         differences=tuple(differences + found),
         events=count,
@@ -557,6 +562,16 @@ def _clarification_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
     if row["tried"]:
         told.append(("", f"after {', '.join(row['tried'])} failed"))
     return told + [("reply", one if one is not None else "not kept") for one in row["replies"]]
+
+
+_BECAME = ("query", "documents", "task", "arm")
+
+
+def _became_lines(row: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """What a clarified request was retrieved as."""
+    task = f", task {row['task']}" if row["task"] else ""
+    where = ", ".join(row["documents"]) or "all documents"
+    return [("became", row["query"] or "text not kept"), ("", f"retrieved by {row['arm']} in {where}{task}")]
 
 
 def _decision_lines(one: ReplayedDecision) -> list[tuple[str, str]]:
