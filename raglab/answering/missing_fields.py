@@ -435,8 +435,13 @@ def reading_statements(failure: Failure, value: str, question: str, scoped: Scop
 
 
 def named_heading(question: str, scoped: ScopedQuestion) -> str:
-    """Heading that a question names, and nothing beside it; '' where it asks for something."""
+    """Heading that a question names, and nothing beside it; '' where it asks for something.
+
+    A heading that is itself a question, as in lists of them, is asked and not named.
+    """
     pack = scoped.pack
+    if question.rstrip().endswith("?") and first_match((*pack.verb, *pack.intents.get("lookup", ())), question):
+        return ""
     exact = [
         one for one in dict.fromkeys(map(heading_of, scoped.chunks)) if one and _letters(one) == _letters(question)
     ]

@@ -363,6 +363,8 @@ def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | N
         return None
     words = tuple(stem for stem in asked.core if all(stem in one.words for one in tied))
     for axis, parts in _axes(tied, chunks, pack):
+        if axis == "clause" and not asked.shape:  # what no kind of value answers no clause answers otherwise
+            return None
         stated = {name: frozenset(one.figures for one in some) for name, some in parts.items() if name}
         if len(set(stated.values())) > 1:
             names = tuple(stated)
