@@ -235,13 +235,26 @@ def _line_cells(line: str) -> tuple[str, ...]:
 
 def _prose(block: str) -> Iterator[str]:
     start = 0
-    for match in _END.finditer(block):
-        after = block[match.end() :][:_LOOK_BACK]
-        if _begins(after) and not _continues_sentence(block[max(start, match.end() - _LOOK_BACK) : match.end()], after):
-            yield block[start : match.end()].strip()
-            start = match.end()
+    for _, end in sentence_ends(block):
+        yield block[start:end].strip()
+        start = end
     if block[start:].strip():
         yield block[start:].strip()
+
+
+def sentence_ends(text: str) -> Iterator[tuple[int, int]]:
+    """Ends of sentences that another one follows: behind its full stop, and where the other begins.
+
+    Example:
+      >>> list(sentence_ends("Ask Mr. Lee. He is in."))
+      [(12, 13)]
+    """
+    start = 0
+    for match in _END.finditer(text):
+        after = text[match.end() :][:_LOOK_BACK]
+        if _begins(after) and not _continues_sentence(text[max(start, match.end() - _LOOK_BACK) : match.end()], after):
+            yield match.start(), match.end()
+            start = match.end()
 
 
 def _begins(after: str) -> bool:

@@ -153,6 +153,15 @@ def test_a_layout_is_read(layout: str, head: str) -> None:
     assert all(entry.title.endswith(title) for entry, (title, _) in zip(found, PRINTED, strict=True))
 
 
+def test_pages_counted_by_chapter_are_no_ranges() -> None:
+    """`2-1` is the first page of chapter 2 where the pages carry such labels."""
+    rows = [("Section 1: Device", "1-1"), ("Section 2: Warnings", "2-1"), ("Section 3: Cuff", "2-4")]
+    text = "Table of Contents\n" + "\n".join(f"{title} ......... {label}" for title, label in rows)
+    labels = ["i", "1-1", "2-1", "2-2", "2-3", "2-4"]
+    chunks = [Chunk(f"a#{n}", "Text." if n > 1 else text, "a.md", n, label) for n, label in enumerate(labels, 1)]
+    assert [(entry.label, entry.page) for entry in contents(chunks)] == [("1-1", 2), ("2-1", 3), ("2-4", 6)]
+
+
 @pytest.mark.parametrize("text", NO_CONTENTS.values(), ids=NO_CONTENTS)
 def test_other_lists_are_no_contents(text: str) -> None:
     """Prices, steps and clauses name no pages, though they look like it."""

@@ -67,6 +67,18 @@ READ = [
     ("deposit", "Deposit: £10-£20", "£10-£20"),
     ("deposit", "The deposit was £40 until 2024. The deposit is £50.", "£50"),
     ("deposit", "| Item | Amount (£) |\n|---|---|\n| Deposit | 250 |", "250"),
+    ("notice", "Notice: four weeks. On probation: one week.", "four weeks"),
+    ("notice", "Notice: 4 weeks. A month has about 30 days in all.", "4 weeks"),
+    ("email", "Faults: 01 99 00 73 05, help@a.example. E-mail: shop@a.example", "shop@a.example"),
+    ("phone", "Travel is at tickets, entry fees. Phone: 0800 123 4567", "0800 123 4567"),
+    ("notice", "Notice: approx. 90 min", "90 min"),
+    ("share", "Contribution: not above 8 %", "8 %"),
+    ("share", "Cotisation : ne dépassant pas 8 %", "8 %"),
+    ("power", "Power: de 5 à 35 W", "5 à 35 W"),
+    ("supplier", "Supplier: The Harbour Trust", "The Harbour Trust"),
+    ("supplier", "Supplier: Acme Inc.", "Acme Inc."),
+    ("supplier", "| Supplier | MedRep B.V., Delft |\n|---|---|\n| Site | Leith |", "MedRep B.V."),
+    ("start", "Start date: 04/2025", "04/2025"),
     ("rate", "Mileage rate: 0.45 per mile", "0.45 per mile"),
     ("lead", "HR manager: Dana Whitlock, ext. 12", "Dana Whitlock"),
     ("lead", "Ask Dana Whitlock (HR manager) first.", "Dana Whitlock"),
@@ -89,6 +101,9 @@ OPEN = [
     ("notice", "If the notice period is four weeks, do X."),
     ("notice", "Old notice period: 4 weeks\nNew notice period: 6 weeks"),
     ("notice", "Notice period in probation: 1 week"),
+    ("notice", "Probation – notice: 1 week; deposit: £5"),
+    ("notice", "Probation, notice: 1 week. Deposit: £5"),
+    ("notice", "Notice: 4 weeks. For managers it is 8 weeks."),
     ("phone", "Phone: 0800 123 456\n7 days a week"),
     ("phone", "Phone: 0800 123 4567 or 0800 123 4568"),
     ("deposit", "Deposit: £50 (€60)"),
@@ -136,12 +151,28 @@ def test_the_question_tells_values_apart(text: str, about: str, value: str | Non
     assert read("notice", text, about) == value
 
 
+@pytest.mark.parametrize(
+    ("about", "value"),
+    [("", "£60"), ("deposit before 15 March 2025", "£50"), ("deposit on 1 April 2025", "£60"), ("old deposit", "£50")],
+)
+def test_of_an_old_and_a_new_column_the_one_in_question_is_read(about: str, value: str) -> None:
+    """The newest, unless the question has an earlier date or says that it asks for the old one."""
+    rows = "| Fee | Until 14 March 2025 | From 15 March 2025 |\n|---|---|---|\n| Deposit | £50 | £60 |"
+    assert read("deposit", rows, about) == value
+
+
 def test_a_section_bounds_a_label() -> None:
     """With `under`, another section states nothing; a heading that is the label states what follows."""
     assert read("loan", "The loan is four weeks.", head="Guide > Films") is None
     assert read("loan", "The loan is four weeks.", head="Guide > Books") == "four weeks"
     assert read("notice", "Four weeks, in writing.", head="Guide > Notice period") == "Four weeks"
     assert read("notice", "In writing. We reply within 5 days.", head="Guide > Notice period") is None
+
+
+def test_a_heading_may_be_a_question() -> None:
+    """Papers of questions and answers name the field in the question."""
+    assert read("loan", "Loan: four weeks", head="Guide > How long may I keep books?") == "four weeks"
+    assert read("notice", "Four weeks.", head="Guide > Notice period?") == "Four weeks"
 
 
 def test_two_pages_that_disagree_are_open() -> None:

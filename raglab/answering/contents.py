@@ -95,7 +95,7 @@ def _entries(
         reached = sum(entry.page is not None for entry in paged)
         enough = reached >= _HEADED * len(listed) and reached >= LEAST_ENTRIES and (linked or titled)
         return tuple(paged) if enough else ()
-    single = [(_shown_title(entry.title), label) for entry in listed for label in single_labels(entry.labels)]
+    single = [(_shown_title(entry.title), label) for entry in listed for label in _labels(entry, where)]
     if len(single) < LEAST_ENTRIES or not goes_up([label for _, label in single]):
         return ()
     if not layout.sure:
@@ -104,6 +104,17 @@ def _entries(
         if not on_pages or not (titled or headed >= _HEADED * len(listed)):
             return ()
     return tuple(Entry(title, label, where.get(label.lower())) for title, label in single)
+
+
+_IN_PARTS = re.compile(r"\d{1,3}-\d{1,3}")
+
+
+def _labels(entry: Listed, where: Mapping[str, int]) -> list[str]:
+    """Labels of an entry: `2-1` is one where pages are counted by chapter, and a range of pages elsewhere."""
+    written = re.sub(r"\s?[-–]\s?", "-", entry.labels.strip())
+    if _IN_PARTS.fullmatch(written) and any(map(_IN_PARTS.fullmatch, where)):
+        return [written]
+    return single_labels(entry.labels)
 
 
 _HEADED = 0.6  # share of the titles that must be headings, or of the labels that must be pages

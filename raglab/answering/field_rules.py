@@ -14,6 +14,7 @@ _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _STARTS = re.compile(
     r"\b(?:before|from|on or after|à partir du|à compter du|depuis le|avant le)\s(?=(?:\d|1er))", re.IGNORECASE
 )
+_BEFORE_DATE = re.compile(r"\b(?:before|prior to|avant(?: le)?)\s(?=\d|1er|[^\W\d_]{3,9}\s\d)", re.IGNORECASE)
 _FORMER = re.compile(r"\b(?:old|former|previous|expiring|before|ancien\w*|avant)\b", re.IGNORECASE)
 _OLD = re.compile(r"^(?:old|until|jusqu|ancien|expiring|(?:19|20)\d\d)", re.IGNORECASE)
 _NEW = re.compile(r"^(?:new|from|depuis|à partir|nouveau|nouvelle|renewal|(?:19|20)\d\d)", re.IGNORECASE)
@@ -38,7 +39,8 @@ def column_in_question(heads: Sequence[str], about: str, *, label: str = "", sai
     start = _start(label) or _parse_date(heads[-1]) or _start(said)
     asked = _parse_date(about)
     if asked is not None and start is not None:
-        return last if asked >= (start if asked[2] else (*start[:2], 0)) else 0
+        first = start if asked[2] else (*start[:2], 0)
+        return last if asked > first or (asked == first and not _BEFORE_DATE.search(about)) else 0
     years = {int(year) for year in _YEAR.findall(about)}
     named = [n for n, head in enumerate(heads) if years & {int(year) for year in _YEAR.findall(head)[:1]}]
     if len(named) == 1:

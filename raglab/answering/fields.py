@@ -21,7 +21,7 @@ from raglab.answering.field_rules import (
     role_value,
     total_value,
 )
-from raglab.answering.labelled_values import labelled_value, stems
+from raglab.answering.labelled_values import begins_with_label, labelled_value, stems
 from raglab.answering.typed_values import fold, is_whole
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
@@ -320,9 +320,25 @@ def _pattern_values(
         if pattern.without is not None and _states(pattern.without, text):
             continue
         for match in expression.finditer(text):
-            value = _clean(rule, match, names=names)
+            value = _on_its_line(_clean(rule, match, names=names), page.text)
             if value and is_whole(rule.kind, text, *_printed_span(match, value), page.language):
                 yield value, text, page.place
+
+
+def _on_its_line(value: str, text: str) -> str:
+    """A value up to the end of its line, where the next line is a pair of its own: a line break in prose is a blank."""
+    if " " not in value or value in text:
+        return value
+    spot = re.search(r"\s+".join(map(re.escape, value.split())), text)
+    if spot is None:
+        return value
+    start = 0
+    for line in spot[0].splitlines(keepends=True):
+        start += len(line)
+        following = text[spot.start() + start :].partition("\n")[0]
+        if line.endswith("\n") and begins_with_label(following):
+            return spot[0][:start].strip()
+    return value
 
 
 def _printed_span(match: re.Match[str], value: str) -> tuple[int, int]:
@@ -354,6 +370,9 @@ def _clean(rule: FieldReading, match: re.Match[str], *, names: bool) -> str:
 
 @lru_cache(maxsize=4096)
 def _text_pieces(text: str) -> tuple[Piece, ...]:
+    first, _, rest = text.partition("\n")
+    if _PATH_JOINT in first and first.rstrip().endswith("?") and rest.strip():  # a heading may be a question
+        return (Piece(first.strip(), "heading"), *pieces(rest))
     return tuple(pieces(text))
 
 

@@ -8,17 +8,18 @@ the question may tell them apart by the other words of row, column, heading or s
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
-from raglab.answering.field_rules import ChunkReading
+from raglab.answering.field_rules import ChunkReading, column_in_question, is_old_and_new
 from raglab.answering.typed_values import TypedValue, fold, same_values, typed_values
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
 from raglab.packs import FieldReading, ValueKind, compile_expression
-from raglab.text import STOP_WORDS, Piece, split_words
+from raglab.text import STOP_WORDS, Piece, sentence_ends, split_words
 
 _WORDS = LANGUAGES.values
 _STEM = 5  # letters by which two words are the same word
@@ -26,6 +27,7 @@ PAIR, QUALIFIED, SENTENCE, HEADING = range(4)  # how surely a place names the fi
 _LABEL_WORDS = 9  # words of a label at most, and of a heading
 _LOOSE = frozenset({"phone", "email", "url"})  # kinds that nothing else looks like: words may stand before them
 _NAMES = frozenset({"person", "organisation"})
+_ARTICLES = frozenset({"the", "le", "la", "les"})
 _LABEL_CHARS = 40  # characters before a value that are looked at
 _MOST_CELLS = 32  # of a row; wider tables are data and no statement of a field
 _PAIRED = 2  # cells of a row that holds a label and its value
@@ -37,7 +39,8 @@ class Place(NamedTuple):
 
     rank: `PAIR`, `QUALIFIED`, `SENTENCE` or `HEADING`. value: as printed. sentence: line, row or sentence, without
     marks. chunk: position among those given. words: stems of the further words of label, row, head and section. timed:
-    whether it says that it is an old figure or a new one; former: that it is an old one.
+    whether it says that it is an old figure or a new one; former: that it is an old one. pair: label and value alone,
+    of a line that may hold several such pairs; "" where the whole sentence states the value.
     """
 
     rank: int
@@ -47,6 +50,7 @@ class Place(NamedTuple):
     words: frozenset[str]
     timed: bool
     former: bool = False
+    pair: str = ""
 
 
 def labelled_value(
@@ -58,27 +62,33 @@ def labelled_value(
       reading: with `kind` and `labels`. pages: best first. about: words of the question, which may tell several values
         apart. own_words: stems of those that name the field and tell nothing apart.
     """
-    chosen = _choice(labelled_values(reading, pages), _stems(about) - own_words - _label_stems(reading))
+    chosen = _choice(labelled_values(reading, pages, about), _stems(about) - own_words - _label_stems(reading))
     if chosen is not None and chosen.former and not _timing(False).search(fold(about)):
         return None  # an old figure is no answer but to who asks for one
     return chosen
 
 
-def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading]) -> list[Place]:
-    """Every place of some pages that states a value beside a label of the field, in the order of the pages."""
+def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading], about: str | None = None) -> list[Place]:
+    """Every place of some pages that states a value beside a label of the field, in the order of the pages.
+
+    Args:
+      reading, pages: as in `labelled_value`. about: words of the question, which tell whether of an old and a new
+        column the old one is meant; None for the values of both.
+    """
     label = _label_expression(reading.labels)
     found: list[Place] = []
     for page in pages:
         if reading.under is not None and not compile_expression(reading.under).search(page.section):
             continue
-        reader = _Reader(reading, label, page)
+        reader = _Reader(reading, label, page, about)
         kept = (place for place in reader.places() if not _left_out(reading, place))
         found.extend(place for place in kept)
     return found
 
 
 def _left_out(reading: FieldReading, place: Place) -> bool:
-    return reading.without is not None and compile_expression(reading.without).search(place.sentence) is not None
+    stated = place.pair or place.sentence  # the pairs beside it on its line say nothing about it
+    return reading.without is not None and compile_expression(reading.without).search(stated) is not None
 
 
 def _choice(places: Sequence[Place], wanted: frozenset[str]) -> Place | None:
@@ -162,8 +172,14 @@ def _clauses() -> re.Pattern[str]:
 
 def _is_link(text: str) -> bool:
     """Whether a folded text holds nothing but small words that may part a label and its value."""
-    words = re.findall(r"[a-z][a-z'-]*|\d+|[^\s\w]", text)
+    words = re.findall(r"[a-z][a-z'-]*|\d+|[^\s\w]", _short_or_bound().sub(" ", text))
     return all(word in _linking() or word in {",", ":", "'", "-", "(", '"', "*"} or _elided(word) for word in words)
+
+
+@cache
+def _short_or_bound() -> re.Pattern[str]:
+    """What tells that a value is rounded or a bound, and is no word of its label: `approx.`, `not above`."""
+    return re.compile(rf"(?<![^\W_])(?:{'|'.join(map(fold, _WORDS.bounds))})(?![^\W_])")
 
 
 def _elided(word: str) -> bool:
@@ -193,6 +209,58 @@ _PARTED = re.compile(
     r"(?:\s?(?:\.\s?){3,200}\s?|\s?…{1,40}\s?|\s?_{3,200}\s?|\t+|\s{3,200}|(?<!\d)\s[–—-]\s|\s(?:[|=→]|=>)\s)"
     r"(?P<value>\S.*)$"
 )
+
+
+class _Segment(NamedTuple):
+    """A label of a line that is followed by its value, and where that begins; lead: its sentence up to the label."""
+
+    start: int
+    end: int
+    label: str
+    lead: str
+
+
+def _segments(line: str, *, loose: bool) -> Iterator[_Segment]:
+    """Labels of a line with their values behind; none runs over the end of a sentence.
+
+    What stands before a comma belongs to the first label of its sentence, for `dinner` alone is not what `Lunch,
+    dinner: £12` states; loose: but not for values that nothing else looks like, which often follow a name.
+    """
+    ended = 0
+    # one word alone is short for a longer one: `Max. Temp.: 5 °C`
+    begins = [0, *(last for first, last in sentence_ends(line) if line[last].isupper() and 0 < line.find(" ") < first)]
+    for match in _SEGMENT.finditer(line):
+        start = match.start("label")
+        label = match["label"]
+        begun = max(ended, begins[bisect_right(begins, match.end("label")) - 1])
+        before = line[begun:start].rstrip()
+        if begun > start or (not loose and not ended and before.endswith(",") and not re.search(r"[\d:;|(]", before)):
+            start, label = begun, line[begun : match.end("label")]
+        lead = line[begun:start] if begun > ended or not ended else ""
+        yield _Segment(match.start() if start == match.start("label") else start, match.end(), label, lead)
+        ended = match.end()
+
+
+def begins_with_label(line: str) -> bool:
+    """Whether a line is a label with its value behind, and goes on with no other line's text."""
+    return _SEGMENT.match(plain_line(line)) is not None
+
+
+def _of_one_sentence(values: list[TypedValue], said: str) -> list[TypedValue]:
+    """Values up to the end of the first one's sentence; all, where what follows it may narrow or change that one."""
+    ends = [(first, last) for first, last in sentence_ends(said) if values and first >= values[0].end]
+    if not ends or not said[ends[0][1]].isupper():
+        return values
+    behind = fold(said[ends[0][1] :])
+    opening = re.split(r"[\s,]", behind, maxsplit=1)[0]
+    if opening in _opening_words() or _timing(True).search(behind):
+        return values
+    return [value for value in values if value.start < ends[0][0]]
+
+
+@cache
+def _opening_words() -> frozenset[str]:
+    return frozenset(map(fold, (*_WORDS.qualify, *_WORDS.start, *_WORDS.conditions)))
 
 
 def plain_line(line: str) -> str:
@@ -253,8 +321,8 @@ def _lines(text: str, skip: bool) -> Iterator[tuple[str, _Line]]:  # noqa: FBT00
 class _Reader:
     """What reads one page for one field."""
 
-    def __init__(self, reading: FieldReading, label: re.Pattern[str], page: ChunkReading) -> None:
-        self.reading, self.label, self.page = reading, label, page
+    def __init__(self, reading: FieldReading, label: re.Pattern[str], page: ChunkReading, about: str | None) -> None:
+        self.reading, self.label, self.page, self.about = reading, label, page, about
         self.kind: ValueKind = reading.kind or "text"
 
     def places(self) -> Iterator[Place]:
@@ -307,6 +375,10 @@ class _Reader:
 
     def _names(self, text: str, values: list[TypedValue]) -> list[TypedValue]:
         """Names that stand side by side; what follows a comma or a bracket is an address or a role."""
+        article = text[: values[0].start].strip()
+        if self.kind == "organisation" and article[:1].isupper() and fold(article) in _ARTICLES:
+            # it begins no sentence here, so that its capital is the name's
+            values = [values[0]._replace(start=0, text=text[: values[0].end].strip()), *values[1:]]
         kept = values[:1]
         for value in values[1:]:
             joint = fold(text[kept[-1].end : value.start]).strip()
@@ -318,10 +390,11 @@ class _Reader:
     def _pairs(self) -> Iterator[Place]:
         """`Label: value`, `Label ..... value`, `Label — value`, and a label above its value."""
         for head, line in _lines(self.page.text, self.page.headed):
-            segments = list(_SEGMENT.finditer(line.text))
-            for match, after in zip_longest(segments, segments[1:]):
-                end = after.start() if after else len(line.text)
-                yield from self._pair(match["label"], line.text[match.end() : end], line, head, last=after is None)
+            segments = list(_segments(line.text, loose=self.kind in _LOOSE))
+            for one, after in zip_longest(segments, segments[1:]):
+                said = line.text[one.end : after.start if after else len(line.text)]
+                for place in self._pair(one.label, said, line, head, last=after is None):
+                    yield place._replace(pair=f"{one.lead}{one.label}: {said}") if len(segments) > 1 else place
             if not segments:
                 parted = _PARTED.match(line.text)
                 direct = self.label.match(fold(line.text)) if self.kind != "text" else None
@@ -341,7 +414,7 @@ class _Reader:
         if last and not said.strip():
             yield from self._label_above(line._replace(text=label), head)
             return
-        values = self._cell(_bare(said), label)
+        values = _of_one_sentence(self._cell(_bare(said), label), _bare(said))
         if last and line.rest:  # a value may go on in the next line: both readings must agree
             longer = self._values(f"{_bare(said)} {line.rest}")
             if self.kind == "text":
@@ -391,8 +464,11 @@ class _Reader:
             others = [m for m in range(len(cells)) if m != n and (self.kind != "text" or m == n + 1)]
             others = [m for m in others if m in by_column] or others
             values = [(m, value) for m in others for value in self._cell(cells[m], f"{heads[m]} {cell}")]
+            at = self._timed_column([heads[m] for m, _ in values], cell)
+            timed = at is not None
+            values = values if at is None else [values[at]]
             for m, value in values:
-                said = " ".join([further, heads[m], *(cells[k] for k in others if k != m)])
+                said = " ".join([further, "" if timed else heads[m], *(cells[k] for k in others if k != m)])
                 yield self._place(PAIR, value, piece.text, said, narrowed=bool(further))
         if piece.kind == "head":
             return
@@ -403,13 +479,19 @@ class _Reader:
             for value in self._cell(cells[n], heads[n]):
                 yield self._place(QUALIFIED, value, piece.text, said)
 
+    def _timed_column(self, over: Sequence[str], label: str) -> int | None:
+        """Which of an old and a new column is meant, `Until 14 March | From 15 March`; None where they are no such."""
+        if self.about is None or not is_old_and_new(over):
+            return None
+        return column_in_question(over, self.about, label=label)
+
     def _is_first_pair(self, cells: Sequence[str]) -> bool:
         """Whether the head of a table is its first pair: of two cells the second is a value, and nothing else."""
         if len(cells) != _PAIRED or self.kind == "text" or self._named(cells[0]) is None:
             return False
         values = self._values(cells[1])
         if self.kind == "organisation":  # the head of a column has capitals too
-            return any(set(value.key.split()) & _forms_of_firms() for value in values)
+            return any(set(value.key.replace(".", "").split()) & _forms_of_firms() for value in values)
         return bool(values)
 
     def _cell(self, cell: str, said: str) -> list[TypedValue]:

@@ -273,7 +273,7 @@ def _durations() -> re.Pattern[str]:
     units = LANGUAGES.quantities.units
     kept = ("working days", "days", "nights", "weeks", "months", "years", "hours", "minutes")
     words = {fold(word) for name in kept for word in units.get(name, ())} | {fold(word) for word in _WORDS.times}
-    words |= {"yr", "yrs", "hr", "hrs", "mins", "wks", "mths"}
+    words |= {"yr", "yrs", "hr", "hrs", "min", "mins", "wks", "mths", "sec", "secs"}
     unit = rf"(?:{any_of(sorted(words))})(?![^\W_])"
     modifier = any_of(sorted(fold(word) for word in _WORDS.modifiers))
     half = r"(?:\s?(?:1/2|½)|\sand a half|\set demie?)?"
@@ -292,10 +292,14 @@ def _durations() -> re.Pattern[str]:
         rf"{_count()}\s(?:{'|'.join(named[name] for name in small)})(?![^\W_])"
         for large, *small in smaller
     )
+    # `2 h 30 min`, `1 hr 30`, `2h30`; what another word counts is no minutes: `24 hours 7 days a week`
+    hours, minutes = rf"(?:h|hrs?|{named['hours']})", rf"(?:min|mins|mn|{named['minutes']})"
     clock = (
-        r"\d{1,3}\s?h(?:\s?\d{1,2}(?:\s?min(?:utes)?|\s?mn)?)?(?![^\W_])|\d{1,4}\s?(?:min|mn)(?![^\W_])"  # `2 h 30 min`
+        rf"(?P<hours>\d{{1,3}})\s?{hours}\s?(?:(?:and|et)\s)?(?P<minutes>[0-5]?\d)"
+        rf"(?:\s?{minutes}(?![^\W_])|(?!\s?(?:{any_of(sorted(words))}|(?:h|mn)(?![^\W_])|[%°£€$]|[.,:/-]?\d)|[^\W_]))"
     )
-    return re.compile(rf"{_BEFORE}(?:{together}|{one}|{clock}|{single})")
+    short = rf"{_NUMBER}\s?(?:h|mn)(?![^\W_])"
+    return re.compile(rf"{_BEFORE}(?:{clock}|{together}|{one}|{short}|{single})")
 
 
 def _duration_values(text: str) -> Iterator[TypedValue]:
@@ -309,6 +313,9 @@ def _duration_values(text: str) -> Iterator[TypedValue]:
             continue  # `£25 a day`, `twice a week` count by it
         by = re.match(rf"{_rate()}", plain[end:])
         key = " ".join(re.sub(r"\b(?:working|business) days?\b", "working day", _spelt(match[0])).split())
+        if match["hours"]:
+            key = f"{match['hours']} hour {int(match['minutes'])} minute"
+        key = re.sub(r"\b(?:h|hrs?)$", "hour", re.sub(r"\b(?:mins?|mn)$", "minute", key))
         key = re.sub(r"(?<=[a-z]{3})s\b", "", key) + (by[0] if by else "")
         found.append(TypedValue(start, end, text[start:end], key, not _two_numbers(match[0])))
     return _joined(found, text, left=f"(?:{_NUMBER}|{_word_number()})")
@@ -334,13 +341,16 @@ _UNITS = "|".join(  # as fold leaves them; what is spelt out is English or Frenc
     feuilles? tablets? comprimes? capsules? gelules? doses? people persons personnes""".split()  # noqa: SIM905
 )
 
+_LETTERS = frozenset("AVWKNJΩωgmtlL°")
+
 
 @cache
 def _quantities() -> re.Pattern[str]:
-    unit = rf"(?:\s?(?:{'|'.join(sorted(_UNITS.split('|'), key=lambda one: -len(one)))})(?:\s(?:ac|dc))?)"
+    names = "|".join(sorted(_UNITS.split("|"), key=lambda one: -len(one)))
+    unit, first = (rf"(?:\s?(?{form}{names})(?:\s(?:ac|dc))?)" for form in (":", "P<unit>"))
     sides = rf"(?:(?:\s?(?:{_UNITS}))?\s?[x×]\s?{_NUMBER}){{0,2}}"
     return re.compile(
-        rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{unit}(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}"
+        rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{first}(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}"
     )
 
 
@@ -349,8 +359,14 @@ def _quantity_values(text: str) -> Iterator[TypedValue]:
     found = (
         TypedValue(*match.span(), text[match.start() : match.end()], re.sub(r"\s", "", match[0]))
         for match in _quantities().finditer(plain)
+        if _is_unit(text[match.start("unit") : match.end("unit")])
     )
     return _joined(found, text, left=rf"{_MINUS}{_NUMBER}")
+
+
+def _is_unit(printed: str) -> bool:
+    """Whether a unit is printed as it must be: a letter alone in its own case and without accent (`A`, never `à`)."""
+    return len(printed) > 1 or printed in _LETTERS
 
 
 # -- dates -------------------------------------------------------------------------------------------------------------
@@ -370,6 +386,7 @@ def _dates() -> re.Pattern[str]:
         rf"(?:\.?{year.format('y1')}|-(?P<y4>\d{{4}}))?"
         rf"|(?P<m2>{month})\.?\s(?P<d2>\d{{1,2}})(?:{ending})?(?![\d])(?:{year.format('y2')})?"
         rf"|(?P<m3>{month})\.?\s(?P<y3>\d{{4}})"
+        r"|(?P<m4>0[1-9]|1[0-2])/(?P<y5>(?:19|20)\d\d)"
         r")(?![^\W_]|[/-]\d|[.,]\d)"
     )
 
@@ -403,8 +420,8 @@ def _calendar(match: re.Match[str]) -> str | None:
     if match["digits"]:
         year, month, day = _digits_date(match["digits"])
     else:
-        month = _months()[match["m1"] or match["m2"] or match["m3"]]
-        year = int(match["y1"] or match["y4"] or match["y2"] or match["y3"] or 0)
+        month = int(match["m4"] or 0) or _months()[match["m1"] or match["m2"] or match["m3"]]
+        year = int(match["y1"] or match["y4"] or match["y2"] or match["y3"] or match["y5"] or 0)
         day = int(match["d1"] or match["d2"] or 0)
     try:
         date(year or 2024, month, day or 1)
@@ -597,8 +614,12 @@ def _persons(text: str) -> Iterator[TypedValue]:
 def _organisations(text: str) -> Iterator[TypedValue]:
     for match in _FIRM.finditer(text):
         shown = re.sub(r"[’']s$", "", match[0].rstrip(".,-’'"))
-        if re.search(r"\b(?:Inc|Ltd|Co|Corp|Bros)$", shown) and re.match(
-            r"\.(?:[,;:)]|\s[a-zà-ÿ])", text[match.start() + len(shown) :]
+        rest = text[match.start() + len(shown) :]
+        inner = re.search(r"\b(?:[A-Z]\.){1,3}[A-Z]$", shown) and rest.startswith(".")  # `B.V.`
+        # the full stop of a form is the sentence's too; alone in its cell it is the form's
+        alone = match.start() == 0 and rest.strip() == "."
+        if inner or (
+            re.search(r"\b(?:Inc|Ltd|Co|Corp|Bros)$", shown) and (alone or re.match(r"\.(?:[,;:)]|\s[a-zà-ÿ])", rest))
         ):
             shown += "."
         shown = re.sub(r"\s(?:and|et|of|for|de|du|des|la|le|the|&)$", "", shown)
@@ -635,7 +656,7 @@ def _references(text: str) -> Iterator[TypedValue]:
         shown = match[0]
         if (
             not re.search(r"\d", shown)
-            or _dates().fullmatch(fold(shown))
+            or (_dates().fullmatch(fold(shown)) and not re.fullmatch(r"\d\d/\d{4}", shown))
             or re.fullmatch(r"(?:19|20)\d\d|\d{1,2}", shown)
         ):
             continue

@@ -266,7 +266,8 @@ class ValueWords:
     ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before in one.
     extension: expressions before a telephone's extension. regions: ISO codes of countries where numbers are written
     without the country's own. firms: what ends the name of a firm. no_name: words that stand in no person's name. link:
-    words that may stand between a label and its value; copulas: verbs among them; reaching: further ones beside an
+    words that may stand between a label and its value; bounds: expressions that may, for a rounded value or a bound;
+    copulas: verbs among them; reaching: further ones beside an
     address or a number to call. qualify: prepositions that narrow a label. clause: expressions that begin another
     clause. doubt: words after which a sentence states nothing; conditions: those of them that make it hold at times.
     former, newer: expressions that tell an old figure or a new one. start: words before the first of two dates.
@@ -283,6 +284,7 @@ class ValueWords:
     firms: Words = ()
     no_name: Words = ()
     link: Words = ()
+    bounds: Patterns = ()
     copulas: Words = ()
     reaching: Words = ()
     qualify: Words = ()
