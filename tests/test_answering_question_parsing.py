@@ -143,6 +143,21 @@ READ: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.parametrize(
+    ("question", "intent"),
+    [
+        ("Quand la notice a-t-elle été éditée ?", "lookup"),
+        ("Combien de jours de congé ai-je ?", "lookup"),
+        ("De quelle somme est-ce que je dispose ?", "lookup"),
+        ("Ai-je droit à un congé ?", "check"),
+        ("Quand je voyage, est-ce que je suis payé ?", "check"),
+    ],
+)
+def test_an_inversion_behind_a_question_word_asks_for_a_value(question: str, intent: str) -> None:
+    """Alone it asks whether; a clause before it tells only when."""
+    assert parse(question, Vocabulary()).intent.value == intent
+
+
 @pytest.mark.parametrize(("question", "said"), READ.items(), ids=READ)
 def test_a_question_is_read(question: str, said: dict[str, Any]) -> None:
     """By the rules alone, with no corpus."""

@@ -8,11 +8,13 @@ from typing import NamedTuple
 
 from raglab.answering.question_readings import (
     CONTACT,
+    SHAPES,
     Readings,
     Statement,
     Wanted,
     heading_of,
     readings,
+    shape_of,
     sorted_versions,
     stems,
     wanted,
@@ -229,7 +231,15 @@ def changed_figures(scoped: ScopedQuestion) -> tuple[Figure, ...]:
         for figure in figures(scoped.chunks, pack=pack)
         if figure.version and scoped.chunks[figure.at].tags.get("doc_type", "") != (pack.documents.amends or None)
         if asked and asked <= _figure_word_stems(f"{figure.label} {figure.head}", pack)
+        if _may_be_of(figure, scoped)
     )
+
+
+def _may_be_of(figure: Figure, scoped: ScopedQuestion) -> bool:
+    """Whether a figure is of the kind of value that the field asked for has: a price is no weight."""
+    field = scoped.pack.fields.get(scoped.field)
+    kind = "" if field is None or field.reading is None or field.family else field.reading.kind
+    return kind not in SHAPES or shape_of(figure.value) in (kind, "number")
 
 
 def section_kinds(chunks: Sequence[Chunk], pack: Pack) -> tuple[str, ...]:
@@ -314,7 +324,7 @@ def failures(
 def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> bool:
     """Whether a question is about something that the documents do not speak of, so that nothing is left out.
 
-    One word that they do not have may be a slip, or another word for one of theirs.
+    Of several words one that they do not have may be a slip, or another word for one of theirs.
     """
     pack = scoped.pack
     if scoped.names or first_match((pack.part,), question):  # a part that is named is asked about as it is called
@@ -323,8 +333,11 @@ def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) ->
     known, unknown = subject_words(question, scoped, wide=wide)
     if wide:
         return bool(unknown) and not known
-    # Beside a field that the documents have, one word may be a slip.
-    return len(unknown) > (max(1, len(known)) if scoped.field else 2 * len(known))
+    field = pack.fields.get(scoped.field)
+    if field is None:
+        return len(unknown) > 2 * len(known)
+    # What documents state once is theirs, whatever word stands beside it; a limit or period is of something.
+    return len(unknown) > max(int(field.on_a_page), len(known))
 
 
 def subject_words(question: str, scoped: ScopedQuestion, *, wide: bool) -> tuple[frozenset[str], frozenset[str]]:
@@ -521,7 +534,8 @@ def _date_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, l
     old, new = version_passages(scoped)
     others = [c for c in scoped.chunks if c not in old and c not in new]
     both = min(topic_share(old, scoped), topic_share(new, scoped))
-    if (both >= SPOKEN_OF and both >= topic_share(others, scoped)) or changed_figures(scoped):
+    changed = () if first_entry(pack.value_words, question) == "date" else changed_figures(scoped)  # when is no figure
+    if (both >= SPOKEN_OF and both >= topic_share(others, scoped)) or changed:
         key = f"{(scoped.family or scoped.field if is_known(scoped) else '') or 'figure'}:date"
         values = (pack.versions.new.value, pack.versions.old.value)
         yield Failure("date_scope", key, values, "", "an old version and its renewal both speak of it")

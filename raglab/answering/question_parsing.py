@@ -43,6 +43,12 @@ NAMED = 0.95  # the question names the value in words of the tables
 IMPLIED = 0.80  # the form of the question says it
 LIKELY = 0.65  # one reading among few
 _HOW = (r"how|combien|comment",)
+# What a French clause asks for, before an inversion or `est-ce que` that alone would ask whether.
+_ASKED_FOR = re.compile(
+    r"(?:^|[,;:.!?] ?|\b(?:et|mais|alors) )"
+    r"(?:(?:a|de|d'|en|pour|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
+    r"(?:combien|quel(?:le)?s?|quand|ou|qui|pourquoi|lequel|laquelle)\b[^,;:.!?]*$"
+)
 _MONTHS: Mapping[str, int] = {
     name: number
     for number, names in enumerate(
@@ -150,6 +156,8 @@ def _intent_slot(question: str, pack: Pack) -> Slot:
         return Slot("summarise", NAMED)
     if kind in {"cite", "extract_conditions", "compare"}:
         return Slot(kind, NAMED)
+    if kind == "check" and _names_what(question, pack):
+        kind = "lookup"
     if kind in {"check", "lookup", "procedure"}:
         return Slot(
             "compare" if first_match(pack.change, question) and not first_match(WHY, question) else kind, IMPLIED
@@ -157,6 +165,12 @@ def _intent_slot(question: str, pack: Pack) -> Slot:
     if first_match((pack.part,), question) and not first_match(pack.verb, question):
         return Slot("cite", 1 / 3)  # a part is named and nothing said of what to do with it: cite, summarise or extract
     return Slot("lookup", LIKELY)
+
+
+def _names_what(question: str, pack: Pack) -> bool:
+    """Whether an interrogative word stands before the inversion, in its clause: `combien en a-t-il ?`."""
+    met = first_match(pack.intents["check"], question)
+    return met is not None and bool(_ASKED_FOR.search(plain_terms(question)[: met.start()]))
 
 
 def _target_slot(question: str, vocabulary: Vocabulary) -> Slot:

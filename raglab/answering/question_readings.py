@@ -18,7 +18,7 @@ from raglab.answering.question_vocabulary import READ, first_entry, first_match,
 from raglab.languages import LANGUAGES
 from raglab.numerals import CURRENCY_CODES, CURRENCY_SIGNS, any_of, tables
 from raglab.packs import Pack
-from raglab.text import STOP_WORDS, Piece, content_terms, pieces
+from raglab.text import STOP_WORDS, Piece, content_terms, pieces, split_words
 from raglab.values import Chunk
 
 STEM, SHORT = 5, 4  # letters of a word that are compared, and of one that is met by its longer forms
@@ -119,8 +119,23 @@ _NUMBERING = re.compile(
 _YEAR = re.compile(r"(?<!\d)((?:19|20)\d\d)(?!\d)")
 _DIGITS = re.compile(r"\d\S*")
 _INLINE = re.compile(r"(?<=[.;]) +(?=[A-ZÀ-Þ][^:.;]{1,50} ?: )")  # labels within a line
-_PRONOUN = re.compile(r"^(?:[^,]{0,60}, )?(?:it|they|il|elle|ils|elles)\b", re.IGNORECASE)
+_PRONOUN = re.compile(
+    r"^(?:[^,:]{0,60}[, ] ?)?(?:it|they|il|elle|ils|elles"
+    r"|(?:this|that|the|ce|le) (?:figure|amount|rate|montant|taux))\b",
+    re.IGNORECASE,
+)
 _CAPITAL = re.compile(r"(?<=[\w,] )[A-ZÀ-Þ][\w'’-]+")  # a name, but for the first word
+_PLACES = {  # how something lies to an event
+    place: re.compile(
+        rf"(?<![\w-])(?:{'|'.join(map(plain_terms, expressions))})(?![\w-])(?P<rest>[^.,;:|?!()]{{1,60}})"
+    )
+    for place, expressions in (
+        ("before", LANGUAGES.words.before),
+        ("during", LANGUAGES.words.during),
+        ("after", LANGUAGES.words.after),
+    )
+}
+_JOINS_NOUNS = frozenset({"of", "de", "du", "des", "d"})  # `the period of trial`
 _PAGE_HEAD = re.compile(r"(?:printed )?(?:pages?|p\.)$", re.IGNORECASE)  # a table of contents states nothing
 _MODEL = re.compile(r"\b(?=[\w-]{0,13}\d)(?=[\w-]{0,13}[^\W\d_])[\w-]{2,14}\b|\b[A-ZÀ-Þ][\w-]{1,30} \d{1,4}\b")
 
@@ -187,24 +202,31 @@ def _statements(text: str) -> tuple[Statement, ...]:
     heading = stems(section(text))
     kept: list[str] = []
     made: list[Statement] = []
-    block = 0
+    block, lead, above = 0, frozenset[str](), ""
     for line in text.splitlines()[1:]:
         labelled = None if line.lstrip().startswith("|") else _LABELLED.match(line.replace("**", ""))
         if labelled is None or _SENTENCE_END.search(labelled["value"]):
             kept.append(line)
             block += bool(line.strip())
-        else:  # lines with labels that follow one another are one block
+            above, lead = line.strip() or (above if above.endswith(":") else ""), frozenset()
+        else:  # lines with labels that follow one another are one block, of which the line above them speaks
             kept.append("")
-            made += _line(labelled, heading, block)
+            lead = stems(above) if above else lead
+            above = ""
+            made += _with_lead(_line(labelled, heading, block), lead)
     found = pieces("\n".join((text.partition("\n")[0], "", *kept)))
     made += _cells(found, heading, block)
-    before = ""
+    before, lead = "", frozenset()
     for sentence in (part for piece in found[1:] if piece.kind == "prose" for part in _INLINE.split(piece.text)):
         labelled = _LABELLED.match(sentence)
-        # `From 1 May it is £45` says again what the dated sentence before it speaks of.
-        again = _PRONOUN.search(sentence) and _is_dated(sentence) and _is_dated(before)
+        # `From 1 May it is £45` says again what the sentence before it speaks of.
+        again = _PRONOUN.search(sentence) and _is_dated(sentence) and _states_one_kind(before, sentence)
         subject = stems(before) if again else frozenset()
-        made += _clauses(sentence, heading, subject) if labelled is None else _line(labelled, heading, block + 1)
+        if labelled is None:
+            made += _clauses(sentence, heading, subject)
+            lead = stems(sentence)
+        else:
+            made += _with_lead(_line(labelled, heading, block + 1), lead)
         before = sentence
     return tuple(made)
 
@@ -218,6 +240,11 @@ def _line(match: re.Match[str], heading: frozenset[str], block: int) -> Iterator
     else:
         own = stems(label)
         yield Statement("line", block, label, "", value, _plain(value), shape_of(value), own, frozenset(), heading)
+
+
+def _with_lead(made: Iterable[Statement], lead: frozenset[str]) -> Iterator[Statement]:
+    """Statements of a list beside the sentence that leads up to it."""
+    return (one._replace(shared=one.shared | lead) for one in made)
 
 
 def _plain(value: str) -> str:
@@ -250,6 +277,11 @@ def _cells(found: Sequence[Piece], heading: frozenset[str], block: int) -> Itera
 
 def _is_dated(text: str) -> bool:
     return bool(_YEAR.search(text) or SHAPES["date"].search(text))
+
+
+def _states_one_kind(before: str, after: str) -> bool:
+    """Whether two sentences state a value of one kind, dates aside."""
+    return any(form.search(before) and form.search(after) for kind, form in SHAPES.items() if kind != "date")
 
 
 def _clauses(
@@ -286,13 +318,14 @@ class Wanted(NamedTuple):
     """What a question asks for, in stems.
 
     core: those that say what it is about. rest: others that may tell statements apart. shape: kind of value, '' where
-    none is told. numbers: figures that it names.
+    none is told. numbers: figures that it names. places: how what it asks for lies to the events that it names.
     """
 
     core: tuple[str, ...]
     rest: frozenset[str]
     shape: str
     numbers: frozenset[str]
+    places: Mapping[str, frozenset[str]] = {}
 
 
 def wanted(question: str, names: Iterable[str], pack: Pack, chunks: Sequence[Chunk] = ()) -> Wanted:
@@ -327,7 +360,50 @@ def wanted(question: str, names: Iterable[str], pack: Pack, chunks: Sequence[Chu
     rest |= word_stems(story) - frozenset(core)
     # `one` is mostly no number
     numbers = frozenset(stem for stem in rest if stem.isdigit() and (stem != "1" or "1" in question))
-    return Wanted(tuple(core), frozenset(rest), shape, numbers)
+    return Wanted(tuple(core), frozenset(rest), shape, numbers, event_places(question))
+
+
+@lru_cache(maxsize=READ)
+def event_places(text: str) -> Mapping[str, frozenset[str]]:
+    """How a text places something beside the events that it names: stem of each -> `before`, `during`, `after`.
+
+    Example:
+      >>> {stem: sorted(places) for stem, places in event_places("Notice once the trial is over").items()}
+      {'trial': ['after']}
+    """
+    plain = plain_terms(text)
+    places: dict[str, frozenset[str]] = {}
+    for place, form in _PLACES.items():
+        for match in form.finditer(plain):
+            for stem in word_stems(_first_noun(match["rest"])):
+                places[stem] = places.get(stem, frozenset()) | {place}
+    return places
+
+
+def _first_noun(text: str) -> str:
+    """The first words of a text that have a meaning of their own, and those that a particle joins to them."""
+    found: list[str] = []
+    for word in split_words(text):
+        if word not in STOP_WORDS:
+            found.append(word)
+        elif found and word not in _JOINS_NOUNS:
+            break
+    return " ".join(found)
+
+
+def _is_elsewhere(one: Statement, chunk: Chunk, asked: Wanted) -> bool:
+    """Whether a statement holds at another time beside an event than the question asks for: `on trial`, not `after`.
+
+    Its own words tell, else the heading above it.
+    """
+    if not asked.places:
+        return False
+    own, heading = event_places(f"{one.row} | {one.head} | {one.value}"), event_places(section(chunk.text))
+    return any(
+        held.isdisjoint(places)
+        for stem, places in asked.places.items()
+        if (held := own.get(stem) or heading.get(stem) or frozenset())
+    )
 
 
 def _asking_sentence(question: str) -> tuple[str, str]:
@@ -356,7 +432,7 @@ def readings(chunks: Sequence[Chunk], asked: Wanted, pack: Pack) -> Readings | N
     Args:
       chunks: of the documents it is asked of. asked: see `wanted`.
     """
-    tied = _parallel(_best(list(statements(chunks)), asked))
+    tied = _parallel(_best(list(statements(chunks)), asked, chunks))
     if len({one.figures for one in tied}) < 2:
         return None
     if _is_told_by_numbers(asked.numbers, tied):
@@ -383,17 +459,18 @@ def _is_told_by_numbers(numbers: frozenset[str], tied: Sequence[Statement]) -> b
     return counted or (bool(years) and any(of_year) and not all(of_year))
 
 
-def _best(stated: Sequence[Statement], asked: Wanted) -> list[Statement]:
+def _best(stated: Sequence[Statement], asked: Wanted, chunks: Sequence[Chunk]) -> list[Statement]:
     """Statements that have most of the words of a question; () where they lack too many of them."""
     core, rest = frozenset(asked.core), asked.rest
     foreign = core.difference(*(one.words for one in stated))
     if (not core and asked.shape not in CONTACT) or len(foreign) > FOREIGN * len(core):
         return []
+    stated = [one for one in stated if not _is_elsewhere(one, chunks[one.at], asked)]
     fit = [one for one in stated if one.shape == asked.shape]
     told = [one for one in stated if one.shape != "text" or _is_told_by_heads(one, core)]
     # A sentence below a heading that names the subject may be about anything: its own words must speak of it.
     fit, told = ([one for one in some if one.form != "clause" or not core or core & one.own] for some in (fit, told))
-    for pool in (fit,) if asked.shape in CONTACT else (fit, told):
+    for pool in (fit,) if asked.shape in (*CONTACT, "date") else (fit, told):  # when is no amount
         scores = [len(core & one.words) for one in pool]
         most = max(scores, default=0)
         if (most or not core) and len(core) - most <= UNMET * len(core):

@@ -65,7 +65,8 @@ class FunctionWords:
     one says of oneself. parting, parting_numbers: begin a clause, the latter after a number. leaning: a clause that
     begins with one leaves what it is about to the clause before. joining: join two names, or the words of one.
     particles: stand inside names. titles: stand before names. asking: of a question about tables, name no matter.
-    adverbs: expressions for adverbs, whole words. duties: words and phrases that oblige, allow or except.
+    adverbs: expressions for adverbs, whole words. before, during, after: expressions that stand before an event and say
+    how something lies to it. duties: words and phrases that oblige, allow or except.
     """
 
     stop: Words = ()
@@ -79,6 +80,9 @@ class FunctionWords:
     titles: Words = ()
     asking: Words = ()
     adverbs: Patterns = ()
+    before: Patterns = ()
+    during: Patterns = ()
+    after: Patterns = ()
     duties: Words = ()
 
     __pydantic_config__ = _STRICT
