@@ -18,6 +18,8 @@ from raglab.live.response import record_answers
 from raglab.replay import decide
 from worlds import random_policies, random_trace, with_signals
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(raglab.__file__).parent
 SAYING = {"sentence", "say"}
 COUNTED = ("word", "deny pattern", "allow pattern", "hit", "relevant hit", "group", "option", "refinement")

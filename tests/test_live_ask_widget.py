@@ -16,6 +16,8 @@ from raglab.store.policies import Policy
 from raglab.text import NO_MATH
 from test_live_clarification import ENGLISH, FRENCH, OPEN, QUI, START, WHO, indexed  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def lab(tmp_path: Path, indexed: Path) -> Lab:  # noqa: F811 - the fixture

@@ -39,6 +39,8 @@ from raglab.values import Case, Latency, Status
 from test_live_question_signals import broker
 from test_live_trace_building import CASES, CORPUS, SMALL, WordEncoder, encoder  # noqa: F401 - a fixture
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(raglab.__file__).parents[1]
 NAN = float("nan")
 STRUCTURE = PolicyData.from_mapping().structure

@@ -34,6 +34,8 @@ from raglab.values import Case, Chunk, Corpus, Generation, Hits, TraceData
 from test_live_trace_building import CASES, CORPUS, SMALL, Calls, WordEncoder, _no_model, calls, encoder, made  # noqa: F401
 from trades import BROKER, INSURANCE
 
+pytestmark = pytest.mark.slow
+
 GATED = {"signals": {"gaps": {"max": 0}}}
 
 

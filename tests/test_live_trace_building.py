@@ -26,6 +26,8 @@ from raglab.store.loaders import hash_cases
 from raglab.store.traces import Trace
 from raglab.values import FLOAT_FIELDS, Case, Chunk, Corpus
 
+pytestmark = pytest.mark.slow
+
 BATCH = trace_building._batch
 ROOT = Path(trace_building.__file__).parents[2]
 DIM = 8

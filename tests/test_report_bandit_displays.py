@@ -29,6 +29,8 @@ from raglab.lab.report.clarify_displays import SilenceDisplay
 from raglab.lab.report.log_displays import ForestDisplay, RewardAuditDisplay
 from test_lab_reward_audit import audited, drawn
 
+pytestmark = pytest.mark.slow
+
 MEANS = np.array([0.7, 0.6, 0.5])
 ARMS = ("hybrid", "iterative", "graph")
 RUNS = {name: run(Bandit(name), Bernoulli(MEANS), rounds=500, replications=12) for name in ("ucb1", "thompson_beta")}
