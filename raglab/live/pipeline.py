@@ -52,16 +52,7 @@ def answer_request(request: Request, system: Lab) -> Response:
     """Response of the chain of gates: retrieval, verdict, generation, and the gates on the answer."""
     start = perf_counter()
     system = _with_task(request, system)
-    keys = {
-        arm: Key(
-            policy_id=system.policy.policy_id,
-            fingerprint=system.fingerprint,
-            arm=arm,
-            question=request.text,
-            documents=request.documents,
-        )
-        for arm in system.retriever.strategies
-    }
+    keys = {arm: _key(arm, request, system) for arm in system.retriever.strategies}
     made_by = (system.generator.name, system.scorer.name, request.selected, *system.signals.identities)
     made_by = (*made_by, *((request.language,) if request.language != "en" else ()))  # warnings and reasons are in it
     choice = select_arm(keys, made_by, request, system)
@@ -141,16 +132,20 @@ def try_request(request: Request, system: Lab) -> Response:
     """Response that a request would get, by the arm that answers without a bandit; nothing learns of it."""
     system = _with_task(request, system)
     arm, reason = default_arm(request.text, system)
-    key = Key(
+    fields, account = _generate_answer(request, _key(arm, request, system), system)
+    identity = {"request_id": request.id, "arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
+    return Response({**fields, **identity}, account)
+
+
+def _key(arm: str, request: Request, system: Lab) -> Key:
+    """What the answer of an arm to a request hangs on."""
+    return Key(
         policy_id=system.policy.policy_id,
         fingerprint=system.fingerprint,
         arm=arm,
         question=request.text,
         documents=request.documents,
     )
-    fields, account = _generate_answer(request, key, system)
-    identity = {"request_id": request.id, "arm": arm, "arm_reason": reason, "policy_id": system.policy.policy_id}
-    return Response({**fields, **identity}, account)
 
 
 def _request_evidence(request: Request, arm: str, depths: Sequence[DepthHits]) -> dict[str, Any]:
