@@ -57,7 +57,7 @@ class Label(NamedTuple):
 def labels(folder: Path) -> tuple[Label, ...]:
     """Labels of `fields.jsonl` in a folder."""
     lines = (folder / "fields.jsonl").read_text(encoding="utf-8").splitlines()
-    return tuple(Label(**json.loads(line)) for line in lines)
+    return tuple(Label(**{"page": None, **json.loads(line)}) for line in lines)
 
 
 def documents(folder: Path) -> dict[str, list[Chunk]]:

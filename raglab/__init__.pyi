@@ -20,6 +20,9 @@ from .lab.certification import certify_policy as certify_policy
 from .lab.certification import check_policy as check_policy
 from .lab.clarify_study import tune_clarification as tune_clarification
 from .lab.decision_fitting import fit_decision as fit_decision
+from .lab.field_fitting import FieldLabel as FieldLabel
+from .lab.field_fitting import fit_field_model as fit_field_model
+from .lab.field_fitting import read_field_labels as read_field_labels
 from .lab.gate_fitting import answer_outcomes as answer_outcomes
 from .lab.gate_fitting import calibrate_answers as calibrate_answers
 from .lab.gate_fitting import calibrate_cosine as calibrate_cosine

@@ -21,7 +21,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 MERGED = ("parts", "wording")  # keys that a pack adds to; any other key that it states stands for the generic one
-_PLAIN_TEXT = ("parts", "wording", "name", "about", "page_kind.model")  # in these a brace is a brace
+_PLAIN_TEXT = ("parts", "wording", "name", "about", "page_kind.model", "field_model")  # in these a brace is a brace
 _PART = re.compile(r"(?<!\\[pPxN])\{([a-z_]{2,})\}")
 _UNBOUNDED = re.compile(r"[*+]|\{\d*,\}")
 _COUNT_PART = re.compile(r"\{\d+(?:,\d*)?\}|[*+?]")
@@ -371,6 +371,49 @@ class DocumentWording(_Part):
     this: str
 
 
+NO_FIELD = "none"  # class of a field model for values that are no field's
+
+
+class KindModel(_Part):
+    """Multinomial logistic regression over the words around the values of one kind.
+
+    classes: the fields of the kind, and `none`. intercepts: one a class. weights: feature -> one a class.
+    """
+
+    classes: tuple[str, ...]
+    intercepts: tuple[float, ...]
+    weights: Mapping[str, tuple[float, ...]]
+
+    @model_validator(mode="after")
+    def _has_a_number_a_class(self) -> Self:
+        for name, row in (("intercepts", self.intercepts), *self.weights.items()):
+            if len(row) != len(self.classes):
+                msg = f"{name} must hold a number for each of {len(self.classes)} classes, got {len(row)}; fit it again"
+                raise ValueError(msg)
+        return self
+
+
+class FieldModel(_Part):
+    """What tells the value of a field by the words around it, and what it was measured to do.
+
+    trained_by: command that fitted it. documents, labels: that it was fitted to. margin: least lead of a value over the
+    next one. filled, right: values given, and those that were right, on documents left out of the fit.
+    """
+
+    trained_by: str
+    documents: int
+    labels: int
+    margin: Annotated[float, Field(ge=0.0, le=1.0)]
+    filled: Annotated[int, Field(ge=0)]
+    right: Annotated[int, Field(ge=0)]
+    kinds: Mapping[ValueKind, KindModel]
+
+    @property
+    def confidence(self) -> float:
+        """Mean of the posterior of being right, Beta(1 + right, 1 + wrong), in (0, 1)."""
+        return (self.right + 1.0) / (self.filled + 2.0)
+
+
 class Wording(_Part):
     """How questions to the user are put in one language.
 
@@ -402,7 +445,8 @@ class Pack(_Part):
     its subject; filler: content words that do neither; same: stems of words that mean one thing. language_words: that
     tell the language beside its small words. amounts: by language, nouns whose value is a number. later:
     words of a question about tables that speak of the newer figures. value_words: by kind of value (`amount`,
-    `duration`, `person`, …), words by which a question asks for one.
+    `duration`, `person`, …), words by which a question asks for one. field_model: which value is which field, fitted to
+    labelled documents; rules alone where there is none.
     """
 
     name: str
@@ -441,6 +485,7 @@ class Pack(_Part):
     contents_title: Expression
     page_kind: PageKinds
     wording: Mapping[str, Wording]
+    field_model: FieldModel | None = None
 
     def __hash__(self) -> int:
         """By content, so that what is read from a text may be kept by pack."""
@@ -519,6 +564,9 @@ def _references(pack: Pack) -> Iterator[tuple[str, str, tuple[str, ...]]]:
         yield from ((f"families.{name}.reads.{kind}", field, fields) for kind, field in family.reads.items())
     if pack.vague_role is not None:
         yield "vague_role.field", pack.vague_role.field, fields
+    for kind, model in (pack.field_model.kinds if pack.field_model is not None else {}).items():
+        known = (NO_FIELD, *(name for name, reading in pack.readings.items() if reading.kind == kind))
+        yield from ((f"field_model.kinds.{kind}.classes", name, known) for name in model.classes)
 
 
 def _canonical_pack(value: Any) -> Any:  # noqa: ANN401 - whatever a pack holds

@@ -71,6 +71,7 @@ class ChunkReading(NamedTuple):
     place: among those given. section: heading it stands under; the document's title where there is no other. printed:
     headings that the page itself prints, "" where there is only the title. stated: pieces without headings. text: the
     whole chunk; headed: whether its first line is the heading. language: of the document's tags, "" where none says.
+    first: whether it is on page 1.
     """
 
     place: int
@@ -80,6 +81,7 @@ class ChunkReading(NamedTuple):
     text: str = ""
     headed: bool = False
     language: str = ""
+    first: bool = False
 
 
 def role_value(role: str, pages: Sequence[ChunkReading]) -> Iterator[tuple[str, str, int]]:

@@ -8,7 +8,7 @@ signal `failure` of the learned defaults; nothing is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -21,11 +21,21 @@ from raglab.answering.field_rules import (
     role_value,
     total_value,
 )
-from raglab.answering.labelled_values import begins_with_label, labelled_value, stems
+from raglab.answering.labelled_values import begins_with_label, labelled_value, stems, telling_stems, timing
+from raglab.answering.learned_values import Candidate, RuleValue, candidates, features, learned_value
 from raglab.answering.typed_values import fold, is_whole
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
-from raglab.packs import GENERIC, FieldPattern, FieldReading, FigureKind, Figures, Pack, compile_expression
+from raglab.packs import (
+    GENERIC,
+    FieldPattern,
+    FieldReading,
+    FigureKind,
+    Figures,
+    Pack,
+    ValueKind,
+    compile_expression,
+)
 from raglab.text import STOP_WORDS, Piece, pieces, split_words
 from raglab.values import Chunk
 
@@ -252,14 +262,55 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack 
             f"a field must have a rule in the pack {pack.name}, got {field!r}; name one of {', '.join(pack.readings)}."
         )
         raise ValueError(msg)
-    pages = [_read_chunk(n, chunk) for n, chunk in enumerate(chunks)]
+    pages = [read_chunk(n, chunk) for n, chunk in enumerate(chunks)]
+    found = rule_value(field, pack, pages, about)
+    by_rule = NOTHING if found is None else _extraction(found, chunks, rule.confidence)
+    fitted = pack.field_model
+    model = None if fitted is None else fitted.kinds.get(rule.kind or "text")
+    if fitted is None or model is None or field not in model.classes or timing(about):  # it knows figures in force
+        return by_rule
+    read, seen = seen_values(rule.kind or "text", tuple(pages), pack)
+    if found != read.get(field):  # the question's words told one value from another
+        return by_rule
+    choice = learned_value(model, field, seen, telling_stems(rule, about, own_words(field, pack)))
+    if choice is None:
+        return by_rule
+    if choice.lead < fitted.margin:
+        return NOTHING
+    one = choice.candidate
+    if found is not None and one.value.text in found.text:
+        return _extraction(found, chunks, fitted.confidence)
+    return _extraction(RuleValue(one.value.text, one.sentence, one.chunk), chunks, fitted.confidence)
+
+
+def _extraction(value: RuleValue, chunks: Sequence[Chunk], confidence: float) -> Extraction:
+    return Extraction(value.text, value.sentence, value.chunk, chunks[value.chunk].page, confidence)
+
+
+def rule_value(field: str, pack: Pack, pages: Sequence[ChunkReading], about: str = "") -> RuleValue | None:
+    """What the rules of a field read of pages; None where none does. Arguments as in `extract`."""
     found = next(_preferred_values(field, pack, pages, about), None)
     if found is None:
-        return NOTHING
+        return None
     value, sentence, place = found
-    if rule.kind == "organisation" or pack.fields[field].names:
+    if pack.readings[field].kind == "organisation" or pack.fields[field].names:
         value = _with_article(value, sentence, pages)
-    return Extraction(value, sentence, place, chunks[place].page, rule.confidence)
+    return RuleValue(value, sentence, place)
+
+
+@lru_cache(maxsize=256)
+def seen_values(
+    kind: ValueKind, pages: tuple[ChunkReading, ...], pack: Pack
+) -> tuple[Mapping[str, RuleValue], Sequence[tuple[Candidate, Mapping[str, float]]]]:
+    """What the rules of the fields of a kind read of pages, by field; and every value of the kind with its features."""
+    fields = [field for field, reading in pack.readings.items() if reading.kind == kind]
+    read = {field: value for field in fields if (value := rule_value(field, pack, pages)) is not None}
+    return read, [(one, features(one, kind, pack, read)) for one in candidates(kind, pages, read)]
+
+
+def own_words(field: str, pack: Pack) -> frozenset[str]:
+    """Stems of the words that name a field and tell no value of it from another."""
+    return stems(pack.own_words(field))
 
 
 def _with_article(name: str, sentence: str, pages: Sequence[ChunkReading]) -> str:
@@ -293,7 +344,7 @@ def _preferred_values(
         yield from total_value(rule.total, pages, about)
     yield from _worded_values(rule, pages, about, names=names)
     if rule.labels:
-        place = labelled_value(rule, pages, about, stems(pack.own_words(field)))
+        place = labelled_value(rule, pages, about, own_words(field, pack))
         if place is not None and not (rule.no_value is not None and _states(rule.no_value, place.value.text)):
             yield place.value.text, place.sentence, place.chunk
 
@@ -376,10 +427,11 @@ def _text_pieces(text: str) -> tuple[Piece, ...]:
     return tuple(pieces(text))
 
 
-def _read_chunk(place: int, chunk: Chunk) -> ChunkReading:
+def read_chunk(place: int, chunk: Chunk) -> ChunkReading:
     """A chunk's pieces apart from its heading path, and the section's own heading."""
     parts = _text_pieces(chunk.text)
     head = parts[0].text if parts and parts[0].kind == "heading" else ""
     printed = head.partition(_PATH_JOINT)[2]
     stated: tuple[Piece, ...] = tuple(piece for piece in parts if piece.kind != "heading")
-    return ChunkReading(place, printed or head, printed, stated, chunk.text, bool(head), chunk.tags.get("lang", ""))
+    language = chunk.tags.get("lang", "")
+    return ChunkReading(place, printed or head, printed, stated, chunk.text, bool(head), language, chunk.page == 1)

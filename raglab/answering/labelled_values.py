@@ -62,10 +62,23 @@ def labelled_value(
       reading: with `kind` and `labels`. pages: best first. about: words of the question, which may tell several values
         apart. own_words: stems of those that name the field and tell nothing apart.
     """
-    chosen = _choice(labelled_values(reading, pages, about), _stems(about) - own_words - _label_stems(reading))
+    chosen = _choice(labelled_values(reading, pages, about), telling_stems(reading, about, own_words))
     if chosen is not None and chosen.former and not _timing(False).search(fold(about)):
         return None  # an old figure is no answer but to who asks for one
     return chosen
+
+
+def telling_stems(reading: FieldReading, about: str, own_words: frozenset[str]) -> frozenset[str]:
+    """Stems of a question that may tell one value of a field from another; arguments as in `labelled_value`."""
+    return _stems(about) - own_words - _label_stems(reading)
+
+
+def timing(text: str) -> str:
+    """`former` where a text tells an old figure, `newer` where a new one alone, '' where neither."""
+    plain = fold(text)
+    if _timing(False).search(plain):
+        return "former"
+    return "newer" if _timing(True).search(plain) else ""
 
 
 def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading], about: str | None = None) -> list[Place]:
@@ -75,7 +88,7 @@ def labelled_values(reading: FieldReading, pages: Sequence[ChunkReading], about:
       reading, pages: as in `labelled_value`. about: words of the question, which tell whether of an old and a new
         column the old one is meant; None for the values of both.
     """
-    label = _label_expression(reading.labels)
+    label = label_expression(reading.labels)
     found: list[Place] = []
     for page in pages:
         if reading.under is not None and not compile_expression(reading.under).search(page.section):
@@ -115,7 +128,7 @@ def _choice(places: Sequence[Place], wanted: frozenset[str]) -> Place | None:
 
 
 @lru_cache(maxsize=512)
-def _label_expression(labels: tuple[str, ...]) -> re.Pattern[str]:
+def label_expression(labels: tuple[str, ...]) -> re.Pattern[str]:
     """Labels as whole words of a folded text."""
     whole = "|".join(f"(?:{_plain_expression(label)})" for label in sorted(labels, key=lambda label: -len(label)))
     return re.compile(rf"(?<![^\W_])(?:{whole})(?![^\W_])", re.IGNORECASE)

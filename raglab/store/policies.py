@@ -11,7 +11,7 @@ import yaml
 
 from raglab import packs, policy
 from raglab.packs import BUNDLED
-from raglab.store.files import Where, input_error, read_text, shown_value, write_text
+from raglab.store.files import Where, input_error, parse_json, read_text, shown_value, write_text
 from raglab.store.folders import is_folder
 from raglab.store.strict_yaml import load_yaml
 
@@ -83,7 +83,7 @@ def load_pack(name: str | Path) -> packs.Pack:
         return BUNDLED[str(name)]
     place = Path(name)
     inside = is_folder(place)
-    files = sorted(place.glob("*.yaml")) if inside else [place]
+    files = sorted((*place.glob("*.yaml"), *place.glob("*.json"))) if inside else [place]
     if not files or not all(inside or file.is_file() for file in files):
         rule = f"a pack must be one of {', '.join(BUNDLED)}, a YAML file or a folder of them"
         raise input_error(Where(str(place)), rule, "correct `pack` in the policy file", "none there")
@@ -116,7 +116,8 @@ def _pack_of_files(texts: tuple[tuple[str, str], ...]) -> packs.Pack:
 
 def _yaml_mapping(file: str, text: str) -> dict[str, Any]:
     """A YAML file that states a mapping."""
-    stated = load_yaml(text, file, "a pack")
+    # a fitted model is thousands of numbers, which YAML takes seconds to read
+    stated = parse_json(text, Where(file)) if file.endswith(".json") else load_yaml(text, file, "a pack")
     if not isinstance(stated, dict):
         raise input_error(
             Where(file), "a pack must be a mapping of keys", "see datasets/README.md", shown_value(stated)
