@@ -3,8 +3,8 @@
     .venv/bin/python experiments/field_model.py handbook [--most-wrong 0.05] [--write]
 
 The documents are those of `datasets/TRADE`, both halves, and of `datasets/practice/TRADE`; the sealed ones have no part
-in it. The practice documents are full of look-alikes, so that the share of wrong values is larger there than in ordinary
-ones. Rates are of documents left out of the fit, in 20 folds. `--write` writes `datasets/TRADE/pack/field_model.json`.
+in it. The practice documents are full of look-alikes, so that more values are wrong there than in ordinary ones. Rates
+are of documents left out of the fit, in 20 folds. `--write` writes `datasets/TRADE/pack/field_model.json`.
 """
 
 from __future__ import annotations

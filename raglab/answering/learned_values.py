@@ -136,7 +136,7 @@ def features(one: Candidate, kind: ValueKind, pack: Pack, read: Mapping[str, Rul
 
     Words near the value count more. A word is told by where it stands - before it, behind it, in its row - and once
     more wherever it stands, since documents put one thing before a figure or behind it. Beside the words stand the
-    pack's own rules: whose labels and exclusions hold around the value, and whose rules read it.
+    pack's own rules: whose labels hold around the value, what rules it out, and whose rules read it.
     """
     found: dict[str, float] = {"first": float(one.first)}
     for name, value in chain(_beside(one), _stated(one), ((mark, 1.0) for mark in _marks(one, kind, pack, read))):
