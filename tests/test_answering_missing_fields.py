@@ -12,7 +12,15 @@ from hypothesis import strategies as st
 
 from raglab.answering import missing_fields, narrowed_questions, question_wording
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import KINDS, Failure, ParsedQuestion, Slot, Vocabulary, build_vocabulary
+from raglab.answering.question_vocabulary import (
+    KINDS,
+    Failure,
+    ParsedQuestion,
+    Slot,
+    Vocabulary,
+    build_vocabulary,
+    named_document,
+)
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
 from trades import INSURANCE
@@ -380,3 +388,57 @@ def test_a_part_that_is_named_on_the_way_is_not_the_question() -> None:
     for asks, file in (("inner limit for frozen food in the wording", wording), (story, fleet)):
         assert "intent" not in [one.kind for one in failed(asks, file)], asks
     assert "intent" in [one.kind for one in failed("the warranty section", fleet)]
+
+
+HALL = (
+    Chunk("h#1", "Hall > Contents\n- Opening hours → p. 2\n- Cleaning → p. 3\n- Prices → p. 4", "h.md", 1),
+    Chunk("h#2", "Hall > Opening hours\nThe doors open at nine. A visit lasts two hours at most.", "h.md", 2, "3"),
+    Chunk(
+        "h#3", "Hall > Cleaning\n1. Sweep the floor.\n2. Wipe the seats. The polish needs 30 minutes.", "h.md", 3, "5"
+    ),
+    Chunk("h#4", "Hall > Prices\n1. Pay at the desk.\n2. Keep the ticket. Entry costs £12.", "h.md", 4, "7"),
+)
+
+
+class TestOfNothing:
+    """Questions on an open document that name no subject, or a subject and no task."""
+
+    @pytest.mark.parametrize(
+        ("question", "kind", "candidates"),
+        [
+            ("So what is in it?", "page_scope", ("Opening hours", "Cleaning", "Prices", "document")),
+            ("What do they write?", "page_scope", ("Opening hours", "Cleaning", "Prices", "document")),
+            (
+                "Qu'est-ce qui est écrit sur la page ?",
+                "page_scope",
+                ("Opening hours", "Cleaning", "Prices", "document"),
+            ),
+            ("What is on page 3?", "page_scope", ("Opening hours", "Cleaning")),  # by its print, and by its place
+            ("What does step 2 say?", "page_scope", ("Cleaning", "Prices")),
+            ("How long does it take?", "page_scope", ("Opening hours", "Cleaning")),
+            ("Cleaning?", "intent", ("cite", "summarise", "extract_conditions")),
+            ("And the cleaning?", "intent", ("cite", "summarise", "extract_conditions")),
+        ],
+    )
+    def test_what_is_asked(self, question: str, kind: str, candidates: tuple[str, ...]) -> None:
+        """Which part, or what to do with it; the table of contents states nothing."""
+        parsed = parse(question, Vocabulary(), documents=("h.md",))
+        found = missing_fields.failures(parsed, question, HALL)
+        assert [(one.kind, one.candidates) for one in found[:1]] == [(kind, candidates)]
+
+    @pytest.mark.parametrize(
+        "question", ["What does entry cost?", "Where do I pay?", "Can I clean it?", "How long does the polish need?"]
+    )
+    def test_what_is_complete(self, question: str) -> None:
+        """One right answer, or none, is not asked back."""
+        parsed = parse(question, Vocabulary(), documents=("h.md",))
+        assert missing_fields.failures(parsed, question, HALL) == ()
+
+    def test_no_document(self) -> None:
+        """Of documents that all answer a question without a name any may be meant; a name tells which."""
+        other = Chunk("g#1", "Gallery > Visits\nA visit lasts three hours.", "g.md", 1, tags={"product": "Gallery"})
+        known = build_vocabulary([*HALL, other])
+        for question, wanted in (("How long does a visit last?", ("h.md", "g.md")), ("How long is it in Gallery?", ())):
+            read = parse(question, known)
+            assert missing_fields.open_documents(question, known, read, 0.6) == wanted
+        assert named_document("How long is a visit to the gallery?", known) == "g.md"

@@ -14,17 +14,16 @@ from raglab.answering.narrowed_questions import narrow_request
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_readings import (
     Readings,
+    asking_sentence,
     column_axis,
     event_places,
     readings,
-    shape_of,
     sorted_versions,
-    statements,
-    stems,
     wanted,
 )
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuotedReading, Vocabulary, build_vocabulary
 from raglab.answering.question_wording import question_wording
+from raglab.answering.stated_values import shape_of, statements, stems
 from raglab.packs import GENERIC, pack_of
 from raglab.store.loaders import load_corpus
 from raglab.values import Chunk
@@ -354,3 +353,70 @@ def test_a_short_word_is_met_by_its_longer_forms() -> None:
     """In documents, not in questions."""
     assert "mean" in stems("meaning")
     assert "meaning"[:5] not in stems("mean")
+
+
+LAMP = Chunk(
+    "l#1",
+    "Lamp > Data\nLight it at -10 to 40 °C. Keep it between 5 and 60 °C. The shade holds at 90 mm. "
+    "Lamps made before 3 May 2025 take wick no. LW-10. Lamps made from 3 May 2025 take wick no. LW-22.",
+    "l.md",
+    1,
+    tags={"product": "Lamp Nine"},
+)
+PIER = Chunk(
+    "p#1",
+    "Pier > Moorings\nHow long may a boat stay?\n"
+    "A guest stays three nights at most. Until 4 May 2025 it was two nights.",
+    "p.md",
+    2,
+)
+
+
+class TestWhatIsLeftOut:
+    """Questions that leave something out in words of the language alone."""
+
+    @pytest.mark.parametrize(
+        ("question", "names"),
+        [
+            ("Temperature limits?", ("Light", "Keep it between")),
+            ("How hot may it get?", ("Light", "Keep it between")),
+            ("Quelle température faut-il respecter ?", ("Light", "Keep it between")),
+        ],
+    )
+    def test_a_measure_is_what_has_its_unit(self, question: str, names: tuple[str, ...]) -> None:
+        """Whatever words the document has for it; other measures are no reading."""
+        found = read(question, LAMP)
+        assert found is not None
+        assert found.names == names
+
+    @pytest.mark.parametrize("question", ["Which wick number do I need?", "What's the number of the wick?"])
+    def test_a_code_of_two_dates(self, question: str) -> None:
+        """A number of a part is none to ring."""
+        found = read(question, LAMP)
+        assert found is not None
+        assert (found.axis, len(found.names)) == ("version", 2)
+
+    @pytest.mark.parametrize(
+        ("question", "told"),
+        [
+            ("How long may a guest stay in 2025?", False),  # the year of the change is the year of both
+            ("How long could a guest stay in May 2025?", False),
+            ("How long could a guest stay in June 2025?", True),
+        ],
+    )
+    def test_a_period_tells_where_nothing_changes_within_it(self, question: str, told: bool) -> None:  # noqa: FBT001
+        """A change within a year or month leaves it open."""
+        assert (read(question, PIER) is None) is told
+
+    @pytest.mark.parametrize(
+        ("question", "asked"),
+        [
+            ("Leaving soon - what notice do I give?", "what notice do I give?"),
+            ("Trip in winter: which rate do I put?", "which rate do I put?"),
+            ("What is the limit for the city I'm visiting?", "What is the limit?"),
+            ("I am ill. How many days do I get?", "How many days do I get?"),
+        ],
+    )
+    def test_what_asks(self, question: str, asked: str) -> None:
+        """What stands before a colon or dash, and who asks, is not what is asked."""
+        assert asking_sentence(question)[0] == asked

@@ -2,34 +2,39 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from raglab.answering.contents import contents
 from raglab.answering.question_readings import (
-    CONTACT,
-    SHAPES,
     Readings,
-    Statement,
     Wanted,
-    heading_of,
+    asking_sentence,
     readings,
-    shape_of,
     sorted_versions,
-    stems,
+    stated_of,
     wanted,
 )
 from raglab.answering.question_vocabulary import (
+    HOLDERS,
     KINDS,
     LEAST,
+    MEASURES,
+    NUMBERED,
     READ,
+    TELLING,
+    VALUE_NOUNS,
     WHY,
     WITHOUT_SUM,
     Failure,
     Figure,
     Name,
     ParsedQuestion,
+    Vocabulary,
     about,
+    asks_all,
     corpus_names,
     figures,
     first_entry,
@@ -41,8 +46,11 @@ from raglab.answering.question_vocabulary import (
     section,
     spans,
     topic_stems,
+    without,
+    without_opening,
 )
 from raglab.answering.question_wording import question_wording
+from raglab.answering.stated_values import CONTACT, SHAPES, Statement, heading_of, shape_of, statements, stems
 from raglab.packs import GENERIC, Family, Pack
 from raglab.text import split_words
 from raglab.values import Chunk
@@ -327,9 +335,13 @@ def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) ->
     Of several words one that they do not have may be a slip, or another word for one of theirs.
     """
     pack = scoped.pack
-    if scoped.names or first_match((pack.part,), question):  # a part that is named is asked about as it is called
+    if scoped.names or first_match(
+        (pack.part, *NUMBERED), question
+    ):  # a part that is named is asked about as it is called
         return False
-    wide = parsed.said("intent") == "summarise" or bool(first_match((*pack.wide, *pack.broad), question))
+    if bare_topic(question, scoped):
+        return False
+    wide = parsed.said("intent") == "summarise" or asks_all(question, pack)
     known, unknown = subject_words(question, scoped, wide=wide)
     if wide:
         return bool(unknown) and not known
@@ -343,8 +355,10 @@ def is_foreign(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) ->
 def subject_words(question: str, scoped: ScopedQuestion, *, wide: bool) -> tuple[frozenset[str], frozenset[str]]:
     """Stems of a question's subject, beside its field, that the documents have, and those that they have not."""
     pack = scoped.pack
-    form = (*pack.wide, *pack.broad) if wide else pack.own_words(scoped.field)
-    subject = frozenset(question_stems(question, scoped).core) - stems(" ".join(spans(form, question) if form else ()))
+    form = (*TELLING, *pack.wide, *pack.broad) if wide else pack.own_words(scoped.field)
+    asked = question_stems(question, scoped)
+    own = asked.fielded if asked.measure else frozenset[str]()  # a measure is known by its unit
+    subject = frozenset(asked.core) - own - stems(" ".join(spans(form, question) if form else ()))
     known = subject & frozenset[str]().union(*(stems(chunk.text) for chunk in scoped.chunks))
     return known, subject - known
 
@@ -357,8 +371,9 @@ def _gaps(
     quoted: what a model saw, which counts where neither finds anything of its kind.
     """
     # Where the user named no documents, those at hand are what retrieval found: that they differ says nothing yet.
-    told = bool(parsed.documents) and not is_known(scoped)
-    by_documents = _reading_gap(parsed, question, scoped, least) if told else None
+    by_documents = _reading_gap(parsed, question, scoped, least) if parsed.documents else None
+    if by_documents is not None and is_known(scoped) and by_documents.kind != "date_scope":
+        by_documents = None  # what the pack says of a field leaves open since when its figure holds
     by_documents = by_documents or quoted
     for kind in KINDS:
         by_pack = list(_RULES[kind](parsed, question, scoped, least))
@@ -380,8 +395,11 @@ def is_known(scoped: ScopedQuestion) -> bool:
 
 
 VERSIONS = ("old", "new")
+_IS_YEAR = re.compile(r"(?:19|20)\d\d")
+_PLACE = (r"where|ou (?:est|sont|se|va|vont|mettre|placer|faut|dois|puis)",)  # asks for a place, which no figure states
 ENTITIES: Mapping[str, str] = {"person": "role", "model": "model", "document": "document"}  # axis -> part of the key
 READ_FOR = ("lookup", None)  # intents of a question that one value answers
+NAMED_FOR = (*READ_FOR, "summarise")  # and of one that may name a subject alone
 
 
 def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Failure | None:
@@ -389,15 +407,17 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     pack = scoped.pack
     contact = first_entry(pack.value_words, question) in CONTACT  # `whom do I ring?` asks for a number, not for steps
     one_value = contact or parsed.said("intent", least) in READ_FOR
-    other = first_match((*WHY, *pack.wide, *pack.broad, *pack.change), question) or named_heading(question, scoped)
-    found = question_readings(question, scoped) if one_value and not other else None
+    other = first_match((*WHY, *TELLING, *pack.wide, *pack.broad, *pack.change), question)
+    named = bool(named_heading(question, scoped) or bare_topic(question, scoped))
+    place = not contact and first_match(_PLACE, question) is not None
+    found = question_readings(question, scoped) if one_value and not (other or named or place) else None
     if found is None:
         return None
     reason = f"{len(found.names)} readings state different values"
     about = scoped.field or " ".join(sorted(found.words)) or "answer"
     if found.axis == "version":
         said = parsed.said("date_scope", least)
-        if said is not None and not all(said in one.value for one in found.statements):  # a year of both tells neither
+        if said is not None and not _IS_YEAR.fullmatch(said):  # whether a year tells them apart was seen already
             return None
         paired = len(found.names) == len(VERSIONS)
         values = (pack.versions.new.value, pack.versions.old.value) if paired else found.names
@@ -406,6 +426,27 @@ def _reading_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     if found.axis in ENTITIES:
         return Failure("implicit_entity", f"{about}:{ENTITIES[found.axis]}", found.names, "", reason)
     return Failure("field_type", about, found.names, "", reason)
+
+
+def single_statement(
+    parsed: ParsedQuestion, question: str, chunks: Sequence[Chunk], least: float, pack: Pack
+) -> tuple[Statement, Chunk] | None:
+    """The only statement, and its passage, of a measure or of whom to turn to, that a complete question asks for.
+
+    Such a value is known by its form, so that the words of the question need not stand beside it. None elsewhere, and
+    where what stands around the question says more of what is meant.
+    """
+    reads = parsed.documents and parsed.said("intent", least) in (*READ_FOR, "procedure")
+    scoped = scope_question(question, chunks, parsed.said("target_field", least), pack)
+    asked = question_stems(question, scoped)
+    formed = asked.measure or asked.shape in CONTACT
+    if not (reads and formed) or asking_sentence(question)[1] or asks_all(question, pack):
+        return None
+    if is_foreign(parsed, question, scoped):
+        return None
+    found = stated_of(scoped.chunks, asked)
+    met = [one for one in found if one.shape == asked.shape and {*asked.core} <= one.words]
+    return (met[0], scoped.chunks[met[0].at]) if len({one.figures for one in met}) == 1 else None
 
 
 def _quoted_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -> Failure | None:
@@ -421,7 +462,7 @@ def _quoted_gap(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion) -
 
 def question_stems(question: str, scoped: ScopedQuestion) -> Wanted:
     """What a question asks for beside its names; see `question_readings.wanted`."""
-    return wanted(question, [name.words for name in scoped.names], scoped.pack, scoped.chunks)
+    return wanted(question, [name.words for name in scoped.names], scoped.pack, scoped.chunks, scoped.field)
 
 
 def question_readings(question: str, scoped: ScopedQuestion) -> Readings | None:
@@ -435,7 +476,9 @@ def reading_statements(failure: Failure, value: str, question: str, scoped: Scop
     Args:
       failure: what was missing. value: one of its candidates. question: as it was asked, beside its documents.
     """
-    if failure.kind not in ("field_type", "implicit_entity", "date_scope") or is_known(scoped):
+    if failure.kind not in ("field_type", "implicit_entity", "date_scope"):
+        return ()
+    if is_known(scoped) and failure.kind != "date_scope":
         return ()
     found = question_readings(question, scoped)
     if found is None:
@@ -473,6 +516,56 @@ def named_heading(question: str, scoped: ScopedQuestion) -> str:
     return ""
 
 
+_TOPIC = 5  # words of a question that names a subject and no more
+_NAMED_BY_NOUN = frozenset({"reference", "phone", "email", "person", "organisation", "url", "date"})  # kinds of value
+
+
+def bare_topic(question: str, scoped: ScopedQuestion) -> tuple[Chunk, ...]:
+    """Passages on what a question names without a task, `and the filter?`; () where it asks for something.
+
+    Those under a heading with its words, else those that have them; what has a value asks for it by its name alone.
+    """
+    pack = scoped.pack
+    subject = without(without_opening(question), [name.words for name in scoped.names]).strip()
+    field = pack.fields.get(scoped.field)
+    kind = field.reading.kind if field is not None and field.reading is not None else None
+    valued = first_match(
+        (*VALUE_NOUNS, *(one for some in (pack.value_words, MEASURES) for of in some.values() for one in of)), subject
+    )
+    if valued or kind in _NAMED_BY_NOUN or first_match(pack.verb, subject):
+        return ()
+    core = frozenset(question_stems(subject, scoped).core) or frozenset(topic_stems(subject))
+    if not core or len(core) > _TOPIC or any(char.isdigit() for char in subject):
+        return ()
+    text = [chunk for chunk in scoped.chunks if not is_contents(chunk, pack)]
+    headed = tuple(chunk for chunk in text if core <= stems(heading_of(chunk)))
+    spoken = tuple(chunk for chunk in text if core <= stems(chunk.text))
+    opened = len(subject) + 4 < len(without(question, [name.words for name in scoped.names]).strip())
+    if opened and not spoken:
+        spoken = tuple(chunk for chunk in text if scoped.about and speaks(chunk, scoped) >= SPOKEN_OF)
+    of_kind = () if headed or spoken else _of_section_kind(subject, text, pack)
+    return headed or (spoken if field is None or opened else ()) or of_kind
+
+
+def _of_section_kind(subject: str, text: Sequence[Chunk], pack: Pack) -> tuple[Chunk, ...]:
+    """Passages on the kind of section that a subject is, in other words: `being ill` in those on sickness."""
+    kind = first_entry(pack.sections, subject)
+    if kind is None:
+        return ()
+    headed = tuple(chunk for chunk in text if section_kind(chunk, pack) == kind)
+    return headed or tuple(chunk for chunk in text if _has_words(chunk.text, pack.sections[kind]))
+
+
+@lru_cache(maxsize=READ)
+def _is_contents(text: str, source: str, pack: Pack) -> bool:
+    return bool(contents([Chunk("contents", text, source, 1)], pack=pack))
+
+
+def is_contents(chunk: Chunk, pack: Pack) -> bool:
+    """Whether a passage holds a table of contents: it names parts and states nothing of them."""
+    return _is_contents(chunk.text, chunk.file_name, pack)
+
+
 def _letters(text: str) -> list[str]:
     return split_words(plain_terms(text))
 
@@ -498,6 +591,11 @@ def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: ScopedQuesti
     compared = parsed.said("intent", least) == "compare" or sum(name.kind == "product" for name in scoped.names) > 1
     if len(scoped.products) > 1 and not compared:
         products = speaking(scoped)
+        asked = question_stems(question, scoped)
+        if len(products) < 2 and asked.shape in CONTACT:  # whom to turn to each of them says in words of its own
+            products = tuple(
+                name for name in scoped.products if stated_of(_of_product(name, scoped), asked._replace(core=()))
+            )
         known, unknown = subject_words(question, scoped, wide=bool(first_match(scoped.pack.broad, question)))
         if len(products) > 1 and len(unknown) <= 2 * len(known) + 1:
             key = f"{scoped.field or 'answer'}:product"
@@ -520,21 +618,21 @@ def _implicit_entity(parsed: ParsedQuestion, question: str, scoped: ScopedQuesti
         yield Failure("implicit_entity", f"{unclear.key}:role", roles, "", f"the documents name {len(roles)} roles")
 
 
+def _of_product(name: str, scoped: ScopedQuestion) -> tuple[Chunk, ...]:
+    return tuple(chunk for chunk in scoped.chunks if chunk.tags.get("product", "") == name)
+
+
 def _date_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """Old and new sums are in scope, both speak of what is asked, and no date tells which applies."""
     dated = parsed.said("date_scope", least) is not None or parsed.said("intent", least) == "compare"
     pack = scoped.pack
-    if (
-        dated
-        or first_match(pack.change, question)
-        or is_on_a_page(scoped)
-        or first_match((*pack.wide, *pack.broad), question)
-    ):
+    if dated or first_match(pack.change, question) or is_on_a_page(scoped) or asks_all(question, pack):
         return
     old, new = version_passages(scoped)
     others = [c for c in scoped.chunks if c not in old and c not in new]
     both = min(topic_share(old, scoped), topic_share(new, scoped))
-    changed = () if first_entry(pack.value_words, question) == "date" else changed_figures(scoped)  # when is no figure
+    # When is no figure, nor who.
+    changed = () if first_entry(pack.value_words, question) in (*CONTACT, "date") else changed_figures(scoped)
     if (both >= SPOKEN_OF and both >= topic_share(others, scoped)) or changed:
         key = f"{(scoped.family or scoped.field if is_known(scoped) else '') or 'figure'}:date"
         values = (pack.versions.new.value, pack.versions.old.value)
@@ -551,27 +649,118 @@ def _missing_intent(parsed: ParsedQuestion, question: str, scoped: ScopedQuestio
         and not first_match(pack.verb, question)
     )
     headed = bool(parsed.documents) and parsed.said("intent", least) in READ_FOR and named_heading(question, scoped)
-    if part or headed:
+    topic = parsed.documents and parsed.said("intent", least) in NAMED_FOR and bare_topic(question, scoped)
+    if part or headed or (topic and len({(chunk.source, heading_of(chunk)) for chunk in topic}) == 1):
         yield Failure("intent", "section:intent", TASKS, "", "a part of the document is named without a task")
 
 
 def _page_scope(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
     """A field without a page to look on, or a question what is said without what for."""
+    pack = scoped.pack
+    numbered = _numbered_parts(question, scoped) if asks_all(question, pack) else ()
+    if len(numbered) > 1:
+        yield Failure("page_scope", "section", numbered, "", f"{len(numbered)} parts have the number that is named")
+        return
     if parsed.said("page_scope", least) is not None:
         return
-    pack = scoped.pack
     if is_on_a_page(scoped) and not scoped.about:
+        if len(subject_words(question, scoped, wide=False)[1]) > 1:  # it is of something that the documents do not name
+            return
         yield Failure("page_scope", scoped.field, PAGES, "", "no page is named")
         return
-    if scoped.field and not first_match(pack.broad, question):
+    vague = _vague_value(parsed, question, scoped, least)
+    if len(vague) > 1:
+        yield Failure("page_scope", "section", vague, "", f"{len(vague)} parts state such a value of something")
+    elif not scoped.field or first_match(pack.broad, question):
+        yield from _told_in_parts(parsed, question, scoped, least)
+
+
+def _told_in_parts(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> Iterator[Failure]:
+    """It is asked what is said, and several pages say something."""
+    topic = bare_topic(question, scoped) if parsed.documents and parsed.said("intent", least) in NAMED_FOR else ()
+    if not asks_all(question, scoped.pack) and not topic:
         return
-    if not first_match((*pack.wide, *pack.broad), question):
-        return
-    passages = [chunk for chunk in scoped.chunks if speaks(chunk, scoped) >= SPOKEN_OF]
+    passages = topic or _passages_told(question, scoped)
     if len({(chunk.source, chunk.page) for chunk in passages}) > 1:
-        kinds = section_kinds(passages, pack)
+        kinds = section_kinds(passages, scoped.pack)
         values = (*kinds[: MOST - 1], "document")
         yield Failure("page_scope", "section", values, "", f"{len(passages)} passages speak of it")
+
+
+def _passages_told(question: str, scoped: ScopedQuestion) -> list[Chunk]:
+    """Passages that may say what a question asks for, contents aside: all of them where it names no subject."""
+    text = [chunk for chunk in scoped.chunks if not is_contents(chunk, scoped.pack)] or list(scoped.chunks)
+    if first_match(TELLING, question) and not frozenset(question_stems(question, scoped).core) - _HOLDERS:
+        return text
+    return [chunk for chunk in text if speaks(chunk, scoped) >= SPOKEN_OF]
+
+
+def _vague_value(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, least: float) -> tuple[str, ...]:
+    """Headings of the parts that state a value of the kind that a question asks for without saying of what."""
+    field = scoped.pack.fields.get(scoped.field)
+    asked = question_stems(question, scoped)
+    nouns = stems(" ".join(spans((*VALUE_NOUNS, *scoped.pack.value_words.get(asked.shape, ())), question)))
+    said = parsed.said("intent", least) in (*READ_FOR, "procedure") and bool(parsed.documents)
+    if not said or asked.shape not in _OPEN_KINDS or frozenset(asked.core) - nouns:
+        return ()
+    if (
+        asked.measure
+        or (field is not None and field.reading is not None)
+        or first_match((*WHY, *_PLACE, *_SPEED), question)
+    ):
+        return ()
+    stated = [one for one in statements(scoped.chunks) if one.shape == asked.shape]
+    headings = tuple(filter(None, dict.fromkeys(heading_of(scoped.chunks[one.at]) for one in stated)))
+    return () if any(nouns & stems(heading) for heading in headings) else headings  # a part on prices has the price
+
+
+_OPEN_KINDS = frozenset({"duration", "amount", "date", "percentage"})
+_SPEED = (r"how (?:fast|quickly)|a quelle vitesse",)
+_AT_HAND = 20  # documents among which one may be meant that nobody names
+_NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’-]+|\b(?=[\w-]{0,13}\d)(?=[\w-]{0,13}[^\W\d_])[\w-]{2,14}\b")
+
+
+def open_documents(question: str, vocabulary: Vocabulary, parsed: ParsedQuestion, least: float) -> tuple[str, ...]:
+    """Documents that all answer a question which names none of them, so that any may be meant; () where one is named.
+
+    Only among few documents, and where they have all of its words: elsewhere it may be about something else.
+    """
+    pack = vocabulary.pack
+    files: dict[str, list[Chunk]] = {}
+    for chunk in vocabulary.chunks:
+        files.setdefault(chunk.file_name, []).append(chunk)
+    named = names_in_question(question, vocabulary.names) or _NAME.search(question)
+    reads = parsed.said("intent", least) in (*READ_FOR, "procedure")
+    other = asks_all(question, pack) or first_match((*WHY, *_PLACE), question)
+    if named or other or not reads or not 1 < len(files) <= _AT_HAND:
+        return ()
+    asked = wanted(question, (), pack, vocabulary.chunks, parsed.said("target_field", least))
+    if not asked.shape or not asked.core:
+        return ()
+    stated = {name: found for name, own in files.items() if (found := stated_of(own, asked))}
+    if stated and asked.shape in CONTACT:  # who has one number to ring for everything names no matter beside it
+        anything = asked._replace(core=())
+        stated = {name: found for name, own in files.items() if (found := stated_of(own, anything))}
+    return tuple(stated) if len({one.figures for found in stated.values() for one in found}) > 1 else ()
+
+
+def _numbered_parts(question: str, scoped: ScopedQuestion) -> tuple[str, ...]:
+    """Headings of the parts that a number may mean: a page by its print or its place, a step of several lists."""
+    page, step = first_match(scoped.pack.page, question), first_match(NUMBERED, question)
+    if page and page[1] and page[1].isdecimal():
+        printed = [chunk for chunk in scoped.chunks if chunk.page_label == page[1]]
+        found = [*printed, *(chunk for chunk in scoped.chunks if chunk.page == int(page[1]))] if printed else []
+        if len({chunk.page for chunk in found}) < 2:
+            return ()
+    elif step:
+        listed = re.compile(rf"^\s*(?:[A-Za-zÀ-ÿ]{{4,9}} )?{step[step.lastindex or 1]}[.):]?\s", re.MULTILINE)
+        found = [chunk for chunk in scoped.chunks if listed.search(chunk.text.partition("\n")[2])]
+    else:
+        return ()
+    return tuple(dict.fromkeys(filter(None, map(heading_of, found))))
+
+
+_HOLDERS = stems(" ".join(HOLDERS))
 
 
 def is_on_a_page(scoped: ScopedQuestion) -> bool:

@@ -21,7 +21,6 @@ from raglab.answering.missing_fields import (
     speaks,
     version_passages,
 )
-from raglab.answering.question_readings import Statement, heading_of
 from raglab.answering.question_vocabulary import (
     READ,
     Failure,
@@ -33,7 +32,9 @@ from raglab.answering.question_vocabulary import (
     spans,
     topic_stems,
 )
-from raglab.answering.task_answers import TASKS
+from raglab.answering.quoted_replies import Quotation
+from raglab.answering.stated_values import Statement, heading_of
+from raglab.answering.task_answers import QUOTE, TASKS
 from raglab.packs import GENERIC, Pack
 from raglab.text import pieces
 from raglab.values import Chunk
@@ -58,6 +59,7 @@ class NarrowedRequest(NamedTuple):
     question, by which it is retrieved and judged: with the title and heading of its scope; for a text, its beginning.
     asked: what is answered from the passages of the scope, without words that only name the scope. statement, passage:
     what the documents state under the value, and the id of its passage, where the readings of the question have it.
+    quoted: lines that answer the task `quote`, each with the id of its passage, and sure: how sure it is that they do.
     """
 
     question: str
@@ -70,6 +72,8 @@ class NarrowedRequest(NamedTuple):
     asked: str = ""
     statement: Statement | None = None
     passage: str = ""
+    quoted: tuple[tuple[str, str], ...] = ()
+    sure: float = 0.0
 
 
 def narrow_request(
@@ -182,6 +186,24 @@ def words_request(
     task, topic = ("page", scoped.about) if told else ("", ())
     documents = _chunk_pages(named) or _chunk_files(scoped.chunks)
     return _whole(NarrowedRequest(_with_brackets(question, words), documents, None, task, topic), parsed, scoped)
+
+
+def quoted_request(question: str, words: str, told: Quotation, chunks: Sequence[Chunk]) -> NarrowedRequest:
+    """The request of a question that is answered by lines of its documents: it is asked for in their words.
+
+    Args:
+      question: as it was asked. words: of the reply. told: lines that both mean. chunks: of the documents.
+    """
+    passages = [chunks[at] for at in told.passages]
+    best = passages[0]
+    scope = " > ".join(dict.fromkeys(part for part in (document_title(best), section(best.text)) if part))
+    lines = " ".join(" ".join(told.lines).split()[:_BEGINNING])
+    asked = _with_brackets(question, words)
+    quoted = tuple((chunk.chunk_id, line) for chunk, line in zip(passages, told.lines, strict=True))
+    query = ": ".join(part for part in (scope, lines) if part)
+    return NarrowedRequest(
+        asked, _chunk_pages(passages), None, QUOTE, query=query, asked=asked, quoted=quoted, sure=told.confidence
+    )
 
 
 def _whole(made: NarrowedRequest, parsed: ParsedQuestion, scoped: ScopedQuestion) -> NarrowedRequest:

@@ -26,6 +26,7 @@ from raglab.answering.question_vocabulary import (
     QuotedReading,
     Slot,
     Vocabulary,
+    asks_all,
     closest_term,
     first_entry,
     first_match,
@@ -36,6 +37,7 @@ from raglab.answering.question_vocabulary import (
 )
 from raglab.answering.server import OpenAIGenerator, ServerError, _prompt, _request_reply
 from raglab.canonical import digest
+from raglab.languages import LANGUAGES
 from raglab.packs import GENERIC, Pack, compile_expression
 from raglab.text import split_words
 
@@ -150,7 +152,11 @@ def _entity(question: str, vocabulary: Vocabulary) -> Slot:
     return Slot(role, IMPLIED) if role else Slot()
 
 
+_POLITE = re.compile(rf"^(?:{'|'.join(LANGUAGES.questions.polite)}) ")
+
+
 def _intent_slot(question: str, pack: Pack) -> Slot:
+    question = _POLITE.sub("", plain_terms(question).strip())
     kind = first_entry(pack.intents, question)
     if kind == "summarise" or (kind != "cite" and first_match(pack.broad, question)):
         return Slot("summarise", NAMED)
@@ -181,7 +187,7 @@ def _target_slot(question: str, vocabulary: Vocabulary) -> Slot:
     nameless = without(
         question, [name.words for name in names_in_question(question, vocabulary.names)]
     )  # a name is no field
-    near = None if first_match((*pack.wide, *pack.broad), question) else closest_term(nameless, vocabulary)
+    near = None if asks_all(question, pack) else closest_term(nameless, vocabulary)
     return Slot() if near is None else Slot(near[0].field, near[1])
 
 

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, field_validator
 
+from raglab.languages import LANGUAGES, expression
+from raglab.numerals import any_of
 from raglab.packs import GENERIC, Pack, TermTable
 from raglab.text import STOP_WORDS, Piece, fold_case, pieces, split_words
 from raglab.values import Chunk
@@ -51,6 +53,36 @@ def spans(expressions: Sequence[str], text: str) -> tuple[str, ...]:
 def first_entry(table: TermTable, text: str) -> str | None:
     """Name of the first entry of a table that a text names, None where none."""
     return next((name for name, expressions in table.items() if first_match(expressions, text)), None)
+
+
+_QUESTIONS = LANGUAGES.questions
+TELLING = (
+    expression(_QUESTIONS.telling, {"HOLDER": f"(?:{any_of(_QUESTIONS.holders)})"}),
+)  # what something says, no more
+HOLDERS = frozenset(_QUESTIONS.holders)  # it is a document or a part of it that says something
+MEASURES: TermTable = _QUESTIONS.measures
+VALUE_NOUNS, NUMBERED = _QUESTIONS.values, _QUESTIONS.numbered
+_OPENING = re.compile(rf"^(?:{'|'.join(_QUESTIONS.opening)})(?!\w)[ ,:]*")
+
+
+def without_opening(question: str) -> str:
+    """A question in plain letters without words that lead up to its subject.
+
+    Example:
+      >>> [without_opening(asks) for asks in ("And what about the filter?", "Et les avances ?", "The filter?")]
+      ['the filter?', 'les avances ?', 'the filter?']
+    """
+    return _OPENING.sub("", plain_terms(question).strip())
+
+
+def asks_all(question: str, pack: Pack) -> bool:
+    """Whether a question asks what is said, or for a whole subject.
+
+    Example:
+      >>> [asks_all(asks, GENERIC) for asks in ("So what is in it?", "What do they write?", "What is the price?")]
+      [True, True, False]
+    """
+    return first_match((*TELLING, *pack.wide, *pack.broad), question) is not None
 
 
 WHY = (r"why|how come|pourquoi",)  # asks for a reason, which no figure states
@@ -328,6 +360,23 @@ def names_in_question(question: str, names: Sequence[Name]) -> tuple[Name, ...]:
     return tuple(met)
 
 
+def named_document(question: str, vocabulary: Vocabulary) -> str | None:
+    r"""The only document of the products and firms that a question names, None where they leave several or none.
+
+    Example:
+      >>> chunk = Chunk("a", "Bicycles\nA day costs £12.", "hire.md", 1, tags={"product": "Wheel Two"})
+      >>> named_document("What is on page 1 of the Wheel Two?", build_vocabulary([chunk]))
+      'hire.md'
+    """
+    names = {name.name for name in names_in_question(question, vocabulary.names) if name.kind != "client"}
+    files = [
+        {one.file_name for one in vocabulary.chunks if name in (one.tags.get("product"), one.tags.get("vendor"))}
+        for name in names
+    ]
+    left = set.intersection(*files) if files else set()
+    return left.pop() if len(left) == 1 else None
+
+
 def closest_term(question: str, vocabulary: Vocabulary) -> tuple[Term, float] | None:
     """The term of a field that a question comes closest to, and how sure it is that the field is meant, in [0, 1].
 
@@ -407,7 +456,8 @@ def corpus_names(chunks: Sequence[Chunk], *, pack: Pack = GENERIC) -> tuple[Name
     common = frozenset[str]().union(*(_small_words(chunk.text) for chunk in chunks))
     owners: dict[str, list[str]] = {}
     for name, kind in kinds.items():
-        short = (_plain_name(name).split()[0],) if kind == "vendor" else ()  # a firm goes by its first word
+        own = [word for word in _plain_name(name).split() if word not in STOP_WORDS]
+        short = own[:1] if kind == "vendor" else ()  # a firm goes by its first word
         for alias in dict.fromkeys((*_aliases(name, common), *short)):
             owners.setdefault(alias, []).append(name)
     owned = ((alias, _owner(alias, names, kinds)) for alias, names in owners.items())

@@ -20,6 +20,7 @@ from raglab.text import fold_case
 from raglab.values import Chunk, Generation, Generator
 
 TASKS = ("page", "cite", "summarise", "extract_conditions", "procedure", "compare", "figures")
+QUOTE = "quote"  # lines that were found already are the answer
 MOST = 12  # lines of an answer
 LONGEST = 1800  # characters of an answer
 _LEADING = 3  # lines of a section, and as many on the topic, that a summary of one section keeps; one of several
@@ -40,16 +41,18 @@ class TaskAnswers:
     page: what the scope says of the topic, in its order; without a topic its first lines. cite: the same word for word
     from the first line on. summarise: how each section begins, and what it says of the topic. extract_conditions: the
     lines that oblige, allow or except. procedure: the lines of the passage that speaks of it most, in their order.
-    compare: the best line of each document or section. figures: the rows that the user's value names. No task: as
-    `base` answers.
+    compare: the best line of each document or section. figures: the rows that the user's value names. quote: the lines
+    that the reply means, as far as retrieval chose their passages. No task: as `base` answers.
 
     Confidence of tasks on a scope: the share of the topic that the lines and their headings name, in [0, 1]; 1 without
     a topic, since a quotation of the scope that the user named is what was asked for, as are the rows of
-    `figures`. Of `compare` the least confidence of `base` over its sides.
+    `figures`. Of `quote` how sure it was that the lines are meant, of `compare` the least confidence of `base` over its
+    sides.
 
     Attributes:
-      task: one of `TASKS`, or ''. question: the narrower one. topic: stems of what it is about beside its scope. rows:
-        label and value of the rows of `figures`. base: answers all else.
+      task: one of `TASKS`, `QUOTE` or ''. question: the narrower one. topic: stems of what it is about beside its
+        scope. rows: label and value of the rows of `figures`. base: answers all else. quoted: lines of `quote`, each
+        with the id of its passage. sure: of them, in [0, 1].
     """
 
     task: str
@@ -57,6 +60,8 @@ class TaskAnswers:
     topic: tuple[str, ...]
     rows: tuple[tuple[str, str], ...]
     base: Generator
+    quoted: tuple[tuple[str, str], ...] = ()
+    sure: float = 0.0
 
     @property
     def name(self) -> str:
@@ -68,6 +73,8 @@ class TaskAnswers:
         del question  # what is retrieved by names the whole scope, which is no part of what is asked within it
         if self.task == "compare":
             return self._sides(self.question, passages)
+        if self.task == QUOTE:
+            return self._quotation(passages)
         if self.task not in TASKS:
             return self.base.answer(self.question, passages)
         lines = _lines(passages, self.topic)
@@ -78,6 +85,15 @@ class TaskAnswers:
             return Generation("", nan, (), "the passages have no sentence to answer with")
         cited = tuple(dict.fromkeys(one.passage for one in chosen))
         return Generation(_joined(chosen, steps=self.task == "procedure"), self._share(chosen), cited)
+
+    def _quotation(self, passages: Sequence[Chunk]) -> Generation:
+        """The lines of the passages that retrieval chose."""
+        places = {passage.chunk_id: at for at, passage in enumerate(passages)}
+        held = [(places[passage], line) for passage, line in self.quoted if passage in places]
+        if not held:
+            return self.base.answer(self.question, passages)
+        lines, cited = dict.fromkeys(line for _, line in held), dict.fromkeys(place for place, _ in held)
+        return Generation("\n".join(lines), self.sure, tuple(cited))
 
     def _rows(self, lines: Sequence[_Line]) -> list[_Line]:
         """Lines that hold label and value of one of the rows."""

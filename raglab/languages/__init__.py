@@ -228,6 +228,38 @@ class Intents:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class QuestionWords:
+    """How questions leave something out; expressions are read from a text without accents, as whole words.
+
+    telling: ask what something says, without a subject. holders: what says it. idle: words that a question has beside
+    its subject. asking: words that begin what is asked, behind a colon or a dash. circumstances: clauses that speak of
+    who asks and tell nothing apart. polite: asks whether one
+    would answer. opening: leads up to a subject without a task. values: nouns whose value is asked
+    for by their name. numbered: parts that are named by a number. codes: stand before a printed
+    code. older, newer: of what
+    held before a date or holds since. measures: by name, words by which a
+    measure is asked for; units: how it is printed.
+    """
+
+    telling: Patterns = ()
+    holders: Words = ()
+    idle: Words = ()
+    asking: Patterns = ()
+    circumstances: Patterns = ()
+    polite: Patterns = ()
+    opening: Patterns = ()
+    values: Patterns = ()
+    numbered: Patterns = ()
+    codes: Words = ()
+    older: Patterns = ()
+    newer: Patterns = ()
+    measures: Mapping[str, Patterns] = field(default_factory=dict)
+    units: Mapping[str, Patterns] = field(default_factory=dict)
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class TableWords:
     """Expressions for what a question asks of tables; `words` as in `AnswerKinds`.
 
@@ -303,6 +335,54 @@ class ValueWords:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ReplyWords:
+    """Words of what users reply to a question of the system, in small letters without accents.
+
+    agreeing, refusing: words that are a yes or a no; assent, dissent: that may stand beside them. agreed: expressions
+    that agree without a yes. newer, older, larger,
+    smaller: expressions that mean one of several readings by its time or size. held, holds: by which a passage says
+    that something held before, or holds since. ordinals: expressions for a place in a list, from 1. cover,
+    last, next, contents, whole: expressions for pages; after: stands before the cover where the page behind it is
+    meant. parts: of a document, about: what stands between one and its subject. looking: expressions that say where to
+    look and nothing of what for. only: words by which a page is set aside. denying: expressions at the beginning of
+    what is not meant. turning: words before what is meant after all. negative: expressions of what is not or must not
+    be. measures: expressions for what is measured in a unit, codes: for a reference or model number,
+    writing: for an address to write to.
+    """
+
+    agreeing: Words = ()
+    agreed: Patterns = ()
+    assent: Words = ()
+    refusing: Words = ()
+    dissent: Words = ()
+    newer: Patterns = ()
+    older: Patterns = ()
+    larger: Patterns = ()
+    smaller: Patterns = ()
+    held: Patterns = ()
+    holds: Patterns = ()
+    ordinals: Mapping[int, Patterns] = field(default_factory=dict)
+    cover: Patterns = ()
+    after: Patterns = ()
+    next: Patterns = ()
+    last: Patterns = ()
+    contents: Patterns = ()
+    whole: Patterns = ()
+    parts: Patterns = ()
+    about: Patterns = ()
+    looking: Patterns = ()
+    only: Patterns = ()
+    denying: Patterns = ()
+    turning: Patterns = ()
+    negative: Patterns = ()
+    measures: Mapping[str, Patterns] = field(default_factory=dict)
+    codes: Patterns = ()
+    writing: Patterns = ()
+
+    __pydantic_config__ = _STRICT
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Language:
     """A language, or several of them taken together.
 
@@ -324,8 +404,10 @@ class Language:
     no_answer: NoAnswer = field(default_factory=NoAnswer)
     answers: AnswerKinds = field(default_factory=AnswerKinds)
     intent: Intents = field(default_factory=Intents)
+    questions: QuestionWords = field(default_factory=QuestionWords)
     tables: TableWords = field(default_factory=TableWords)
     values: ValueWords = field(default_factory=ValueWords)
+    replies: ReplyWords = field(default_factory=ReplyWords)
     texts: Mapping[str, str] = field(default_factory=dict)
 
     __pydantic_config__ = _STRICT

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import uuid4
 
 from raglab.answering.fields import NOTHING
-from raglab.answering.missing_fields import failures
+from raglab.answering.missing_fields import failures, open_documents
 from raglab.answering.narrowed_questions import NarrowedRequest, scope_request
-from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading
+from raglab.answering.question_parsing import parse
+from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading, named_document
 from raglab.answering.question_wording import question_wording as wording
 from raglab.answering.task_answers import TASKS
 from raglab.audit.default_rows import RowKey
@@ -48,6 +49,7 @@ from raglab.live.clarification_reading import (
     domain_checks,
     fields_response,
     read_complete,
+    read_single,
     read_value,
     reading_response,
 )
@@ -240,6 +242,7 @@ class Vague(NamedTuple):
 def clarify_request(request: Request, system: Lab) -> Response:
     """Response to a request, logged; see `raglab.live.ask.ask`."""
     start, log, clarifier = perf_counter(), _audit_log(system), system.clarifier
+    request = request if clarifier is None else _with_documents(request, clarifier)
     reading = None if clarifier is None else clarifier.read(request)
     try:
         logged_as, resumed = _log_request(log, request, reading, system)
@@ -275,6 +278,22 @@ def clarify_request(request: Request, system: Lab) -> Response:
             raise
         system.warn_once(AUDIT_UNWRITABLE, error)
     return response
+
+
+def _with_documents(request: Request, clarifier: Clarifier) -> Request:
+    """The request with the document that its words name, where the user pinned none; else with those that all answer.
+
+    Who writes the name of a device means its manual as surely as who picks it from a list. Where nothing is named and
+    several of few documents answer, which of them is meant is what the question leaves out.
+    """
+    known = clarifier.vocabulary
+    if request.documents or request.selected is not None or known is None:
+        return request
+    named = named_document(request.text, known)
+    if named is not None:
+        return request._replace(documents=(named,))
+    least = clarifier.costs.min_field_confidence
+    return request._replace(documents=open_documents(request.text, known, parse(request.text, known), least))
 
 
 def log_decision(log: AuditLog, request_id: str, response: Response, now: datetime) -> None:
@@ -356,6 +375,7 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if failure is not None:
         return _fill_in(vague(turn, parsed, failure, pinned, domain))
     reading = read_complete(request.text, parsed, pinned.chunks, least, turn.pack, clarifier.reader)
+    reading = reading or read_single(request.text, parsed, pinned.chunks, least, turn.pack)
     if reading is None:
         scope = parsed.said("page_scope", least) or ""
         narrowed = scope_request(scope, request.text, parsed, pinned.chunks, pack=turn.pack)
@@ -461,9 +481,14 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     tried = [one.value for one in before if one.found is not None or (prospect.is_default and one is readings[0])]
     language = one.request.language
     warnings = [vain_warning(field, tried, one.pack, one.failure.kind, language=language)] if tried else []
-    if not left:
-        return extend_response(one.turn.answer(), {}, warnings)
-    return _ask_user(one, prospect, [reading.value for reading in left], tried)
+    if left:
+        return _ask_user(one, prospect, [reading.value for reading in left], tried)
+    # That the pipeline answers none of them as they are is no answer to the question: only a field that stands on no
+    # page leaves nothing to ask.
+    open_still = one.failure.kind != PAGE_SCOPE or field not in one.pack.readings
+    if open_still and len(readings) > 1 and not prospect.is_default:
+        return _ask_user(one, prospect, [reading.value for reading in readings], [])
+    return extend_response(one.turn.answer(), {}, warnings)
 
 
 def _candidate_values(one: Vague) -> tuple[str, ...]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from raglab.answering.fields import Extraction
 from raglab.answering.missing_fields import failures
-from raglab.answering.narrowed_questions import page_kind_value, words_request
+from raglab.answering.narrowed_questions import NarrowedRequest, page_kind_value, words_request
 from raglab.answering.question_parsing import language_of
-from raglab.answering.question_vocabulary import Failure, topic_stems
+from raglab.answering.question_vocabulary import Failure, first_entry, plain_terms, topic_stems
+from raglab.answering.reply_words import is_agreement, reply_topic, size_meant
+from raglab.answering.stated_values import heading_of, word_stems
+from raglab.answering.task_answers import TASKS
 from raglab.audit.default_rows import RowKey
 from raglab.canonical import digest
 from raglab.default_learner import (
@@ -22,12 +27,15 @@ from raglab.live.clarification_reading import (
     field_check,
     fields_response,
     read_named,
+    read_quoted,
 )
 from raglab.live.clarification_requests import (
+    LAST_PAGE,
     PAGE_SCOPE,
     PinnedDocuments,
     ReplyMeaning,
     Request,
+    chunks_of_documents,
     interpret_reply,
     vain_warning,
     value_phrase,
@@ -37,6 +45,7 @@ from raglab.live.system import normalise_question
 from raglab.packs import Pack
 from raglab.policy import check_pack
 from raglab.store.log_tables import REPLIES, SETTLEMENTS, request_row
+from raglab.text import split_words
 
 if TYPE_CHECKING:
     from raglab.audit.log import AuditLog
@@ -188,19 +197,62 @@ def _answer_reply(one: Open, answer: str, turn: Turn) -> Response:
     waiting = vague(turn, parsed, failure, pinned, domain_checks(request.text, turn.system, request.language))
     if meaning.value is not None and not meaning.learned:
         meaning = _by_statement(waiting, meaning)
+        _check_words(waiting, one, meaning, answer)
     # A signal counts once, so learning first loses nothing if the answer breaks off and the reply is given again.
     _learn(one, _as_learned(meaning, failure, pinned, turn.pack), turn.log, learned)
     if meaning.value is not None and not meaning.learned:
         return _in_words(waiting, meaning.value)
-    return _complete_request(waiting, one, meaning.value)
+    return _complete_request(waiting, one, meaning.value, answer)
+
+
+def _check_words(waiting: Vague, one: Open, meaning: ReplyMeaning, answer: str) -> None:
+    """Stop a reply to a question about pages that names none and has no word of the documents: `perhaps`."""
+    if meaning.learned or one.kind != PAGE_SCOPE or waiting.failure.target_field not in waiting.pack.readings:
+        return
+    said = reply_topic(answer)
+    known = frozenset[str]().union(*(word_stems(chunk.text) for chunk in waiting.pinned.chunks))
+    if not (said.meant | said.part) & known:
+        offered = ", ".join(one.candidates)
+        msg = f"a reply must be yes, no, a page's number or one of {offered}, got {answer!r}; say which."
+        raise ValueError(msg)
 
 
 def _by_statement(waiting: Vague, meaning: ReplyMeaning) -> ReplyMeaning:
-    """The meaning of words that no candidate is called by: the only one whose statement has them."""
-    said = set(topic_stems(meaning.value or "", filler=waiting.pack.filler))
-    read = [waiting.read(value) for value in waiting.failure.candidates] if said else []
-    met = [one.value for one in read if one.found is not None and said <= set(topic_stems(one.found.sentence))]
+    """The meaning of words that no candidate is called by: the only one whose statement they tell.
+
+    By its size, `the smaller one`; by its words, where it has all of them; else it is the one that question and reply
+    mean before all others that the documents state.
+    """
+    words = meaning.value or ""
+    said = set(topic_stems(words, filler=waiting.pack.filler))
+    found = {one: read.found for one in waiting.failure.candidates if (read := waiting.read(one)).found is not None}
+    sized = _by_size(plain_terms(words), {one: each.value or "" for one, each in found.items() if each is not None})
+    if sized is not None:
+        return ReplyMeaning(sized, learned=True)
+    met = [one for one, each in found.items() if each is not None and said and said <= set(topic_stems(each.sentence))]
+    if len(met) != 1 and len(found) > 1:
+        told = _quotation(waiting, words)
+        best = "" if told is None else told.quoted[0][1]
+        met = [one for one, each in found.items() if each is not None and _states(best, each)]
     return ReplyMeaning(met[0], learned=True) if len(met) == 1 else meaning
+
+
+def _states(line: str, found: Extraction) -> bool:
+    """Whether a line that is quoted is the one that a value was read from."""
+    return bool(found.value) and set(split_words(found.sentence)) <= set(split_words(line))
+
+
+_NUMBER = re.compile(r"\d[\d,.\u00a0\u202f]*")
+
+
+def _by_size(said: str, values: Mapping[str, str]) -> str | None:
+    """The candidate whose value is the largest or smallest, where a reply in plain letters means one of these."""
+    size = size_meant(said)
+    found = {one: _NUMBER.search(value.replace(" ", "")) for one, value in values.items()} if size else {}
+    numbers = {one: float(match[0].replace(",", "").rstrip(".")) for one, match in found.items() if match}
+    if len(numbers) < len(values) or len(set(numbers.values())) < 2:
+        return None
+    return (min if size == "small" else max)(numbers, key=lambda one: numbers[one])
 
 
 def _as_learned(meaning: ReplyMeaning, failure: Failure, pinned: PinnedDocuments, pack: Pack) -> ReplyMeaning:
@@ -241,7 +293,7 @@ def _learn(one: Open, meaning: ReplyMeaning, log: AuditLog, learned: Mapping[str
         log.signal(one.request.id, one.key, proposed, "explicit_no", value, **about)
 
 
-def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
+def _complete_request(waiting: Vague, one: Open, value: str | None, said: str) -> Response:
     """Answer under the user's value; where that finds nothing, what is left is tried, and named."""
     turn, name, paged = waiting.turn, waiting.failure.target_field, one.kind == PAGE_SCOPE
     language = turn.request.language
@@ -252,28 +304,86 @@ def _complete_request(waiting: Vague, one: Open, value: str | None) -> Response:
         declined = value_phrase(one.proposed or "", language, turn.pack)
         warning = turn.say("nothing was filled in for {field}: {value} was declined", field=name, value=declined)
         return extend_response(turn.answer(), {}, [warning])
+    quoted = _quoted(waiting, said, value) if value is not None and _says_more(waiting, one, value, said) else None
     # After the user's own page only the wide scopes are worth reading; without one, all that was not declined.
     order = left if value is None else [value, *(_scopes(left) if paged else ())]
     tried: list[str] = []
-    for at in order:
+    for at in () if quoted is not None else order:
         reading = waiting.read(at)
         if not reading.failed:
-            warnings = [vain_warning(name, tried, turn.pack, one.kind, language=language)] if tried else []
-            if refused:
-                declined, taken = (value_phrase(value, language, turn.pack) for value in (refused[0], at))
-                warnings = [
-                    turn.say("{declined} was declined, {taken} taken", declined=declined, taken=taken),
-                    *warnings,
-                ]
-            return finish_request(waiting, reading, {}, warnings)
+            return finish_request(waiting, reading, {}, _notes(waiting, tried, refused, at))
         tried.append(at)
         # Only the user's own value is counted against: the others were never said to be right.
         if at == value:
             about: dict[str, Any] = {"conditions": one.conditions, "now": waiting.request.now}
             turn.log.signal(waiting.request.id, one.key, waiting.learned(at), "failure", **about)
-    if not paged:
-        return extend_response(turn.answer(), {}, [vain_warning(name, tried, turn.pack, one.kind, language=language)])
-    return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack, language=language))
+            quoted = None if _is_read(waiting) else _quoted(waiting, said, value)
+            if quoted is not None:
+                break
+    if quoted is None and value is not None and _is_read(waiting):
+        quoted = _quoted(waiting, said, value)
+    if quoted is None and paged:
+        return _not_on_any_page(waiting, vain_warning(name, [*one.tried, *tried], turn.pack, language=language))
+    told = [] if quoted is not None else [vain_warning(name, tried, turn.pack, one.kind, language=language)]
+    return extend_response(turn.answer() if quoted is None else quoted, {}, told)
+
+
+def _notes(waiting: Vague, tried: Sequence[str], refused: Sequence[str], taken: str) -> list[str]:
+    """What was read in vain before a value that was taken, and what the user declined."""
+    turn, language = waiting.turn, waiting.turn.request.language
+    field, kind = waiting.failure.target_field, waiting.failure.kind
+    notes = [vain_warning(field, tried, turn.pack, kind, language=language)] if tried else []
+    if refused:
+        declined, said = (value_phrase(value, language, turn.pack) for value in (refused[0], taken))
+        notes.insert(0, turn.say("{declined} was declined, {taken} taken", declined=declined, taken=said))
+    return notes
+
+
+def _is_read(waiting: Vague) -> bool:
+    """Whether a rule of the pack reads the field on pages: all of them are read before anything is quoted."""
+    return waiting.failure.kind == PAGE_SCOPE and waiting.failure.target_field in waiting.pack.readings
+
+
+def _says_more(waiting: Vague, one: Open, value: str, said: str) -> bool:
+    """Whether a reply says more than the value that it names.
+
+    Of a page which of its statements is meant, `the one for summer, page 4`; of a heading which of its lines; of a part
+    of a document what is wanted of it, where that is no task or no heading tells the part.
+    """
+    if one.kind == PAGE_SCOPE:
+        paged = value.isdecimal() or value == LAST_PAGE
+        return (paged and bool(reply_topic(said).meant)) or value in map(heading_of, waiting.pinned.chunks)
+    if one.kind != "intent":
+        return False
+    plain = plain_terms(said).strip(" .!")
+    named = is_agreement(plain) or value in one.candidates or first_entry(waiting.pack.intents, plain) in TASKS
+    return not named or not any("#" in page for page in waiting.read(value).request.documents)
+
+
+def _quoted(waiting: Vague, said: str, value: str | None = None) -> Response | None:
+    """Answer by the statements of the named documents that question and reply mean; None where a gate refuses it."""
+    narrowed = _quotation(waiting, said, value)
+    response = None if narrowed is None else waiting.turn.answer_narrowed(narrowed)
+    return response if response is not None and response["status"] == "ok" else None
+
+
+def _quotation(waiting: Vague, said: str, value: str | None = None) -> NarrowedRequest | None:
+    """The statements of the named documents that question and reply mean.
+
+    Args:
+      value: that the reply accepted, which a yes does not name.
+    """
+    kind, chunks, field = waiting.failure.kind, waiting.pinned.chunks, waiting.parsed.said("target_field") or ""
+    if value is not None:
+        phrase = value_phrase(value, waiting.turn.request.language, waiting.pack, kind)
+        said = phrase if is_agreement(plain_terms(said).strip(" .!")) else f"{phrase}, {said}"
+    if kind == documents.KIND and value is not None:
+        chunks = chunks_of_documents(chunks, (value,))
+    told = kind == "intent" or (kind == PAGE_SCOPE and not field)
+    if not chunks:
+        return None
+    text, clarifier = waiting.request.text, waiting.turn.clarifier
+    return read_quoted(said, text, field, chunks, clarifier, part=told, heading=value or "")
 
 
 def _not_on_any_page(waiting: Vague, reason: str) -> Response:
@@ -301,6 +411,9 @@ def _in_words(waiting: Vague, words: str) -> Response:
     reading = read_named(words, waiting.request.text, chunks, pack, waiting.turn.clarifier.reader)
     if reading is not None:
         return finish_request(waiting, reading, {}, more)
+    quoted = _quoted(waiting, words)
+    if quoted is not None:
+        return extend_response(quoted, {}, more)
     narrowed = words_request(waiting.failure, words, waiting.request.text, parsed, chunks, pack=pack)
     return extend_response(waiting.turn.answer_narrowed(narrowed), {}, more)
 

@@ -21,6 +21,17 @@ from raglab.answering.question_vocabulary import (
     plain_terms,
     topic_stems,
 )
+from raglab.answering.reply_words import (
+    is_agreement,
+    is_refusal,
+    last_date,
+    named_pages,
+    names_contents,
+    names_whole,
+    ordinal_meant,
+    reply_topic,
+    time_meant,
+)
 from raglab.answering.task_answers import TASKS
 from raglab.canonical import instant
 from raglab.default_learner import OTHER, ClarificationDefault, Learner, Worth, shares, worth_asking
@@ -231,26 +242,7 @@ LONGEST = 200  # characters of a reply
 YEAR = 4  # digits that are no page
 LANGUAGES: tuple[Tongue, ...] = ("en", "fr")
 PAGE_SCOPE, LAST_PAGE = "page_scope", "last"
-YES = frozenset(
-    {
-        "yes",
-        "y",
-        "yeah",
-        "yep",
-        "ok",
-        "okay",
-        "sure",
-        "right",
-        "correct",
-        "oui",
-        "ouais",
-        "o",
-        "si",
-        "d'accord",
-        "exact",
-    }
-)
-NO = frozenset({"no", "n", "nope", "wrong", "incorrect", "non", "faux"})
+LAST_NUMBER = 9_999  # stands for the last page, of which a reply alone tells no number
 _PAGE = re.compile(r"^(?:pages? |p\.? ?)?0*([1-9]\d{0,3})$")
 _LEADING = re.compile(r"^(?:no|non|yes|oui)[,;:]? (?=\S)")
 _THANKS = re.compile(r"[,;]? (?:please|thanks|thank you|merci|svp|s'il (?:vous|te) plait)$")
@@ -301,25 +293,68 @@ def interpret_reply(
     if not said or len(reply) > LONGEST:
         msg = f"a reply must have 1 to {LONGEST} characters, got {len(reply)}; say yes, no or one of the values."
         raise ValueError(msg)
-    if said in NO:
+    if is_refusal(said):
         return ReplyMeaning(None, learned=True)
-    if said in YES:
+    if is_agreement(said):
         if proposed is None:
             msg = f"yes must agree to something proposed, got {reply!r}; name one of {', '.join(candidates)}."
             raise ValueError(msg)
         return ReplyMeaning(proposed, learned=True)
     bare = _without_article(_TRY.sub("", _LEADING.sub("", said)))
-    value = next((one for one in candidates if bare in _value_names(one, pack)), None) or _scope(bare, kind)
-    value = value or value_by_words(said, candidates, pack) or _task(said, kind, pack)
+    topic = reply_topic(reply)
+    meant = topic.text if topic.denied else said  # what a reply sets aside names no value
+    value = (
+        next((one for one in candidates if bare in _value_names(one, pack)), None)
+        or _scope(bare, said, kind, proposed)
+        or (value_by_time(said, candidates, pack) if kind == "date_scope" else None)
+        or _named_whole(meant, candidates)
+        or value_by_words(meant, candidates, pack)
+        or _value_by_place(bare, candidates, kind)
+        or value_by_time(said, candidates, pack)
+        or _task(said, kind, pack)
+    )
     if value is not None:
         return ReplyMeaning(value, learned=True)
     named = first_entry(pack.asked, said) or first_entry(pack.role_terms, said)  # another field than the one asked for
     paged = kind == PAGE_SCOPE and named is None and candidates[:1] != () and set(candidates) <= {*_SCOPES, "1"}
-    if paged or bare in _value_names(OTHER, pack):
+    if (paged and not topic.meant) or bare in _value_names(OTHER, pack):
         what = "a page's number" if paged else "what is meant, in words,"
         msg = f"a reply must be yes, no, {what} or one of {', '.join(candidates)}, got {reply!r}; say which."
         raise ValueError(msg)
     return ReplyMeaning(" ".join(reply.split()), learned=False)
+
+
+def _named_whole(said: str, candidates: Sequence[str]) -> str | None:
+    """The only candidate whose whole name stands in a reply in plain letters, whatever else its words may be."""
+    names = {one: plain_terms(one.replace("_", " ")).strip() for one in candidates}
+    named = [one for one, name in names.items() if name and re.search(rf"(?<!\w){re.escape(name)}(?!\w)", said)]
+    return named[0] if len(named) == 1 else None
+
+
+def _value_by_place(bare: str, candidates: Sequence[str], kind: str) -> str | None:
+    """The candidate that a reply names by its place among those offered: `the second one`."""
+    place = None if kind == PAGE_SCOPE else ordinal_meant(bare)
+    return candidates[place] if place is not None and place < len(candidates) else None
+
+
+def value_by_time(said: str, candidates: Sequence[str], pack: Pack) -> str | None:
+    """The only candidate that a reply in plain letters means by its time, `the newer one`; None where that is open.
+
+    Candidates are in the order of the versions that the pack tells, else of the dates in their names, else one alone
+    says that it held, or that it holds.
+    """
+    time = time_meant(said)
+    if not time:
+        return None
+    version = pack.versions.old.value if time == "old" else pack.versions.new.value
+    if version in candidates:
+        return version
+    dated = {one: day for one in candidates if (day := last_date(one))}
+    if len(dated) == len(candidates) and len(set(dated.values())) > 1:
+        ordered = sorted(candidates, key=lambda one: dated[one])
+        return ordered[0] if time == "old" else ordered[-1]
+    told = [one for one in candidates if time_meant(plain_terms(one)) == time]
+    return told[0] if len(told) == 1 else None
 
 
 def _task(said: str, kind: str, pack: Pack) -> str | None:
@@ -377,12 +412,22 @@ def _without_article(said: str) -> str:
     return _ARTICLE.sub("", said)
 
 
-def _scope(bare: str, kind: str) -> str | None:
-    """Scope of pages that a plain text names, None where it names none."""
+def _scope(bare: str, said: str, kind: str, proposed: str | None) -> str | None:
+    """Scope of pages that a reply in plain letters names, by number or in words; None where it names none."""
     if kind != PAGE_SCOPE:
         return None
     page = _PAGE.match(bare)
-    return page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
+    value = page[1] if page else next((value for value, names in _SCOPES.items() if bare in names), None)
+    if value is not None:
+        return value
+    before = int(proposed) if proposed is not None and proposed.isdecimal() else None
+    pages = named_pages(said, range(1, LAST_NUMBER + 1), before).named
+    if len(pages) == 1:
+        number = next(iter(pages))
+        return LAST_PAGE if number == LAST_NUMBER else str(number)
+    if reply_topic(said).part:  # a part that is named is looked for by its words
+        return None
+    return "toc" if names_contents(said) else "document" if names_whole(said) else None
 
 
 def value_phrase(value: str, language: Tongue, pack: Pack, kind: str = "") -> str:

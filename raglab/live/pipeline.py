@@ -164,7 +164,13 @@ def _with_task(request: Request, system: Lab) -> Lab:
     return replace(
         system,
         generator=TaskAnswers(
-            one.task, one.asked or one.question, topic=one.topic, rows=one.rows, base=system.generator
+            one.task,
+            one.asked or one.question,
+            topic=one.topic,
+            rows=one.rows,
+            base=system.generator,
+            quoted=one.quoted,
+            sure=one.sure,
         ),
     )
 
