@@ -117,7 +117,7 @@ class TestWhatItBecame:
     """Rule S5.10: a clarified question is judged as what it became, and its trace is replayed."""
 
     QUESTIONS = (
-        ("what does page 3 say?", COVER, None),
+        ("what does page 5 say?", COVER, None),
         ("what about pollution", WORDING, "yes"),
         ("the cancellation clause", WORDING, "summarise it"),
         ("limit?", COVER, "yes"),
@@ -164,9 +164,9 @@ class TestWhatItBecame:
     def test_the_hits_are_of_the_scope(self, opened: Callable[..., Lab]) -> None:
         """Only passages of the page that the user named."""
         lab = opened()
-        said = ask("what does page 3 say?", lab=lab, documents=[COVER], request_id="q", now=START)
-        assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#3"])
-        assert {chunk.shown for chunk in clarified_trace("q", lab).chunks} == {f"{COVER}#3"}
+        said = ask("what does page 5 say?", lab=lab, documents=[COVER], request_id="q", now=START)
+        assert (said["status"], said["sources"]) == ("ok", [f"{COVER}#5"])
+        assert {chunk.shown for chunk in clarified_trace("q", lab).chunks} == {f"{COVER}#5"}
 
     def test_a_trace_of_what_was_read_or_of_no_text(self, opened: Callable[..., Lab]) -> None:
         """A field that was read has no hits; a log without texts has no query."""

@@ -723,13 +723,14 @@ _NAME = re.compile(r"(?<=[\w,;:] )(?!I\b)[A-ZÀ-Þ][\w'’-]+|\b(?=[\w-]{0,13}\d
 def open_documents(question: str, vocabulary: Vocabulary, parsed: ParsedQuestion, least: float) -> tuple[str, ...]:
     """Documents that all answer a question which names none of them, so that any may be meant; () where one is named.
 
-    Only among few documents, and where they have all of its words: elsewhere it may be about something else.
+    Only among few documents, none of which replaces another, and where they have all of its words: elsewhere it may be
+    about something else.
     """
     pack = vocabulary.pack
     files: dict[str, list[Chunk]] = {}
     for chunk in vocabulary.chunks:
         files.setdefault(chunk.file_name, []).append(chunk)
-    named = names_in_question(question, vocabulary.names) or _NAME.search(question)
+    named = names_in_question(question, vocabulary.names) or _NAME.search(question) or pack.documents.dated
     reads = parsed.said("intent", least) in (*READ_FOR, "procedure")
     other = asks_all(question, pack) or first_match((*WHY, *_PLACE), question)
     if named or other or not reads or not 1 < len(files) <= _AT_HAND:

@@ -9,7 +9,6 @@ its words state different values, and it has none of the words that tell them ap
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,6 +37,7 @@ from raglab.answering.stated_values import (
     stems,
     word_stems,
 )
+from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
 from raglab.numerals import any_of, tables
 from raglab.packs import Expressions, Pack
@@ -180,12 +180,7 @@ def _forms(field: str | None, pack: Pack) -> Expressions:
     """How documents name a field, without accents."""
     known = pack.fields.get(field or "")
     labels = () if known is None or known.reading is None else known.reading.labels
-    return tuple(_bare(one) for one in labels)
-
-
-def _bare(text: str) -> str:
-    """A text without accents, its capitals kept."""
-    return "".join(char for char in unicodedata.normalize("NFD", text) if not unicodedata.combining(char))
+    return tuple(unaccented(one) for one in labels)
 
 
 @lru_cache(maxsize=READ)

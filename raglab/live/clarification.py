@@ -483,9 +483,10 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     warnings = [vain_warning(field, tried, one.pack, one.failure.kind, language=language)] if tried else []
     if left:
         return _ask_user(one, prospect, [reading.value for reading in left], tried)
-    # That the pipeline answers none of them as they are is no answer to the question: only a field that stands on no
-    # page leaves nothing to ask.
-    open_still = one.failure.kind != PAGE_SCOPE or field not in one.pack.readings
+    # That the pipeline answers none of them as they are is no answer: which part or thing is meant stays to be asked. A
+    # field that stands on no page, and kinds of figure that no document states, leave nothing to ask.
+    paged = one.failure.kind == PAGE_SCOPE and field not in one.pack.readings
+    open_still = paged or one.failure.kind in {"intent", "implicit_entity"}
     if open_still and len(readings) > 1 and not prospect.is_default:
         return _ask_user(one, prospect, [reading.value for reading in readings], [])
     return extend_response(one.turn.answer(), {}, warnings)
