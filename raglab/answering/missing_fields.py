@@ -703,11 +703,8 @@ def _vague_value(parsed: ParsedQuestion, question: str, scoped: ScopedQuestion, 
     said = parsed.said("intent", least) in (*READ_FOR, "procedure") and bool(parsed.documents)
     if not said or asked.shape not in _OPEN_KINDS or frozenset(asked.core) - nouns:
         return ()
-    if (
-        asked.measure
-        or (field is not None and field.reading is not None)
-        or first_match((*WHY, *_PLACE, *_SPEED), question)
-    ):
+    fielded = field is not None and field.reading is not None
+    if asked.measure or fielded or first_match((*WHY, *_PLACE, *_SPEED), question):
         return ()
     stated = [one for one in statements(scoped.chunks) if one.shape == asked.shape]
     headings = tuple(filter(None, dict.fromkeys(heading_of(scoped.chunks[one.at]) for one in stated)))
