@@ -427,7 +427,14 @@ class TestOfNothing:
         assert [(one.kind, one.candidates) for one in found[:1]] == [(kind, candidates)]
 
     @pytest.mark.parametrize(
-        "question", ["What does entry cost?", "Where do I pay?", "Can I clean it?", "How long does the polish need?"]
+        "question",
+        [
+            "What does entry cost?",
+            "Where do I pay?",
+            "Can I clean it?",
+            "How long does the polish need?",
+            "Entry to Long Acre?",
+        ],
     )
     def test_what_is_complete(self, question: str) -> None:
         """One right answer, or none, is not asked back."""

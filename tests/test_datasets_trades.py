@@ -63,3 +63,27 @@ class TestASetOfATrade:
         """Cases of every label, and the policy with its pack."""
         assert {case.expect_status for case in load_cases(SETS / trade)} == {"ok", "refuse", "ambiguous"}
         assert Policy.load(SETS / trade / "policy.yaml").pack.endswith("pack")
+
+
+@pytest.mark.parametrize("trade", TRADES)
+class TestSealed:
+    """The sealed sets: nothing but that they are as they were written, and load."""
+
+    def test_nothing_was_changed_after_it_was_written(self, trade: str) -> None:
+        """Every file has the digest that its writer stated."""
+        stated = (SETS / "sealed" / trade / "MANIFEST.sha256").read_text(encoding="utf-8").splitlines()
+        assert len(stated) > 18
+        for line in stated:
+            digest, name = line.split(maxsplit=1)
+            path = SETS / "sealed" / trade / name.removeprefix("*").removeprefix("./")
+            assert hashlib.sha256(path.read_bytes()).hexdigest() == digest, name
+
+    def test_no_document_of_theirs_was_practised_on(self, trade: str) -> None:
+        """No file of the sets that readers and models were made on has its name or its text."""
+        open_ones = [*(SETS / trade / "documents").glob("*.md"), *(SETS / "practice" / trade / "documents").glob("*.md")]
+        sealed = list((SETS / "sealed" / trade / "documents").glob("*.md"))
+        assert len(sealed) == 14
+        assert not {path.name for path in sealed} & {path.name for path in open_ones}
+        assert not {path.read_text(encoding="utf-8") for path in sealed} & {
+            path.read_text(encoding="utf-8") for path in open_ones
+        }

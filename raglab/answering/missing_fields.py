@@ -516,7 +516,7 @@ def named_heading(question: str, scoped: ScopedQuestion) -> str:
     return ""
 
 
-_TOPIC = 5  # words of a question that names a subject and no more
+_TOPIC = 4  # words of a question that names a subject and no more
 _NAMED_BY_NOUN = frozenset({"reference", "phone", "email", "person", "organisation", "url", "date"})  # kinds of value
 
 
@@ -529,13 +529,12 @@ def bare_topic(question: str, scoped: ScopedQuestion) -> tuple[Chunk, ...]:
     subject = without(without_opening(question), [name.words for name in scoped.names]).strip()
     field = pack.fields.get(scoped.field)
     kind = field.reading.kind if field is not None and field.reading is not None else None
-    valued = first_match(
-        (*VALUE_NOUNS, *(one for some in (pack.value_words, MEASURES) for of in some.values() for one in of)), subject
-    )
-    if valued or kind in _NAMED_BY_NOUN or first_match(pack.verb, subject):
+    nouns = (*VALUE_NOUNS, *(one for some in (pack.value_words, MEASURES) for of in some.values() for one in of))
+    if first_match(nouns, subject) or kind in _NAMED_BY_NOUN or first_match(pack.verb, subject):
         return ()
     core = frozenset(question_stems(subject, scoped).core) or frozenset(topic_stems(subject))
-    if not core or len(core) > _TOPIC or any(char.isdigit() for char in subject):
+    words = len(core) + len(scoped.names)  # what is asked of a thing by name is no topic
+    if not core or words > _TOPIC or any(char.isdigit() for char in subject):
         return ()
     text = [chunk for chunk in scoped.chunks if not is_contents(chunk, pack)]
     headed = tuple(chunk for chunk in text if core <= stems(heading_of(chunk)))
