@@ -130,11 +130,16 @@ _SELDOM_LAST = re.compile(
     rf"(?:(?:^|[\s\"'“«(\[.])(?:{any_of(LANGUAGES.sentences.seldom_last)})"
     r"|(?:^|[\W\d_])[^\W\d_a-z])\.[\"'”»)\]]*\s+$"
 )
+# A unit is no initial: `0 to 40 °C. Keep`, `230 V. Do`.
+_UNIT_LAST = re.compile(r"(?:[°º][ \u00a0]?[CFK]|\d[ \u00a0\u202f]?[WVAJKN])\.\s+$")
+_BEFORE_CODE = re.compile(rf"(?:^|[\W\d_])(?:{any_of(LANGUAGES.sentences.before_codes)})\.\s+$")
+_CODE = re.compile(r"(?:(?:No|N[o°º]|Nr)\.?\s?)?(?=[A-Z\d/.-]{0,9}\d)[A-Z\d]")
 _STARTERS = frozenset(LANGUAGES.sentences.starters)  # after a doubtful full stop they settle it
 _RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?![\w*])")
+_BOLD_LABEL = re.compile(r"\s*\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s*[^\s*]")  # `**Made by** Kestrel BV`
 _PATH_JOINT = " > "
 _TITLE_WIDTH = 0.6  # of the longest line: a first line shorter than this was not broken for want of room
 
@@ -173,7 +178,7 @@ def pieces(text: str) -> list[Piece]:
       >>> pieces("| Peril | Excess |\n|---|---|\n| Storm | £400 |")[1]
       Piece(text='Storm; £400', kind='row', cells=('Storm', '£400'), heads=('Peril', 'Excess'))
     """
-    lines = _EMPHASIS.sub(r"\2", text).splitlines()  # `**not** covered` is one sentence with its emphasis or without
+    lines = _plain_lines(text)
     found: list[Piece] = []
     block: list[str] = []  # lines of the paragraph or list item at hand
     heads: tuple[str, ...] = ()
@@ -209,6 +214,15 @@ def pieces(text: str) -> list[Piece]:
         else:
             block.append(bare)
     close()
+    return found
+
+
+def _plain_lines(text: str) -> list[str]:
+    """Lines without emphasis: `**not** covered` is one sentence with it or without; a blank one parts bold labels."""
+    bold = [_BOLD_LABEL.match(line) is not None for line in text.splitlines()]
+    found: list[str] = []
+    for n, line in enumerate(_EMPHASIS.sub(r"\2", text).splitlines()):
+        found += ["", line] if n and bold[n - 1] and bold[n] else [line]
     return found
 
 
@@ -265,8 +279,10 @@ def _begins(after: str) -> bool:
 
 def _continues_sentence(before: str, after: str) -> bool:
     """Whether the full stop belongs to an abbreviation inside a sentence."""
-    if _NEVER_LAST.search(before):
+    if _NEVER_LAST.search(before) or (_BEFORE_CODE.search(before) and _CODE.match(after)):
         return True
+    if _UNIT_LAST.search(before):
+        return False
     word = _WORD.match(after.lstrip(_OPENING))
     return bool(_SELDOM_LAST.search(before)) and (word is None or word[0] not in _STARTERS)
 

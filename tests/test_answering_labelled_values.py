@@ -26,6 +26,7 @@ def _pack() -> Pack:
         "model": {"kind": "reference", "labels": ["model"]},
         "share": {"kind": "percentage", "labels": ["contribution", "cotisation"]},
         "colour": {"kind": "text", "labels": ["colour"]},
+        "owners": {"kind": "phone", "labels": [r"(?<![^\W_] )owners(?=\s*(?:[:|]|$))"]},
         "loan": {"kind": "duration", "labels": ["loan"], "under": "books"},
     }
     return pack_of({"fields": {name: {"asked": [name], "reading": row} for name, row in rows.items()}})
@@ -42,6 +43,15 @@ def read(field: str, text: str, about: str = "", head: str = "Guide > Part") -> 
 GRADES = "| Grade | Notice period |\n|---|---|\n| A | 1 month |\n| B | 2 months |"
 READ = [
     ("notice", "Notice period: four weeks", "four weeks"),
+    ("notice", "4.1 Notice period: four weeks", "four weeks"),
+    ("notice", "Art. 5. Préavis : un mois", "un mois"),
+    ("start", "N° 12\nÉmetteur : RH\nEntrée en vigueur à compter du 1er juin 2025\nPour : tous", "1er juin 2025"),
+    ("start", "(B) START DATE. 14 October 2024.", "14 October 2024"),
+    ("power", "**Power**\n2.4 kW", "2.4 kW"),
+    ("notice", "**Notice period** Four weeks, in writing.", "Four weeks"),
+    ("model", "**Model** XR-200 (slate)\n**Supplied by** Kestrel BV, Zwolle", "XR-200"),
+    ("supplier", "**Supplier.** The Harbour Trust of Leith.", "Harbour Trust of Leith"),
+    ("phone", "Une question, tel ? 0800 123 4567 (24 h)", "0800 123 4567"),
     ("notice", "**Notice period** — 4 weeks, in writing", "4 weeks"),
     ("notice", "The notice period is four weeks.", "four weeks"),
     ("notice", "Votre préavis est de un mois.", "un mois"),
@@ -55,6 +65,8 @@ READ = [
     ("notice", "Notice period: 4\nweeks", "4 weeks"),
     ("notice", "Notice period in probation: 1 week\nNotice period: 4 weeks", "4 weeks"),
     ("phone", "You can ring us on 0800 123 4567.", "0800 123 4567"),
+    ("owners", "Owners: 0808 157 0123\nShops: 01632 960 111", "0808 157 0123"),
+    ("owners", "| Whom to ring |\n|---|\n| Owners | 0808 157 0123 |", "0808 157 0123"),
     ("phone", "Tel. 0800 123 4567 (24 h)", "0800 123 4567"),
     ("phone", "Phone: 0800 123 4567 | Fax: 0800 123 4568", "0800 123 4567"),
     ("phone", "- **Phone:** [0800 123 4567](tel:08001234567)[^1]", "0800 123 4567"),
@@ -90,6 +102,8 @@ READ = [
     ("start", "Entrée en vigueur : le 1er mars 2025", "1er mars 2025"),
     ("power", "| Rated power | 2.2 kW |\n|---|---|\n| Voltage | 230 V |", "2.2 kW"),
     ("power", "Rated power (kW) | 2", "2"),
+    ("power", "| What | DH18 | former DH16 |\n|---|---|---|\n| Rated power | 320 W | 410 W |", "320 W"),
+    ("notice", "| What | Staff | Probation |\n|---|---|---|\n| Notice | 4 weeks | 1 week |", "4 weeks"),
     ("share", "Cotisation : 2,5 % par an", "2,5 % par an"),
     ("colour", "Colour: dark blue", "dark blue"),
 ]  # fmt: skip
@@ -98,6 +112,7 @@ OPEN = [
     ("notice", "Notice period: four weeks for staff, three months for managers"),
     ("notice", GRADES),
     ("notice", "The notice period is not four weeks."),
+    ("email", "**E-mail.** Dana reads it. Bills come from pay@ledger.example."),
     ("notice", "If the notice period is four weeks, do X."),
     ("notice", "Old notice period: 4 weeks\nNew notice period: 6 weeks"),
     ("notice", "Notice period in probation: 1 week"),
@@ -161,6 +176,20 @@ def test_of_an_old_and_a_new_column_the_one_in_question_is_read(about: str, valu
     assert read("deposit", rows, about) == value
 
 
+@pytest.mark.parametrize(
+    "heads",
+    [
+        "to 31 August 2024 | from 2 September 2024",
+        "1 July 2024 to 30 June 2025 | Since 1 July 2025",
+        "Trips up to 6 April 2025 | Trips from 7 April 2025",
+        "Avant le 1er mai 2025 | Dès le 1er mai 2025",
+    ],
+)
+def test_columns_are_old_and_new_in_many_words(heads: str) -> None:
+    """Spans, a noun before, and the small words of both languages."""
+    assert read("deposit", f"| Fee | {heads} |\n|---|---|---|\n| Deposit | £50 | £60 |") == "£60"
+
+
 def test_a_section_bounds_a_label() -> None:
     """With `under`, another section states nothing; a heading that is the label states what follows."""
     assert read("loan", "The loan is four weeks.", head="Guide > Films") is None
@@ -173,6 +202,40 @@ def test_a_heading_may_be_a_question() -> None:
     """Papers of questions and answers name the field in the question."""
     assert read("loan", "Loan: four weeks", head="Guide > How long may I keep books?") == "four weeks"
     assert read("notice", "Four weeks.", head="Guide > Notice period?") == "Four weeks"
+
+
+def test_a_pattern_holds_under_bold_words_and_questions() -> None:
+    """As under a heading, unless what stands before it there states another value."""
+    reading = {"kind": "duration", "prose": [{"match": "(?P<value>\\w+ weeks)", "under": "back"}]}
+    pack = pack_of({"fields": {"return": {"asked": ["return"], "reading": reading}}})
+    given = lambda text: extract("return", [Chunk("a#1", f"Guide > Part\n{text}", "a.md", 1)], pack=pack).value  # noqa: E731
+    assert given("**May I bring it back?** Within four weeks, clean.") == "four weeks"
+    assert given("May I bring it back? Yes. Do so in four weeks.") == "four weeks"
+    assert given("**May I bring it back?**\n\nWithin four weeks.") == "four weeks"
+    assert given("**May I bring it back?** In 9 days. We pay in two weeks.") is None
+    assert given("**May I bring it back?** Yes.\n\n**Repairs** take four weeks.") is None
+
+
+def test_patterns_that_read_different_values_read_none() -> None:
+    """Unless the question's words or a label tell which is meant, or the other is ruled out or held before."""
+    reading = {
+        "kind": "duration",
+        "prose": [{"match": "lasts (?P<value>\\w+ weeks)"}, {"match": "returned within (?P<value>\\w+ weeks)"}],
+        "labels": ["loan period"],
+        "without": "films",
+    }
+    pack = pack_of({"fields": {"loan": {"asked": ["loan"], "reading": reading}}})
+    page = "A loan lasts four weeks. {} are returned within two weeks."
+
+    def given(other: str, about: str = "") -> str | None:
+        chunk = Chunk("a#1", f"Guide > Part\n{page.format(other)}", "a.md", 1)
+        return extract("loan", [chunk], about=about, pack=pack).value
+
+    assert given("Records") is None
+    assert given("Records", "and records?") == "two weeks"
+    assert given("All films") == "four weeks"
+    assert given("Until 2024 records") == "four weeks"
+    assert given("Loan period: four weeks.\n\nRecords") == "four weeks"
 
 
 def test_two_pages_that_disagree_are_open() -> None:

@@ -63,6 +63,17 @@ WHOLE: list[tuple[ValueKind, str, list[str]]] = [
     ("organisation", "at The Larch Foundation, Inc., in Leeds", ["The Larch Foundation, Inc.", "Leeds"]),
     ("reference", "HR-204/B, CS-W 2025/1 and XR 200-A", ["HR-204/B", "CS-W 2025/1", "XR 200-A"]),
     ("reference", "in 2025, page 12, £50, 50 %", []),
+    ("reference", "REF KT2-UK-01, P/N 88-1 and SKU 4410-B", ["KT2-UK-01", "88-1", "4410-B"]),
+    ("reference", "TRV-400 rev. C, LS-112 v5", ["TRV-400 rev. C", "LS-112 v5"]),
+    ("reference", "Our ref: BAS/25/0091 9 May 2025", ["BAS/25/0091"]),
+    ("phone", "Line (412) 555-0143, 8 a.m. to 8 p.m. ET", ["(412) 555-0143"]),
+    ("phone", "ext. 2207 on 01632 960 700", ["ext. 2207 on 01632 960 700"]),
+    ("phone", "poste 12 au 01 99 00 12 34", ["poste 12 au 01 99 00 12 34"]),
+    ("phone", "badge 0000417, dossier 1140000417", []),
+    ("duration", "les deux premiers mois", ["deux premiers mois"]),
+    ("amount", "22 euros chacun", ["22 euros"]),
+    ("organisation", "SELAS Groupe dentaire Solandre", ["SELAS Groupe dentaire Solandre"]),
+    ("organisation", "Orchard Cider Company Ltd. Forget it", ["Orchard Cider Company Ltd"]),
     ("text", " Dark blue. ", ["Dark blue"]),
 ]  # fmt: skip
 

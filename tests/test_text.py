@@ -60,6 +60,12 @@ def test_pieces_say_what_they_are() -> None:
     assert found[5] == Piece("Flood | surge", "row", ("Flood | surge", ""), ("Peril", "Excess"))
 
 
+def test_lines_that_begin_with_bold_labels_are_pieces() -> None:
+    """One after another; a line that happens to begin so goes on."""
+    assert sentences("**Item** T2-610/S\n**Made by** Kestrel BV") == ["Item T2-610/S", "Made by Kestrel BV"]
+    assert sentences("We never\n**Ever** do so.") == ["We never Ever do so."]
+
+
 def test_a_table_without_a_head_has_rows_alone() -> None:
     """Nothing is taken for a head where no line of dashes follows; a second table does not get the first one's."""
     found = pieces("| A | 1 |\n| B | 2 |\n\n| X | Y |\n|---|---|\n| C | 3 |\n\n| D | 4 |")
@@ -83,6 +89,7 @@ def test_a_row_with_other_cells_than_its_head_has_no_heads() -> None:
         "Voir art. 12, al. 2 du contrat de M. Durand et Mme. Petit.",
         "Trinity-St. Paul's Church is old.",
         "Version 2.1 costs £3.50 per day.",
+        "Filtre, Réf. OR-310, ou Cat. No. 12-B, voir Art. 5.",
     ],
 )
 def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
@@ -94,6 +101,9 @@ def test_full_stops_inside_a_sentence_do_not_end_it(whole: str) -> None:
     ("text", "first"),
     [
         ("It is hard for C. This means much.", "It is hard for C."),
+        ("Use it at 5 to 40 °C. Moisture is less.", "Use it at 5 to 40 °C."),
+        ("It draws 40 W. Charge it.", "It draws 40 W."),
+        ("Pet the cat. Twelve Oaks is old.", "Pet the cat."),
         ("He wrote on art. The museum shows it.", "He wrote on art."),
         ("They won.[citation needed] Nobody knew.", "They won.[citation needed]"),
         ('"Stop!" She left.', '"Stop!"'),

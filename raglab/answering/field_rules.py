@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from raglab.numerals import dates_in
 from raglab.packs import MONEY, Aside, Total, compile_expression
-from raglab.text import Piece
+from raglab.text import Piece, pieces
 
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
 _STARTS = re.compile(
@@ -16,8 +17,18 @@ _STARTS = re.compile(
 )
 _BEFORE_DATE = re.compile(r"\b(?:before|prior to|avant(?: le)?)\s(?=\d|1er|[^\W\d_]{3,9}\s\d)", re.IGNORECASE)
 _FORMER = re.compile(r"\b(?:old|former|previous|expiring|before|ancien\w*|avant)\b", re.IGNORECASE)
-_OLD = re.compile(r"^(?:old|until|jusqu|ancien|expiring|(?:19|20)\d\d)", re.IGNORECASE)
-_NEW = re.compile(r"^(?:new|from|depuis|à partir|nouveau|nouvelle|renewal|(?:19|20)\d\d)", re.IGNORECASE)
+_DAY = r"(?:the\s|le\s)?(?:\d|1er)"
+_OLD = re.compile(
+    r"^(?:old|until|jusqu|ancien|expiring|(?:19|20)\d\d)"
+    rf"|^(?:[^\W\d_]{{2,20}}\s){{0,2}}(?:(?:up )?to|before|prior to|until|jusqu'?’?au|avant)\s{_DAY}"
+    r"|\d\s(?:to|au)\s.*\d",
+    re.IGNORECASE,
+)
+_NEW = re.compile(
+    r"^(?:new|from|depuis|à partir|nouveau|nouvelle|renewal|(?:19|20)\d\d|now$|since|as of|dès|désormais)"
+    rf"|^(?:[^\W\d_]{{2,20}}\s){{0,2}}(?:from|since|as of|on or after|depuis|dès|à (?:partir|compter) d[ue])\s{_DAY}",
+    re.IGNORECASE,
+)
 Date = tuple[int, int, int]
 
 
@@ -82,6 +93,66 @@ class ChunkReading(NamedTuple):
     headed: bool = False
     language: str = ""
     first: bool = False
+
+
+class Opening(NamedTuple):
+    """Words with which a line begins as under a heading of its own, and what stands behind them on the line."""
+
+    label: str
+    said: str
+
+
+_LISTED = re.compile(r"\s*(?:>\s?)?(?:[-*+•]\s+|\(?(?:\d{1,2}|[A-Za-z])[.)]\s+)?")
+_BOLD = re.compile(r"(\*\*|__)(?P<label>[^*_\n]{2,90}?)\1[ \t\u00a0.:–—-]*(?P<said>.*)")
+_QUESTION = re.compile(r"(?P<label>[A-ZÀ-ÖØ-Þ][^.!?:;|\n]{3,90}\?)(?:\s+(?P<said>\S.*)|\s*$)")
+_MOST_OPENED = 12  # sentences that stand under the words with which their paragraph begins
+_BREAK = re.compile(r"\s*(?:$|[|#]|[-*+•]\s|\(?(?:\d{1,2}|[A-Za-z])[.)]\s)")
+
+
+def opening_of(line: str) -> Opening | None:
+    """The bold words or the question with which a line begins, None where there is none.
+
+    Example:
+      >>> opening_of("- **May I bring it back?** Within 28 days.")
+      Opening(label='May I bring it back?', said='Within 28 days.')
+    """
+    listed = _LISTED.match(line)
+    begun = listed.end() if listed else 0
+    match = _BOLD.match(line, begun) or _QUESTION.match(line, begun)
+    if match is None or not any(char.isalpha() for char in match["label"]):
+        return None
+    return Opening(match["label"].strip(" .:"), (match["said"] or "").strip())
+
+
+@lru_cache(maxsize=256)
+def openings(text: str) -> Mapping[str, Opening]:
+    """Sentences of a passage -> bold words or question that their paragraph stands under, and what it said before."""
+    found: dict[str, Opening] = {}
+    label, block = "", list[str]()
+    carried = False  # whether the label stands on a line of its own, before a blank one
+
+    def close() -> None:
+        said = [piece.text for piece in pieces("\n".join(["", *block]))] if label else []
+        found.update((one, Opening(label, " ".join(said[:n]))) for n, one in enumerate(said[:_MOST_OPENED]))
+        if said:  # `**Label** value` is one sentence
+            found[f"{label} {said[0]}"] = Opening(label, "")
+        block.clear()
+
+    for line in text.splitlines():
+        opening = opening_of(line)
+        if opening is not None or _BREAK.match(line):
+            close()
+            blank = not line.strip()
+            if opening is not None:
+                label, carried = opening.label, not opening.said
+            elif not (blank and carried):
+                label, carried = "", False
+            block += [opening.said] if opening is not None and opening.said else []
+        else:
+            carried = False
+            block.append(line)
+    close()
+    return found
 
 
 def role_value(role: str, pages: Sequence[ChunkReading]) -> Iterator[tuple[str, str, int]]:

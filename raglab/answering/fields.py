@@ -18,12 +18,13 @@ from raglab.answering.field_rules import (
     aside_value,
     column_in_question,
     is_old_and_new,
+    openings,
     role_value,
     total_value,
 )
 from raglab.answering.labelled_values import begins_with_label, labelled_value, stems, telling_stems, timing
 from raglab.answering.learned_values import Candidate, RuleValue, candidates, features, learned_value
-from raglab.answering.typed_values import fold, is_whole
+from raglab.answering.typed_values import fold, is_whole, name_in_sentence, typed_values
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
 from raglab.packs import (
@@ -342,11 +343,57 @@ def _preferred_values(
         yield from role_value(rule.role, pages)
     if rule.total is not None:
         yield from total_value(rule.total, pages, about)
-    yield from _worded_values(rule, pages, about, names=names)
+    worded = list(_worded_values(rule, pages, about, names=names))
+    if rule.kind is not None and rule.kind != "date" and worded:  # of many dates the strongest pattern tells
+        left = _without_rivals(rule, worded, telling_stems(rule, about, own_words(field, pack)))
+        place = None if left or not rule.labels else labelled_value(rule, pages, about, own_words(field, pack))
+        if place is not None:
+            left = [one for one in worded if _is_same(rule.kind, one[0], place.value.text)]
+        yield from left
+        return
+    yield from worded
     if rule.labels:
         place = labelled_value(rule, pages, about, own_words(field, pack))
         if place is not None and not (rule.no_value is not None and _states(rule.no_value, place.value.text)):
             yield place.value.text, place.sentence, place.chunk
+
+
+def _without_rivals(
+    rule: FieldReading, found: Sequence[tuple[str, str, int]], wanted: frozenset[str]
+) -> Sequence[tuple[str, str, int]]:
+    """Values that patterns read, none where they differ and the question's words tell none of them.
+
+    A sentence that the reading rules out, or that says what held before, is no rival.
+    """
+    first = found[0][0]
+    found = [found[0], *(one for one in found[1:] if not _of_another_matter(rule, one[1]))]
+    if all(_is_same(rule.kind, value, first) for value, _, _ in found):
+        return found
+    said = [wanted & stems((sentence,)) for _, sentence, _ in found]
+    most = max(map(len, said))
+    told = [one for one, words in zip(found, said, strict=True) if most and len(words) == most]
+    return told if told and all(_is_same(rule.kind, value, told[0][0]) for value, _, _ in told) else ()
+
+
+def _of_another_matter(rule: FieldReading, sentence: str) -> bool:
+    """Whether a sentence states what the reading rules out, or what held before."""
+    return (rule.without is not None and _states(rule.without, sentence)) or timing(sentence) == "former"
+
+
+def _is_same(kind: ValueKind | None, one: str, other: str) -> bool:
+    """Whether two values are one, spelt in two ways or once in full."""
+    small, large = sorted((fold(one).rstrip("."), fold(other).rstrip(".")), key=len)
+    if kind in {"person", "organisation"} and set(small.split()) <= set(re.split(r"[ ,]+", large)):
+        return True
+    return re.search(rf"(?<![^\W_]){re.escape(small)}(?![^\W_])", large) is not None or _key(kind, one) == _key(
+        kind, other
+    )
+
+
+def _key(kind: ValueKind | None, value: str) -> str:
+    """The same for two spellings of a value."""
+    typed = [one for one in typed_values(kind, value) if one.whole] if kind is not None else []
+    return typed[0].key if len(typed) == 1 else fold(value)
 
 
 def _worded_values(
@@ -366,14 +413,27 @@ def _pattern_values(
 ) -> Iterator[tuple[str, str, int]]:
     expression = compile_expression(pattern.match, case=True)
     for page, text in texts:
-        if pattern.under is not None and not _states(pattern.under, page.section):
+        headed = pattern.under is None or _states(pattern.under, page.section)
+        opening = None if headed else openings(page.text).get(text)
+        if not headed and (opening is None or not _states(pattern.under or "", opening.label)):
             continue
         if pattern.without is not None and _states(pattern.without, text):
             continue
         for match in expression.finditer(text):
             value = _on_its_line(_clean(rule, match, names=names), page.text)
+            value = name_in_sentence(value) if rule.kind == "organisation" else value
+            if value and opening is not None and _said_before(rule.kind, opening.said, value, page.language):
+                continue
             if value and is_whole(rule.kind, text, *_printed_span(match, value), page.language):
                 yield value, text, page.place
+
+
+def _said_before(kind: ValueKind | None, before: str, value: str, language: str) -> bool:
+    """Whether what stands before a sentence, under the same words, states another value of the kind."""
+    if kind is None or kind == "text":
+        return False
+    keys = {one.key for one in typed_values(kind, value, language)}
+    return any(one.key not in keys for one in typed_values(kind, before, language))
 
 
 def _on_its_line(value: str, text: str) -> str:

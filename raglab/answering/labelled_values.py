@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from itertools import zip_longest
 from typing import NamedTuple
 
-from raglab.answering.field_rules import ChunkReading, column_in_question, is_old_and_new
+from raglab.answering.field_rules import ChunkReading, Opening, column_in_question, is_old_and_new, opening_of
 from raglab.answering.typed_values import TypedValue, fold, same_values, typed_values
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
@@ -209,8 +209,12 @@ _IMAGE_OR_LINK = re.compile(
 )
 _FOOTNOTE = re.compile(r"\[\^[^\[\]]{1,9}\]|(?<=\S)[¹²³⁴⁵⁶⁷⁸⁹⁰†‡]{1,3}(?=[\s).,;:|]|$)")
 _TAG = re.compile(r"</?[a-z][a-z0-9]{0,9}\s?/?>", re.IGNORECASE)
+_TITLED = r"(?=[*_]{0,3}(?:[A-ZÀ-ÖØ-Þ][a-zß-öø-ÿ]{2}|[A-ZÀ-ÖØ-Þ]{4}))"  # `4.1 Paid leave`, and no `2.5 GHz`
 _MARK = re.compile(
-    r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|\d{1,2})\)\s+)?(?:\[[ x]\]\s)?"
+    r"^\s*(?:>\s?)*(?:[-*+•▪‣–—]\s+|\d{1,2}[.)]\s+(?=[^\d\s])|\((?:[a-z]{1,3}|[A-Z]|\d{1,2})\)\s+"
+    rf"|(?:§\s?)?(?:\d{{1,2}}|[IVX]{{1,4}}|[A-Z])(?:\.\d{{1,2}}){{1,3}}\.?\s+{_TITLED}"
+    r"|(?:§|[Aa]rt(?:icle|\.)|[Cc]lause|[Ss]ection)\s?\d{1,3}(?:\.\d{1,2}){0,3}"
+    rf"(?:\.|\s[–—-])\s+{_TITLED})?(?:\[[ x]\]\s)?"
 )
 _UNITS_BEHIND = frozenset("²³")
 _SEGMENT = re.compile(
@@ -300,6 +304,7 @@ class _Line(NamedTuple):
     text: str
     rest: str
     follows: tuple[str, bool]  # the next line, and whether a blank line parts it
+    opening: Opening | None = None
 
 
 def _lines(text: str, skip: bool) -> Iterator[tuple[str, _Line]]:  # noqa: FBT001
@@ -319,16 +324,27 @@ def _lines(text: str, skip: bool) -> Iterator[tuple[str, _Line]]:  # noqa: FBT00
                 not later.strip()
                 or re.match(r"\s*(?:[-*+•]\s|\d{1,2}[.)]\s|#{1,6}\s|\|)", later)
                 or _SEGMENT.match(plain_line(later))
+                or opening_of(later)
             ):
                 break
             rest.append(plain_line(later))
         behind = raw[n + 1 : n + 3]
         gap = len(behind) > 1 and not behind[0].strip()
         following = behind[1] if gap else behind[0] if behind else ""
-        yield head, _Line(plain_line(line), " ".join(rest), (following, gap))
+        yield head, _Line(plain_line(line), " ".join(rest), (following, gap), opening_of(line))
 
 
 # -- places ------------------------------------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=256)
+def _folded_parts(page: ChunkReading) -> tuple[str, ...]:
+    """Lines, cells and sentences of a page by themselves: a label that must stand alone is seen in them only."""
+    cells = (cell for piece in page.stated for cell in (piece.text, *piece.cells, *piece.heads))
+    segments = (match["label"] for line in page.text.splitlines() for match in _SEGMENT.finditer(plain_line(line)))
+    heads = page.printed.split(" > ")
+    parts = (*map(plain_line, page.text.splitlines()), *cells, *segments, *heads)
+    return tuple(dict.fromkeys(fold(part) for part in parts if part))
 
 
 class _Reader:
@@ -340,7 +356,7 @@ class _Reader:
 
     def places(self) -> Iterator[Place]:
         """Every place of the page, surest first within each way to write one."""
-        if not self.label.search(fold(self.page.text)):
+        if not (self.label.search(fold(self.page.text)) or any(map(self.label.search, _folded_parts(self.page)))):
             return
         yield from self._pairs()
         for piece in self.page.stated:
@@ -403,6 +419,10 @@ class _Reader:
     def _pairs(self) -> Iterator[Place]:
         """`Label: value`, `Label ..... value`, `Label — value`, and a label above its value."""
         for head, line in _lines(self.page.text, self.page.headed):
+            opened = list(self._opened(line, head))
+            if opened:
+                yield from opened
+                continue
             segments = list(_segments(line.text, loose=self.kind in _LOOSE))
             for one, after in zip_longest(segments, segments[1:]):
                 said = line.text[one.end : after.start if after else len(line.text)]
@@ -420,6 +440,23 @@ class _Reader:
                 else:
                     yield from self._label_above(line, head)
 
+    def _opened(self, line: _Line, head: str) -> Iterator[Place]:
+        """`**Label** value` and `Question? Value`, where no colon parts the two."""
+        opening = line.opening
+        if opening is None or not opening.said or _SEGMENT.match(line.text) or self.kind == "text":
+            return
+        said = plain_line(opening.said)
+        first = next(sentence_ends(said), None)
+        clause = re.split(r";\s", said[: first[0]] if first else said, maxsplit=1)[0]
+        if self.kind in _LOOSE and typed_values(self.kind, said) and not typed_values(self.kind, clause):
+            return  # what a later sentence says is of another matter
+        for place in self._pair(opening.label.rstrip(" ?"), said, line, head, last=True):
+            article, _, name = place.value.text.partition(" ")  # it begins the sentence here, and is not the name's
+            bare = (
+                place.value._replace(text=name) if self.kind in _NAMES and fold(article) in _ARTICLES else place.value
+            )
+            yield place._replace(value=bare)
+
     def _pair(self, label: str, said: str, line: _Line, head: str, *, last: bool) -> Iterator[Place]:
         further = self._named(label)
         if further is None:
@@ -432,6 +469,8 @@ class _Reader:
             longer = self._values(f"{_bare(said)} {line.rest}")
             if self.kind == "text":
                 values = [] if not re.search(r"[.!?]$", said.strip()) and line.rest[:1].islower() else values
+            elif self.kind == "reference" and values:
+                pass  # no reference runs over the end of a line
             elif not values:
                 values = longer[:1]
             elif not longer or longer[0].text != values[0].text or not longer[0].whole:
@@ -442,10 +481,10 @@ class _Reader:
             yield self._place(PAIR, value, line.text, f"{further} {head}", narrowed=bool(further))
 
     def _follows(self, text: str, at: int) -> bool:
-        """Whether a value follows at once: `Tel. 0800 123 4567`, `Notice period 4 weeks`."""
+        """Whether a value follows at once: `Tel. 0800 123 4567`, `Notice period 4 weeks`, `Valid from the 1 May`."""
         said = text[at:].lstrip(". ")
         values = typed_values(self.kind, said, self.page.language)
-        return bool(values) and values[0].start == 0
+        return bool(values) and (values[0].start == 0 or _is_link(fold(said[: values[0].start])))
 
     def _label_above(self, line: _Line, head: str) -> Iterator[Place]:
         """A label on a line of its own, and the value on the next, as definition lists have them."""
@@ -476,6 +515,7 @@ class _Reader:
                 continue
             others = [m for m in range(len(cells)) if m != n and (self.kind != "text" or m == n + 1)]
             others = [m for m in others if m in by_column] or others
+            others = self._in_force(others, heads)
             values = [(m, value) for m in others for value in self._cell(cells[m], f"{heads[m]} {cell}")]
             at = self._timed_column([heads[m] for m, _ in values], cell)
             timed = at is not None
@@ -487,10 +527,18 @@ class _Reader:
             return
         if self._is_first_pair(heads) or (self.kind in _NAMES and len(cells) == _PAIRED):
             by_column = [n for n in by_column if n > 0]  # the head is the first pair, and no head of a column
-        for n in by_column:
+        for n in self._in_force(by_column, heads):
             said = " ".join([self._named(heads[n]) or "", *(cell for m, cell in enumerate(cells) if m != n)])
             for value in self._cell(cells[n], heads[n]):
                 yield self._place(QUALIFIED, value, piece.text, said)
+
+    def _in_force(self, columns: Sequence[int], heads: Sequence[str]) -> list[int]:
+        """Columns but for those whose head tells another matter, or an old model beside the one in force."""
+        without = self.reading.without
+        kept = [n for n in columns if without is None or not compile_expression(without).search(heads[n])]
+        if self.about is None or _timing(False).search(fold(self.about)) or is_old_and_new([heads[n] for n in kept]):
+            return kept
+        return [n for n in kept if not _timing(False).search(fold(heads[n]))] or kept
 
     def _timed_column(self, over: Sequence[str], label: str) -> int | None:
         """Which of an old and a new column is meant, `Until 14 March | From 15 March`; None where they are no such."""

@@ -18,7 +18,7 @@ from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 
-from raglab.answering.field_rules import ChunkReading
+from raglab.answering.field_rules import ChunkReading, openings
 from raglab.answering.labelled_values import label_expression, plain_line, stems, timing
 from raglab.answering.typed_values import TypedValue, fold, typed_values
 from raglab.numerals import dates_in
@@ -103,12 +103,15 @@ def _with_newest(found: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _of_page(kind: ValueKind, page: ChunkReading) -> Iterator[Candidate]:
+    opened = openings(page.text)
     for piece in page.stated:
         if piece.kind == "prose":
             text = plain_line(piece.text)
+            opening = opened.get(piece.text)
+            section = f"{page.section} > {opening.label}" if opening is not None else page.section
             for value in typed_values(kind, text, page.language):
                 around = _last_clause(text[: value.start]), _first_clause(text[value.end :]), "", ""
-                yield Candidate(value, piece.text, page.place, *around, page.section, page.first)
+                yield Candidate(value, piece.text, page.place, *around, section, page.first)
         elif piece.kind in {"row", "head"}:
             heads = piece.heads if piece.kind == "row" and len(piece.heads) == len(piece.cells) else ()
             for n, cell in enumerate(map(plain_line, piece.cells)):

@@ -142,9 +142,7 @@ def _rate() -> str:
     counted = any_of(sorted(fold(word) for word in (*_WORDS.counted, *_WORDS.times)))
     by = rf"\s(?:{'|'.join(_BY)})(?!(?:cent|exemple|example)\b)[a-z]{{1,15}}"
     one = rf"(?:{by}|\s(?:an?|by the)\s(?:{counted})|\s?/\s?[a-z]{{1,12}})"
-    return (
-        rf"(?:(?:{one}){{1,2}}(?![^\W_])|\s(?:each|apiece|chacune?|l'unite)(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
-    )
+    return rf"(?:(?:{one}){{1,2}}(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
 
 
 def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str = "") -> Iterator[TypedValue]:
@@ -452,11 +450,23 @@ _RUN = re.compile(
 _PLACE = re.compile(r"(?<=[.,/#+=-])\Z|[^\W_]\Z")
 _FEWEST, _MOST_DIGITS = 6, 15  # of a telephone number, without extension
 _GOES_ON = re.compile(r"[^\W_]|[-–./]\d|[-–./,]?\s?\d|\s?[%€£$°]")
+_HOURS_BEHIND = re.compile(  # `, 8 a.m. to 8 p.m.`, `, 24 hours`
+    r",\s\d{1,2}(?:[:.h]\d\d)?\s?(?:[ap]\.?m(?![^\W_])|h(?![^\W_])|hours?|heures?|(?:-|–|to|a)\s?\d{1,2}(?!\d))"
+    r"|,\s(?:24/7|[5-7]\s(?:days|jours))(?![^\W_])"
+)
+_FEWEST_IN_A_ROW = 9  # digits of a telephone number that is written without a blank
 
 
 @cache
 def _extension() -> re.Pattern[str]:
     return re.compile(rf"[,;]?\s?\(?(?:{'|'.join(_WORDS.extension)})\s?:?\s?\d{{1,6}}(?!\d)\)?", re.IGNORECASE)
+
+
+@cache
+def _extension_before() -> re.Pattern[str]:
+    """An extension with its number behind it: `ext. 12 on 01632 960 700`, `poste 12 au 01 99 00 12 34`."""
+    links, said = any_of(sorted(_WORDS.extension_of)), "|".join(_WORDS.extension)
+    return re.compile(rf"(?<![^\W_])(?:{said})\s?\d{{1,6}},?\s(?:{links})\s\Z", re.IGNORECASE)
 
 
 @cache
@@ -491,10 +501,12 @@ def _phones(text: str, language: str) -> Iterator[TypedValue]:
         rest = fold(text[end : end + 24])
         if not extension and _extension_cut().match(rest):
             continue
-        whole = not _GOES_ON.match(rest) and not (not extension and _counted_by().match(rest))
-        yield TypedValue(
-            start, end, text[start:end], number + (re.sub(r"\D", "", extension[0]) if extension else ""), whole
-        )
+        goes_on = _GOES_ON.match(rest) and not _HOURS_BEHIND.match(rest)
+        whole = not goes_on and not (not extension and _counted_by().match(rest))
+        before = None if extension else _extension_before().search(text[max(0, start - 2 * _NEAR) : start])
+        start -= len(before[0]) if before else 0
+        inner = (extension or before or [""])[0]
+        yield TypedValue(start, end, text[start:end], number + re.sub(r"\D", "", inner), whole)
 
 
 def _dialled(written: str, language: str) -> str | None:
@@ -506,7 +518,7 @@ def _dialled(written: str, language: str) -> str | None:
     import phonenumbers
 
     look = written.startswith(("+", "0", "("))
-    if not look and not re.search(r"\D", written):
+    if not re.search(r"\D", written) and (not look or written.startswith("000") or len(written) < _FEWEST_IN_A_ROW):
         return None  # digits and nothing else: an account, a reference
     written = re.sub(r"\s", " ", written)
     for least in (phonenumbers.is_valid_number, phonenumbers.is_possible_number):
@@ -586,6 +598,12 @@ def _no_names() -> frozenset[str]:
 
 
 @cache
+def _small_words() -> frozenset[str]:
+    """Words that go on with a sentence and with no name."""
+    return frozenset(fold(word) for word in (*LANGUAGES.words.stop, *_WORDS.link, *_WORDS.copulas))
+
+
+@cache
 def _firms() -> frozenset[str]:
     return frozenset(fold(word) for word in _WORDS.firms)
 
@@ -611,9 +629,34 @@ def _persons(text: str) -> Iterator[TypedValue]:
         yield TypedValue(start, end, shown, " ".join(words), not goes_on)
 
 
+_SENTENCE_BEHIND = re.compile(  # `Acme Ltd. Forget`, `Acme K.K. Whoever`
+    r"(?<=[^\W_]\s)(?:Ltd|Inc|LLC|LLP|plc|PLC|Corp|GmbH|Company|SA|SAS|SARL|(?:[A-Z]\.){1,3}[A-Z])(?=\.\s)"
+)
+_FORM_NEXT = re.compile(r"\.\s(?:Ltd|Inc|LLC|LLP|plc|PLC|GmbH|KG|SA|SAS|SARL|Co|Corp|Limited)(?![^\W_])")
+_REST_OF_NAME = re.compile(  # `SELAS Groupe dentaire Solandre`: a form before the name, a small word, a capital
+    rf"((?:[ \u00a0][a-zà-öø-ÿ][a-zà-öø-ÿ’'-]{{1,20}}){{1,3}})((?:[ \u00a0]{_CAP}){{1,4}})"
+)
+
+
+def name_in_sentence(name: str) -> str:
+    """The name of a firm up to the end of its sentence.
+
+    Example:
+      >>> name_in_sentence("Northmark Ltd. Forget"), name_in_sentence("Northmark Co. Ltd")
+      ('Northmark Ltd', 'Northmark Co. Ltd')
+    """
+    for match in _SENTENCE_BEHIND.finditer(name):
+        if not _FORM_NEXT.match(name, match.end()):
+            return name[: match.end()] + ("." if "." in match[0] else "")
+    return name
+
+
 def _organisations(text: str) -> Iterator[TypedValue]:
+    end = 0
     for match in _FIRM.finditer(text):
-        shown = re.sub(r"[’']s$", "", match[0].rstrip(".,-’'"))
+        if match.start() < end:
+            continue
+        shown = re.sub(r"[’']s$", "", name_in_sentence(match[0]).rstrip(".,-’'"))
         rest = text[match.start() + len(shown) :]
         inner = re.search(r"\b(?:[A-Z]\.){1,3}[A-Z]$", shown) and rest.startswith(".")  # `B.V.`
         # the full stop of a form is the sentence's too; alone in its cell it is the form's
@@ -637,23 +680,41 @@ def _organisations(text: str) -> Iterator[TypedValue]:
         if words[0] in _OPENERS or shown.replace(" ", "").isdigit():
             continue
         end = start + len(shown)
+        further = _REST_OF_NAME.match(text, end) if words[0] in _firms() and len(words) > 1 else None
+        if further and not _small_words() & set(fold(further[1]).split()):
+            if start or not re.match(r"[.,;(]|\s?\Z|\s\(", text[further.end() :]):
+                yield TypedValue(start, end, shown, " ".join(words), whole=False)
+                continue
+            end, shown = further.end(), text[start : further.end()]
+            words = fold(shown).split()
         goes_on = re.match(r"[-&/]|\s&\s|[^\W_]|,?\s(?:Ltd|LLC|LLP|Inc|SA|SAS|SARL|GmbH|plc|PLC)\b", text[end:])
         yield TypedValue(start, end, shown, " ".join(word for word in words), not goes_on)
 
 
 _OPENERS = frozenset(
     """a an and any as at by each for if in it no not of on or our that this to we you your ce cette il elle nous vous
-    un une see please none neant aucun aucune tbc""".split()  # noqa: SIM905
+    un une see please none neant aucun aucune tbc within outside under with dans hors sous avec chez""".split()  # noqa: SIM905
 )
 _REFERENCE = re.compile(
     r"(?<![^\W_])(?<![-/.@£€$])[A-Z\d]{1,20}"
     r"(?:(?:[-/._·:]|[ \u00a0](?=[A-Z\d]{0,8}\d))[A-Za-z\d]{1,20}){0,7}+(?![^\W_]|[-/@]\w|[.,]\d|\s?[%€£$])"
 )
+_NAMED_CODE = re.compile(r"(?:REF|SKU|MPN|P/?N|S/?N|LOT)[.:]?[ \u00a0](?=\S*\d)")  # says that a code follows
+_EDITION = re.compile(  # `rev. C`, `v2`, `issue 3`
+    r"[ \u00a0](?:(?:[Rr]ev(?:ision)?|REV|[Ii]ss(?:ue)?|ISSUE|[Ii]nd(?:ice)?)\b\.?[ \u00a0]?|[Vv]\.?)"
+    r"(?:\d{1,3}(?:\.\d{1,2})?|[A-Z])(?![^\W_]|[./-]\w)"
+)
 
 
 def _references(text: str) -> Iterator[TypedValue]:
+    plain = fold(text)
     for match in _REFERENCE.finditer(text):
-        shown = match[0]
+        named = _NAMED_CODE.match(match[0])
+        start = match.start() + (named.end() if named else 0)
+        # the date that follows a reference is no part of it: `BAS/25/0091 9 May 2025`
+        dated = (at for at in range(start + 1, match.end()) if text[at - 1] in " \u00a0" and _dates().match(plain, at))
+        end = next(dated, match.end() + 1) - 1
+        shown = text[start:end]
         if (
             not re.search(r"\d", shown)
             or (_dates().fullmatch(fold(shown)) and not re.fullmatch(r"\d\d/\d{4}", shown))
@@ -662,10 +723,14 @@ def _references(text: str) -> Iterator[TypedValue]:
             continue
         if re.fullmatch(r"\d[\d.,: \u00a0]*", shown) and not re.fullmatch(r"\d{3,20}", shown):
             continue  # a number, a time, a telephone number
-        end = match.end()
+        edition = _EDITION.match(text, end) if end == match.end() else None
+        end = edition.end() if edition else end
+        shown = text[start:end]
         rest = text[end : end + 24]
-        goes_on = _counted_by().match(fold(rest)) or re.match(r"\s(?:[A-Z]{1,4}|[Rr]ev)(?![^\W_])", rest)
-        yield TypedValue(match.start(), end, shown, re.sub(r"\s", " ", shown), not goes_on)
+        goes_on = end >= match.end() and (
+            _counted_by().match(fold(rest)) or re.match(r"\s(?:[A-Z]{1,4}|[Rr]ev)(?![^\W_])", rest)
+        )
+        yield TypedValue(start, end, shown, re.sub(r"\s", " ", shown), not goes_on)
 
 
 def _texts(text: str) -> Iterator[TypedValue]:

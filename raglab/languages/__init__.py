@@ -92,12 +92,13 @@ class FunctionWords:
 class Sentences:
     """Abbreviations without their last full stop, and words that begin a sentence, as they are capitalised.
 
-    never_last, seldom_last: abbreviations that end no sentence, or seldom one. starters: begin a sentence and are
-    hardly ever a name.
+    never_last, seldom_last: abbreviations that end no sentence, or seldom one. before_codes: those that end none before
+    a code (`Cat. 12-B`). starters: begin a sentence and are hardly ever a name.
     """
 
     never_last: Words = ()
     seldom_last: Words = ()
+    before_codes: Words = ()
     starters: Words = ()
 
     __pydantic_config__ = _STRICT
@@ -298,15 +299,16 @@ class ValueWords:
     """Words in and around the values that documents state, in small letters without accents.
 
     capital_months: months that are other words in small letters, and without a year months only in capitals. times:
-    units of time beyond those of `Quantities`. modifiers: stand beside a unit of time. coins: parts of a currency by
-    ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before in one.
-    extension: expressions before a telephone's extension. regions: ISO codes of countries where numbers are written
-    without the country's own. firms: what ends the name of a firm. no_name: words that stand in no person's name. link:
-    words that may stand between a label and its value; bounds: expressions that may, for a rounded value or a bound;
-    copulas: verbs among them; reaching: further ones beside an
-    address or a number to call. qualify: prepositions that narrow a label. clause: expressions that begin another
-    clause. doubt: words after which a sentence states nothing; conditions: those of them that make it hold at times.
-    former, newer: expressions that tell an old figure or a new one. start: words before the first of two dates.
+    units of time beyond those of `Quantities`. modifiers: stand beside a unit of time. coins: parts of a currency
+    by ISO code. rates: expressions between a figure and what it is counted by. counted: what `a` may stand before
+    in one. extension: expressions before a telephone's extension; extension_of: words between one and its number.
+    regions: ISO codes of countries where numbers are written without the country's own. firms: what ends the name
+    of a firm. no_name: words that stand in no person's name. link: words that may stand between a label and its
+    value; bounds: expressions that may, for a rounded value or a bound; copulas: verbs among them; reaching:
+    further ones beside an address or a number to call. qualify: prepositions that narrow a label. clause:
+    expressions that begin another clause. doubt: words after which a sentence states nothing; conditions: those of
+    them that make it hold at times. former, newer: expressions that tell an old figure or a new one. start: words
+    before the first of two dates.
     """
 
     capital_months: Words = ()
@@ -316,6 +318,7 @@ class ValueWords:
     rates: Patterns = ()
     counted: Words = ()
     extension: Patterns = ()
+    extension_of: Words = ()
     regions: Words = ()
     firms: Words = ()
     no_name: Words = ()
