@@ -80,7 +80,8 @@ class TestSealed:
 
     def test_no_document_of_theirs_was_practised_on(self, trade: str) -> None:
         """No file of the sets that readers and models were made on has its name or its text."""
-        open_ones = [*(SETS / trade / "documents").glob("*.md"), *(SETS / "practice" / trade / "documents").glob("*.md")]
+        folders = (SETS / trade / "documents", SETS / "practice" / trade / "documents")
+        open_ones = [path for folder in folders for path in folder.glob("*.md")]
         sealed = list((SETS / "sealed" / trade / "documents").glob("*.md"))
         assert len(sealed) == 14
         assert not {path.name for path in sealed} & {path.name for path in open_ones}
