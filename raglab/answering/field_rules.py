@@ -106,7 +106,7 @@ _LISTED = re.compile(r"\s*(?:>\s?)?(?:[-*+•]\s+|\(?(?:\d{1,2}|[A-Za-z])[.)]\s+
 _BOLD = re.compile(r"(\*\*|__)(?P<label>[^*_\n]{2,90}?)\1[ \t\u00a0.:–—-]*(?P<said>.*)")
 _QUESTION = re.compile(r"(?P<label>[A-ZÀ-ÖØ-Þ][^.!?:;|\n]{3,90}\?)(?:\s+(?P<said>\S.*)|\s*$)")
 _MOST_OPENED = 12  # sentences that stand under the words with which their paragraph begins
-_BREAK = re.compile(r"\s*(?:$|[|#]|[-*+•]\s|\(?(?:\d{1,2}|[A-Za-z])[.)]\s)")
+_BREAK = re.compile(r"\s{0,9}(?:$|[|#]|[-*+•]\s|\(?(?:\d{1,2}|[A-Za-z])[.)]\s)")
 
 
 def opening_of(line: str) -> Opening | None:

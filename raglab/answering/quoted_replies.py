@@ -98,7 +98,7 @@ _CODE = re.compile(
     r"(?<![\w@./-])(?=[\w/.-]{0,20}\d)(?=[\w/.-]{0,20}[A-Z])"
     r"[A-Z0-9](?:\w{0,12}(?:[/.-]\w{1,12}){1,5}|\w{5,14})(?![\w@])"
 )
-_NAME = re.compile(r"[A-ZÀ-Þ][\w'’-]+ (?:[A-ZÀ-Þ]\. )?(?:d[eu] |van |von )?[A-ZÀ-Þ][\w'’-]+")
+_NAME = re.compile(r"\b[A-ZÀ-Þ][\w'’-]{1,30} (?:[A-ZÀ-Þ]\. )?(?:d[eu] |van |von )?[A-ZÀ-Þ][\w'’-]{1,30}")
 _FIRM = re.compile(rf"\b(?i:{any_of(LANGUAGES.values.firms)})\b")
 _YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _UNITS = {  # what measures a value of a kind that questions name
