@@ -540,7 +540,7 @@ def bare_topic(question: str, scoped: ScopedQuestion) -> tuple[Chunk, ...]:
     headed = tuple(chunk for chunk in text if core <= stems(heading_of(chunk)))
     spoken = tuple(chunk for chunk in text if core <= stems(chunk.text))
     opened = len(subject) + 4 < len(without(question, [name.words for name in scoped.names]).strip())
-    if opened and not spoken:
+    if opened and not spoken and len(core) == 1:  # of two words one may be of another matter
         spoken = tuple(chunk for chunk in text if scoped.about and speaks(chunk, scoped) >= SPOKEN_OF)
     of_kind = () if headed or spoken else _of_section_kind(subject, text, pack)
     return headed or (spoken if field is None or opened else ()) or of_kind
