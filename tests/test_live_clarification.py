@@ -18,14 +18,15 @@ import raglab
 from generators import Fixed
 from raglab.answering.fields import Extraction, extract
 from raglab.answering.question_parsing import parse
-from raglab.answering.question_vocabulary import QuestionReading, Vocabulary
+from raglab.answering.question_vocabulary import Failure, QuestionReading, Vocabulary
 from raglab.audit.explanation import explain_request
 from raglab.audit.log import AuditLog
 from raglab.default_learner import asks
 from raglab.languages import sentence
 from raglab.live import clarification_reading, trace_building
 from raglab.live.ask import ask, reply
-from raglab.live.clarification_requests import ReplyMeaning, clarification_options, interpret_reply
+from raglab.live.clarification_reading import read_value
+from raglab.live.clarification_requests import LAST_PAGE, ReplyMeaning, clarification_options, interpret_reply
 from raglab.live.clarified_traces import clarified_trace
 from raglab.live.question_signals import PARSER
 from raglab.live.response import KEYS, Response
@@ -1039,3 +1040,13 @@ def test_texts_older_than_the_setting_are_blanked_on_opening(
     assert [row["question"] for row in logged(lab, REQUESTS)] == [None]
     assert [row["status"] for row in logged(lab, DECISIONS)] == ["ambiguous"]
     assert raglab.explain("old", lab=lab).rebuilt
+
+
+def test_the_last_page_is_that_of_each_document() -> None:
+    """A learned `last` reads the field on the last page of another document, however long that is."""
+    chunks = [Chunk(f"b#{n}", text, "b.md", n) for n, text in ((1, "Welcome."), (2, "Phone: 0800 123 4567"))]
+    parsed = parse("What is the phone number?", Vocabulary(), documents=("b.md",))
+    failure = Failure("page_scope", "phone", ("1", "toc", "document"))
+    reading = read_value(failure, LAST_PAGE, "What is the phone number?", parsed, chunks, GENERIC)
+    assert reading.found is not None
+    assert (reading.found.value, reading.found.page) == ("0800 123 4567", 2)

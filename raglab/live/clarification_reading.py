@@ -21,7 +21,14 @@ from raglab.decision.measurement import measured_tables
 from raglab.decision.signal_values import STORED, used_signals
 from raglab.default_learner import document_roles
 from raglab.languages import sentence
-from raglab.live.clarification_requests import PAGE_SCOPE, Clarifier, Request, chunks_of_documents, value_phrase
+from raglab.live.clarification_requests import (
+    LAST_PAGE,
+    PAGE_SCOPE,
+    Clarifier,
+    Request,
+    chunks_of_documents,
+    value_phrase,
+)
 from raglab.live.response import Response, ResponseRecord, check_answer
 from raglab.packs import Pack
 from raglab.patterns import pattern_hits
@@ -289,11 +296,15 @@ def read_quoted(
 
 
 def _chunks_in_scope(chunks: Sequence[Chunk], value: str, wanted: str, text: str, pack: Pack) -> tuple[Chunk, ...]:
-    """Chunks within a page scope, document by document."""
+    """Chunks within a page scope, document by document; the last page is another one in each."""
     files: dict[str, list[Chunk]] = {}
     for chunk in chunks:
         files.setdefault(chunk.source, []).append(chunk)
-    return tuple(chunk for of in files.values() for chunk in scope(of, value, field=wanted, about=text, pack=pack))
+    found: list[Chunk] = []
+    for of in files.values():
+        page = str(max(chunk.page or 1 for chunk in of)) if value == LAST_PAGE else value
+        found.extend(scope(of, page, field=wanted, about=text, pack=pack))
+    return tuple(found)
 
 
 def domain_checks(text: str, system: Lab, language: str = "en") -> tuple[Check, ...]:
