@@ -14,6 +14,7 @@ from raglab.answering.narrowed_questions import narrow_request
 from raglab.answering.question_parsing import parse
 from raglab.answering.question_readings import (
     Readings,
+    are_versions,
     asking_sentence,
     column_axis,
     event_places,
@@ -420,3 +421,10 @@ class TestWhatIsLeftOut:
     def test_what_asks(self, question: str, asked: str) -> None:
         """What stands before a colon or dash, and who asks, is not what is asked."""
         assert asking_sentence(question)[0] == asked
+
+
+def test_versions_are_two() -> None:
+    """Of three dated clauses none is the old one and none the new."""
+    old, new = "until 1 May 2025", "from 1 May 2025"
+    assert are_versions((old, new), GENERIC)
+    assert not are_versions((old, new, "from 1 May 2026"), GENERIC)

@@ -1046,7 +1046,7 @@ def test_the_last_page_is_that_of_each_document() -> None:
     """A learned `last` reads the field on the last page of another document, however long that is."""
     chunks = [Chunk(f"b#{n}", text, "b.md", n) for n, text in ((1, "Welcome."), (2, "Phone: 0800 123 4567"))]
     parsed = parse("What is the phone number?", Vocabulary(), documents=("b.md",))
-    failure = Failure("page_scope", "phone", ("1", "toc", "document"))
+    failure = Failure("page_scope", "phone", ("1", "toc", "document"), "", "no page is named")
     reading = read_value(failure, LAST_PAGE, "What is the phone number?", parsed, chunks, GENERIC)
     assert reading.found is not None
     assert (reading.found.value, reading.found.page) == ("0800 123 4567", 2)

@@ -519,6 +519,8 @@ def version_of(chunk: Chunk) -> str:
 
 def are_versions(clauses: Sequence[str], pack: Pack) -> bool:
     """Whether one of two clauses states what held before a date or what holds since, and the other does not."""
+    if len(clauses) != 2:
+        return False
     told = [
         [bool(first_match((*v.heads, *words), one)) for one in clauses]
         for v, words in ((pack.versions.old, LANGUAGES.questions.older), (pack.versions.new, LANGUAGES.questions.newer))
