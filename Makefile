@@ -13,7 +13,7 @@ demo: $(READY)  ## documents and questions -> trace -> study -> report
 test: $(READY)  ## lint, types, every test and notebook
 	$(BIN)/ruff check --no-cache .
 	$(BIN)/mypy
-	$(PYTEST)
+	$(PYTEST) --durations=15
 
 test-fast: $(READY)  ## without the slow tests
 	$(PYTEST) -m "not slow"
