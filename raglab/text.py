@@ -139,7 +139,7 @@ _RULE = re.compile(r"^\|?[\s:|-]*-[\s:|-]*\|?$")
 _CELL = re.compile(r"(?<!\\)\|")
 _MARK = re.compile(r"^\s*(?:[-*+•]|\d{1,2}[.)]|#{1,6}|>)\s+")
 _EMPHASIS = re.compile(r"(?<![\w*])(\*{1,2})(?=[^\s*])([^*\n]{1,400})(?<=\S)\1(?![\w*])")
-_BOLD_LABEL = re.compile(r"\s*\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s*[^\s*]")  # `**Made by** Kestrel BV`
+_BOLD_LABEL = re.compile(r"\s{0,9}\*\*[A-ZÀ-ÖØ-Þ][^*\n]{1,60}\*\*\s{0,9}[^\s*]")  # `**Made by** Kestrel BV`
 _PATH_JOINT = " > "
 _TITLE_WIDTH = 0.6  # of the longest line: a first line shorter than this was not broken for want of room
 
