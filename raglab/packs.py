@@ -397,7 +397,8 @@ class FieldModel(_Part):
     """What tells the value of a field by the words around it, and what it was measured to do.
 
     trained_by: command that fitted it. documents, labels: that it was fitted to. margin: least lead of a value over the
-    next one. filled, right: values given, and those that were right, on documents left out of the fit.
+    next one. words, words_margin: the same of the words alone, without what rules say; a kind that is not among them
+    has the one lead only. filled, right: values given, and those that were right, on documents left out of the fit.
     """
 
     trained_by: str
@@ -407,6 +408,18 @@ class FieldModel(_Part):
     filled: Annotated[int, Field(ge=0)]
     right: Annotated[int, Field(ge=0)]
     kinds: Mapping[ValueKind, KindModel]
+    words: Mapping[ValueKind, KindModel] = {}
+    words_margin: Annotated[float, Field(ge=-1.0, le=1.0)] = 0.0
+
+    @model_validator(mode="after")
+    def _has_the_same_classes_by_words(self) -> Self:
+        for kind, model in self.words.items():
+            if kind not in self.kinds or model.classes != self.kinds[kind].classes:
+                msg = (
+                    f"words.{kind} must have the classes of kinds.{kind}, got {', '.join(model.classes)}; fit it again"
+                )
+                raise ValueError(msg)
+        return self
 
     @property
     def confidence(self) -> float:

@@ -11,9 +11,17 @@ import pytest
 
 import raglab
 from raglab.answering.fields import extract, read_chunk
-from raglab.answering.learned_values import Candidate, candidates, chances, features, learned_value
+from raglab.answering.learned_values import (
+    RULE_FEATURES,
+    Candidate,
+    candidates,
+    chances,
+    features,
+    lead_of,
+    learned_value,
+)
 from raglab.lab.field_fitting import FieldLabel, fit_field_model, read_field_labels
-from raglab.packs import KindModel, Pack, pack_of
+from raglab.packs import FieldModel, KindModel, Pack, pack_of
 from raglab.values import Chunk
 
 FIELDS = {
@@ -82,6 +90,9 @@ class TestAValue:
         assert choice.lead == pytest.approx((math.exp(3) - 1) / three)
         assert learned_value(MODEL, "notice", found, frozenset({"holid"})) is None
         assert learned_value(MODEL, "notice", []) is None
+        assert lead_of(MODEL, "notice", found, choice.candidate.value.key) == choice.lead
+        (five,) = {one.value.key for one, _ in found} - {choice.candidate.value.key}
+        assert lead_of(MODEL, "notice", found, five) == -choice.lead
 
 
 class TestReading:
@@ -101,6 +112,19 @@ class TestReading:
         assert extract("notice", [page(text)], pack=PACK).value == "four weeks"
         assert extract("notice", [page(text)], pack=work()).value is None
 
+    def test_the_words_alone_must_hold_with_it_too(self) -> None:
+        """A second model without what rules say: of no word it knows all classes are alike, and no value leads."""
+        chunks = [page("Work\nNotice: four weeks.")]
+        marked = MODEL.model_copy(update={"weights": {"rule notice": (0.0, 0.0, 3.0)}})
+        plain = MODEL.model_copy(update={"weights": {"beside notic": (0.0, 0.0, 3.0)}, "intercepts": (0.0, 0.0, 0.0)})
+        blind = plain.model_copy(update={"weights": {}})
+        pack = work({"duration": marked})
+        assert extract("notice", chunks, pack=pack).value == "four weeks"
+        for words, value in ((plain, "four weeks"), (blind, None)):
+            second = {"words": {"duration": words}, "words_margin": 0.5}
+            model = pack.field_model.model_copy(update=second) if pack.field_model else None
+            assert extract("notice", chunks, pack=pack.model_copy(update={"field_model": model})).value == value
+
     def test_old_figures_are_left_to_rules(self) -> None:
         """The model knows figures in force."""
         text = "Work\nWhoever resigns stays another four weeks."
@@ -117,6 +141,13 @@ class TestReading:
         """With what is wrong."""
         with pytest.raises(ValueError, match=said):
             work(kinds)
+
+    def test_both_models_know_the_same_fields(self) -> None:
+        """Else a field would have no chance by one of them."""
+        stated = {"trained_by": "", "documents": 2, "labels": 4, "margin": 0.3, "filled": 8, "right": 8}
+        other = MODEL.model_copy(update={"classes": ("leave", "none", "pay")})
+        with pytest.raises(ValueError, match=r"the classes of kinds\.duration, got leave, none, pay"):
+            FieldModel.model_validate({**stated, "kinds": {"duration": MODEL}, "words": {"duration": other}})
 
 
 def documents() -> tuple[list[Chunk], list[FieldLabel]]:
@@ -139,6 +170,7 @@ class TestFitting:
         chunks, labels = documents()
         model = fit_field_model(chunks, labels, pack=PACK)
         assert (model.documents, model.labels, model.right, model.filled) == (12, 24, 24, 24)
+        assert not [name for name in model.words["duration"].weights if name.startswith(RULE_FEATURES)]
         again = fit_field_model(chunks[::-1], labels[::-1], pack=PACK)
         assert again.model_dump_json() == model.model_dump_json()
         pack = PACK.model_copy(update={"field_model": model})

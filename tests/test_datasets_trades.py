@@ -66,9 +66,9 @@ class TestASetOfATrade:
 
 
 @pytest.mark.parametrize("trade", TRADES)
-@pytest.mark.parametrize("folder", ["sealed", "unread"])
+@pytest.mark.parametrize("folder", ["sealed", "sealed_second"])
 class TestSealed:
-    """The sealed sets, read once and not yet: nothing but that they are as they were written."""
+    """The sealed sets, read once each: nothing but that they are as they were written."""
 
     def test_nothing_was_changed_after_it_was_written(self, folder: str, trade: str) -> None:
         """Every file has the digest that its writer stated."""

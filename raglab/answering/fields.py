@@ -23,7 +23,7 @@ from raglab.answering.field_rules import (
     total_value,
 )
 from raglab.answering.labelled_values import begins_with_label, labelled_value, stems, telling_stems, timing
-from raglab.answering.learned_values import Candidate, RuleValue, candidates, features, learned_value
+from raglab.answering.learned_values import Candidate, RuleValue, candidates, features, lead_of, learned_value
 from raglab.answering.typed_values import fold, is_whole, name_in_sentence, typed_values
 from raglab.characters import unaccented
 from raglab.languages import LANGUAGES
@@ -276,10 +276,13 @@ def extract(field: str, chunks: Sequence[Chunk], *, about: str = "", pack: Pack 
     choice = learned_value(model, field, seen, telling_stems(rule, about, own_words(field, pack)))
     if choice is None:
         return by_rule
-    if choice.lead < fitted.margin:
-        return NOTHING
     one = choice.candidate
-    if found is not None and one.value.text in found.text:
+    words = fitted.words.get(rule.kind or "text")
+    if choice.lead < fitted.margin or (
+        words is not None and lead_of(words, field, seen, one.value.key) < fitted.words_margin
+    ):
+        return NOTHING
+    if found is not None and _is_same(rule.kind, one.value.text, found.text):
         return _extraction(found, chunks, fitted.confidence)
     return _extraction(RuleValue(one.value.text, one.sentence, one.chunk), chunks, fitted.confidence)
 

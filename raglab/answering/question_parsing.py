@@ -48,7 +48,7 @@ _HOW = (r"how|combien|comment",)
 # What a French clause asks for, before an inversion or `est-ce que` that alone would ask whether.
 _ASKED_FOR = re.compile(
     r"(?:^|[,;:.!?] ?|\b(?:et|mais|alors) )"
-    r"(?:(?:a|de|d'|en|pour|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
+    r"(?:(?:a|de|d'|en|pour|pendant|durant|sous|chez|depuis|avec|dans|sur|jusqu'a|a partir de|au bout de) ?)?"
     r"(?:combien|quel(?:le)?s?|quand|ou|qui|pourquoi|lequel|laquelle)\b[^,;:.!?]*$"
 )
 _MONTHS: Mapping[str, int] = {

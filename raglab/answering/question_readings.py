@@ -154,7 +154,8 @@ def wanted(
         if word in idle or stem in told or stem in titled or len(word) < 2 or word.isdigit():
             rest |= {stem} - _UNIT_STEMS  # the unit of a value tells no figure of it from another
             continue
-        stem = same.get(stem, stem)
+        if same.get(stem) in known or stem not in known:  # another word for it is of use where documents have that one
+            stem = same.get(stem, stem)
         core[stem if stem in known or stem[:SHORT] not in known else stem[:SHORT]] = None
     if (
         not core and shape not in CONTACT and not _forms(field, pack)

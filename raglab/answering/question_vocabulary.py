@@ -61,7 +61,7 @@ TELLING = (
 )  # what something says, no more
 HOLDERS = frozenset(_QUESTIONS.holders)  # it is a document or a part of it that says something
 MEASURES: TermTable = _QUESTIONS.measures
-VALUE_NOUNS, NUMBERED = _QUESTIONS.values, _QUESTIONS.numbered
+VALUE_NOUNS, NUMBERED, THIS_PART = _QUESTIONS.values, _QUESTIONS.numbered, _QUESTIONS.this_part
 _OPENING = re.compile(rf"^(?:{'|'.join(_QUESTIONS.opening)})(?!\w)[ ,:]*")
 
 

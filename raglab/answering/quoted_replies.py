@@ -8,7 +8,7 @@ kind of value that is asked for. What is found is quoted, with a calibrated conf
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from math import exp, log
 from typing import Any, NamedTuple
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 from raglab.answering.contents import contents
 from raglab.answering.extractive import piece_text
 from raglab.answering.question_vocabulary import READ, first_entry, plain_terms
-from raglab.answering.reply_words import ReplyTopic, named_pages, reply_topic, small_stems
-from raglab.answering.stated_values import SHAPES, SHORT, word_stems
+from raglab.answering.reply_words import NEGATIVE, ReplyTopic, named_pages, reply_topic, small_stems, whole_words
+from raglab.answering.stated_values import SHAPES, YEAR, stems, word_stems
 from raglab.languages import LANGUAGES
 from raglab.numerals import any_of
 from raglab.packs import GENERIC, Pack, compile_expression
@@ -100,7 +100,6 @@ _CODE = re.compile(
 )
 _NAME = re.compile(r"\b[A-ZÀ-Þ][\w'’-]{1,30} (?:[A-ZÀ-Þ]\. )?(?:d[eu] |van |von )?[A-ZÀ-Þ][\w'’-]{1,30}")
 _FIRM = re.compile(rf"\b(?i:{any_of(LANGUAGES.values.firms)})\b")
-_YEAR = re.compile(r"(?<!\d)(?:19|20)\d\d(?!\d)")
 _UNITS = {  # what measures a value of a kind that questions name
     "°": re.compile(r"\d ?°"),
     "W": re.compile(r"\d ?(?:k?W|watts?)\b"),
@@ -111,13 +110,9 @@ _UNITS = {  # what measures a value of a kind that questions name
 _REPLIES = LANGUAGES.replies
 
 
-def _any(patterns: Iterable[str]) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?:{'|'.join(patterns) or '(?!)'})(?!\w)")
-
-
-_MEASURES = {unit: _any(patterns) for unit, patterns in _REPLIES.measures.items()}
-_CODES, _WRITING, _NEGATIVE = (_any(words) for words in (_REPLIES.codes, _REPLIES.writing, _REPLIES.negative))
-_HELD, _HOLDS = _any(_REPLIES.held), _any(_REPLIES.holds)
+_MEASURES = {unit: whole_words(patterns) for unit, patterns in _REPLIES.measures.items()}
+_CODES, _WRITING = whole_words(_REPLIES.codes), whole_words(_REPLIES.writing)
+_HELD, _HOLDS = whole_words(_REPLIES.held), whole_words(_REPLIES.holds)
 _RARE = ("code", "firm", "email", "phone", "person", "date", "percentage")  # shapes that few lines have
 _OF_KIND = {"reference": "code", "organisation": "firm"}  # kinds of value of a pack -> shapes
 _LABEL = 6  # words of a sentence that may head those behind it
@@ -238,19 +233,14 @@ def _lines(text: str) -> tuple[_Line, ...]:
             continue
         shown = piece_text(piece)
         told = " ".join(dict.fromkeys((heading, lead) if piece.kind == "row" else (heading, lead, before)))
-        made.append(_Line(shown, heading, lead, _stems(shown), _stems(told), -1))
+        made.append(_Line(shown, heading, lead, stems(shown), stems(told), -1))
         before = piece.text if piece.kind != "row" else before
         lead = piece.text if short else lead  # `Jury service.` heads what follows it
     return tuple(made)
 
 
-def _stems(text: str) -> frozenset[str]:
-    own = word_stems(text)
-    return own | {stem[:SHORT] for stem in own}
-
-
 def _title_stems(chunk: Chunk) -> frozenset[str]:
-    return _stems(" ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")))
+    return stems(" ".join(chunk.tags.get(name, "") for name in ("title", "product", "vendor")))
 
 
 def _of_document(lines: list[_Line], topic: ReplyTopic, chunks: Sequence[Chunk]) -> tuple[list[_Line], ReplyTopic]:
@@ -314,7 +304,7 @@ def _features(question: str, asked: frozenset[str], topic: ReplyTopic, lines: Se
         "reply": [_share(said, one.own, rare) for one in lines],
         "reply near": [_share(said, one.near - one.own, rare) for one in lines],
         "denied": [float(bool(topic.denied & one.own)) for one in lines],
-        "part": [_share(topic.part, _stems(one.section), dict.fromkeys(topic.part, 1.0)) for one in lines],
+        "part": [_share(topic.part, stems(one.section), dict.fromkeys(topic.part, 1.0)) for one in lines],
         "rare shape": [float(has and shape in _RARE) for has in shapes],
         "shape": [float(has and shape not in _RARE) for has in shapes],
         "unit": [float(any(form.search(one.text) for form in units)) for one in lines],
@@ -322,7 +312,7 @@ def _features(question: str, asked: frozenset[str], topic: ReplyTopic, lines: Se
         "dated": [float(any(pair)) for pair in dated],
         "other time": [float(bool(pair[0] or pair[1]) and topic.time not in pair) for pair in dated],
         "both times": [float(pair == ("old", "new")) for pair in dated],
-        "forbids": [float(topic.forbids and bool(_NEGATIVE.search(plain_terms(one.text)))) for one in lines],
+        "forbids": [float(topic.forbids and bool(NEGATIVE.search(plain_terms(one.text)))) for one in lines],
         "long": [min(len(one.text.split()), 30) / 30 for one in lines],
     }
     return {name: np.asarray(values) for name, values in columns.items()}
@@ -332,7 +322,7 @@ def _times(text: str) -> tuple[str, str]:
     """Whether a line speaks of what held and of what holds; a year alone may be of either."""
     plain = plain_terms(text)
     old, new = bool(_HELD.search(plain)), bool(_HOLDS.search(plain))
-    if not old and not new and _YEAR.search(text):
+    if not old and not new and YEAR.search(text):
         return ("old", "new")
     return ("old" if old else "", "new" if new else "")
 

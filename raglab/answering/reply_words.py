@@ -17,28 +17,28 @@ Size = Literal["large", "small", ""]
 _WORDS = LANGUAGES.replies
 
 
-def _any(patterns: Iterable[str]) -> re.Pattern[str]:
+def whole_words(patterns: Iterable[str]) -> re.Pattern[str]:
     """Any of some expressions as whole words."""
     return re.compile(rf"(?<!\w)(?:{'|'.join(patterns) or '(?!)'})(?!\w)")
 
 
-OLDER, NEWER = _any(_WORDS.older), _any(_WORDS.newer)
-_LARGER, _SMALLER = _any(_WORDS.larger), _any(_WORDS.smaller)
+OLDER, NEWER = whole_words(_WORDS.older), whole_words(_WORDS.newer)
+_LARGER, _SMALLER = whole_words(_WORDS.larger), whole_words(_WORDS.smaller)
 _PARTS = "|".join(_WORDS.parts)
 _PAGE = re.compile(rf"(?<!\w)(?:{_PARTS}|p\.?)s? ?0*([1-9]\d{{0,2}})(?!\w)|^0*([1-9]\d?)$")
-_COVER, _NEXT, _LAST = _any(_WORDS.cover), _any(_WORDS.next), _any(_WORDS.last)
+_COVER, _NEXT, _LAST = whole_words(_WORDS.cover), whole_words(_WORDS.next), whole_words(_WORDS.last)
 _BEHIND_COVER = re.compile(
     rf"(?<!\w)(?:{'|'.join(_WORDS.after)})(?!\w).{{0,12}}?(?<!\w)(?:{'|'.join(_WORDS.cover)})(?!\w)"
 )
-_CONTENTS, _WHOLE, _LOOKING = _any(_WORDS.contents), _any(_WORDS.whole), _any(_WORDS.looking)
-_ONLY = _any(map(re.escape, _WORDS.only))
+_CONTENTS, _WHOLE, _LOOKING = whole_words(_WORDS.contents), whole_words(_WORDS.whole), whole_words(_WORDS.looking)
+_ONLY = whole_words(map(re.escape, _WORDS.only))
 _PART = re.compile(rf"(?<!\w)(?:{_PARTS})s?(?: (?:{'|'.join(_WORDS.about)})(?!\w))* ?(?P<rest>[^,.;!?]{{1,60}})")
 _DENYING = re.compile(rf"^(?:{'|'.join(_WORDS.denying)})")
-_NEGATIVE = _any(_WORDS.negative)
+NEGATIVE = whole_words(_WORDS.negative)
 _SEGMENT = re.compile(rf"[,.;:!?–—]+(?: |$)| - |(?<!\w)(?:{'|'.join(_WORDS.turning)})(?!\w)")
 _OPENING = re.compile(rf"^(?:{'|'.join((*_WORDS.agreeing, *_WORDS.refusing))})[,;:.!]* (?=\S)")
-_AGREED = _any(_WORDS.agreed)
-_ORDINALS = {place: _any(words) for place, words in _WORDS.ordinals.items()}
+_AGREED = whole_words(_WORDS.agreed)
+_ORDINALS = {place: whole_words(words) for place, words in _WORDS.ordinals.items()}
 
 
 class ReplyTopic(NamedTuple):
@@ -212,7 +212,7 @@ def reply_topic(reply: str) -> ReplyTopic:
         if is_denied:
             denied |= word_stems(part)
         else:
-            forbids = forbids or bool(_NEGATIVE.search(part))
+            forbids = forbids or bool(NEGATIVE.search(part))
             meant |= word_stems(part)
             kept.append(part)
     named = frozenset[str]().union(*(word_stems(match["rest"]) for match in _PART.finditer(told)))
@@ -238,5 +238,5 @@ def _segments(said: str) -> list[tuple[str, bool]]:
     """Parts of a reply, and whether each says what is not meant: of a later part any negation does."""
     parts = [part.strip() for part in _SEGMENT.split(said) if part and part.strip()]
     return [
-        (part, bool(_DENYING.search(part) or (place and _NEGATIVE.search(part)))) for place, part in enumerate(parts)
+        (part, bool(_DENYING.search(part) or (place and NEGATIVE.search(part)))) for place, part in enumerate(parts)
     ]

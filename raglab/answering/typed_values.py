@@ -115,6 +115,8 @@ _NUMBER = (  # whole or not at all: nothing is given back
 _BEFORE = r"(?<![^\W_])(?<!\d[.,:/])"  # no letter or digit is cut off
 _MINUS = r"(?:(?<![^\W_])[-−–+±])?"
 _JOINT = r"(?:\s?[-–—]\s?|\s(?:to|a|à|et|and)\s)"
+_BETWEEN = re.compile(r"(?<![^\W_])(?:between|entre)\s\Z")
+_FRACTION_BEHIND = re.compile(r"\s(?:et (?:demie?|quart)|and a (?:half|quarter))(?![^\W_])")
 _RIGHT = r"(?![^\W_]|[½¼¾⅓⅔+]|[-.,/:]\d)"
 
 
@@ -145,16 +147,21 @@ def _rate() -> str:
     return rf"(?:(?:{one}){{1,2}}(?![^\W_])|\sp\.a\.|\s(?:pa|pcm)(?![^\W_]))?"
 
 
-def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str = "") -> Iterator[TypedValue]:
-    """Values with the other end of their range: `£10-£20`, `3 to 5 days`, `£10-20`.
+def _joined(
+    found: Iterable[TypedValue], text: str, left: str = "", right: str = "", links: str = "to|a"
+) -> Iterator[TypedValue]:
+    """Values with the other end of their range: `£10-£20`, `3 to 5 days`, `£10-20`, `between 5 °C and 40 °C`.
 
     Args:
-      left, right: expression of a bare number that may begin or end a range.
+      left, right: expression of a bare number that may begin or end a range. links: words between two whole ends.
     """
     plain = fold(text)
     values: list[TypedValue] = []
     for value in found:
-        if values and re.fullmatch(r"\s?[-–—]\s?|\s(?:to|a)\s", plain[values[-1].end : value.start]):
+        between = plain[values[-1].end : value.start] if values else ""
+        if re.fullmatch(rf"\s?[-–—]\s?|\s(?:{links})\s", between) or (
+            re.fullmatch(r"\s(?:and|et)\s", between) and _BETWEEN.search(plain[: values[-1].start][-10:])
+        ):
             first = values.pop()
             value = TypedValue(  # noqa: PLW2901 - both ends are one value
                 first.start,
@@ -164,8 +171,11 @@ def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str =
                 first.whole and value.whole,
             )
         values.append(value)
+    reach = 0
     for value in values:
         start, end, key = value.start, value.end, value.key
+        if start < reach:
+            continue  # the fraction of the value before: `one hour and a quarter`
         before = re.search(rf"{_BEFORE}({left})(?:{_JOINT})\Z", plain[max(0, start - 60) : start]) if left else None
         if before:
             # `between 3 and 5 days` and `de 3 à 5 jours` are one range; `in 2024 and 5 days` is none, and cut
@@ -174,6 +184,10 @@ def _joined(found: Iterable[TypedValue], text: str, left: str = "", right: str =
         after = re.match(rf"\s?[-–—]\s?({right})(?![^\W_]|[.,]\d)", plain[end : end + 60]) if right else None
         if after:
             end, key = end + after.end(), f"{key}..{after[1]}"
+        fraction = _FRACTION_BEHIND.match(plain, end)
+        if fraction:
+            end, key = fraction.end(), f"{key}{fraction[0]}"
+        reach = end
         yield TypedValue(start, end, text[start:end], key, value.whole and _stands_alone(plain, start, end))
 
 
@@ -300,6 +314,9 @@ def _durations() -> re.Pattern[str]:
     return re.compile(rf"{_BEFORE}(?:{clock}|{together}|{one}|{short}|{single})")
 
 
+_END_OF = re.compile(r"(?<![^\W_])(?:end of\s|fin d')\Z")
+
+
 def _duration_values(text: str) -> Iterator[TypedValue]:
     plain = fold(text)
     found = []
@@ -309,6 +326,8 @@ def _duration_values(text: str) -> Iterator[TypedValue]:
             r"(?:\d|%|times|once|twice|days|hours|weeks|fois|jours)\s\Z", plain[max(0, start - _NEAR) : start]
         ):
             continue  # `£25 a day`, `twice a week` count by it
+        if _END_OF.search(plain[max(0, start - _NEAR) : start]):
+            continue  # `the end of a month` is a day
         by = re.match(rf"{_rate()}", plain[end:])
         key = " ".join(re.sub(r"\b(?:working|business) days?\b", "working day", _spelt(match[0])).split())
         if match["hours"]:
@@ -348,7 +367,7 @@ def _quantities() -> re.Pattern[str]:
     unit, first = (rf"(?:\s?(?{form}{names})(?:\s(?:ac|dc))?)" for form in (":", "P<unit>"))
     sides = rf"(?:(?:\s?(?:{_UNITS}))?\s?[x×]\s?{_NUMBER}){{0,2}}"
     return re.compile(
-        rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{first}(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}"
+        rf"{_BEFORE}{_MINUS}{_NUMBER}{sides}{first}(?:(?<=lb)\s{_NUMBER}\s?oz)?(?:\s?±\s?{_NUMBER}(?:{unit}|\s?%))?(?![^\W_]|[²³]){_rate()}"
     )
 
 
@@ -359,7 +378,7 @@ def _quantity_values(text: str) -> Iterator[TypedValue]:
         for match in _quantities().finditer(plain)
         if _is_unit(text[match.start("unit") : match.end("unit")])
     )
-    return _joined(found, text, left=rf"{_MINUS}{_NUMBER}")
+    return _joined(found, text, left=rf"{_MINUS}{_NUMBER}", links="to|a|thru|through|(?:right )?up to|jusqu'a|~")
 
 
 def _is_unit(printed: str) -> bool:
@@ -585,7 +604,8 @@ _PERSON = re.compile(rf"(?<![^\W_])(?<![-&’'])({_TITLE}{{0,2}}){_CAP}(?:[ \u00
 _FIRM = re.compile(
     r"(?<![^\W_])(?<![-’'])(?:[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30})"
     r"(?:[ \u00a0](?:(?:&|and|et|of|for|de|du|des|la|le|the)\s){0,2}(?:[dl][’'])?[A-ZÀ-ÖØ-Þ\d][\w’'&.-]{0,30}"
-    r"|,\s(?:Inc|LLC|Ltd|LLP|SA|SAS|PLC|plc)\b\.?){0,8}(?:[ \u00a0]plc\b)?"
+    r"|[ \u00a0]\([A-ZÀ-ÖØ-Þ][\w’'&-]{0,30}\)(?=[ \u00a0](?:Ltd|Limited|Inc|LLC|DAC|plc|PLC|Pty)\b)"
+    r"|,\s(?:Inc|LLC|Ltd|LLP|SA|SAS|PLC|plc)\b\.?){0,8}(?:[ \u00a0](?:plc|inc|ltd|ltée|asbl)\b)?"
 )
 
 

@@ -232,17 +232,17 @@ class Intents:
 class QuestionWords:
     """How questions leave something out; expressions are read from a text without accents, as whole words.
 
-    telling: ask what something says, without a subject. holders: what says it. idle: words that a question has beside
-    its subject. asking: words that begin what is asked, behind a colon or a dash. circumstances: clauses that speak of
-    who asks and tell nothing apart. polite: asks whether one
-    would answer. opening: leads up to a subject without a task. values: nouns whose value is asked
-    for by their name. numbered: parts that are named by a number. codes: stand before a printed
-    code. older, newer: of what
-    held before a date or holds since. measures: by name, words by which a
-    measure is asked for; units: how it is printed.
+    telling: ask what something says, without a subject. this_part: point at a part without a name. holders: what
+    says it. idle: words that a question has beside its subject. asking: words that begin what is asked, behind a
+    colon or a dash. circumstances: clauses that speak of who asks and tell nothing apart. polite: asks whether one
+    would answer. opening: leads up to a subject without a task. values: nouns whose value is asked for by their
+    name. numbered: parts that are named by a number. codes: stand before a printed code. older, newer: of what held
+    before a date or holds since. measures: by name, words by which a measure is asked for; units: how it is
+    printed.
     """
 
     telling: Patterns = ()
+    this_part: Patterns = ()
     holders: Words = ()
     idle: Words = ()
     asking: Patterns = ()

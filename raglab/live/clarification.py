@@ -23,6 +23,7 @@ from raglab.answering.question_parsing import parse
 from raglab.answering.question_vocabulary import Failure, ParsedQuestion, QuestionReading, named_document
 from raglab.answering.question_wording import question_wording as wording
 from raglab.answering.task_answers import TASKS
+from raglab.answering.unanswered_questions import is_likely_stated, unanswered_gap
 from raglab.audit.default_rows import RowKey
 from raglab.audit.explanation import Explanation
 from raglab.audit.explanation import explain_request as explained
@@ -379,8 +380,24 @@ def _clarify_gaps(turn: Turn, parsed: ParsedQuestion) -> Response:
     if reading is None:
         scope = parsed.said("page_scope", least) or ""
         narrowed = scope_request(scope, request.text, parsed, pinned.chunks, pack=turn.pack)
-        return turn.answer() if narrowed is None else turn.answer_narrowed(narrowed)
+        response = turn.answer() if narrowed is None else turn.answer_narrowed(narrowed)
+        return _ask_unanswered(response, turn, parsed, pinned, domain)
     return reading_response(request, reading, _why(reading, turn), domain, turn.system, {})
+
+
+def _ask_unanswered(
+    response: Response, turn: Turn, parsed: ParsedQuestion, pinned: PinnedDocuments, domain: Sequence[Check]
+) -> Response:
+    """A refusal, or the question to the user where what was asked says too little; any other response as it is.
+
+    A bandit had its round with the refusal and takes an id once, so that nothing is asked then.
+    """
+    clarifier, text = turn.clarifier, turn.request.text
+    if response["status"] != "refuse" or clarifier.vocabulary is None or wants_bandit(turn.system):
+        return response
+    least, encode = clarifier.costs.min_field_confidence, clarifier.vocabulary.encode
+    gap = unanswered_gap(parsed, text, pinned.chunks, least, turn.pack, encode)
+    return response if gap is None else _fill_in(vague(turn, parsed, gap, pinned, domain))
 
 
 def vague(
@@ -489,7 +506,24 @@ def _without_default(one: Vague, prospect: Prospect) -> Response:
     open_still = paged or one.failure.kind in {"intent", "implicit_entity"}
     if open_still and len(readings) > 1 and not prospect.is_default:
         return _ask_user(one, prospect, [reading.value for reading in readings], [])
-    return extend_response(one.turn.answer(), {}, warnings)
+    response = one.turn.answer()
+    if response["status"] == "refuse" and len(readings) > 1 and not prospect.is_default and _is_held(one):
+        return _ask_user(one, prospect, [reading.value for reading in readings], [])
+    return extend_response(response, {}, warnings)
+
+
+def _is_held(one: Vague) -> bool:
+    """Whether documents are likely to state a field that no page was read for, so that a refusal is put off.
+
+    A bandit had its round with the refusal and takes an id once, so that nothing is asked then.
+    """
+    if one.failure.kind != PAGE_SCOPE or one.failure.target_field not in one.pack.readings:
+        return False
+    if wants_bandit(one.turn.system):
+        return False
+    known = one.turn.clarifier.vocabulary
+    encode = None if known is None else known.encode
+    return is_likely_stated(one.failure.target_field, one.request.text, one.pinned.chunks, one.pack, encode)
 
 
 def _candidate_values(one: Vague) -> tuple[str, ...]:

@@ -26,7 +26,7 @@ from raglab.values import Case, Chunk, TraceData
 
 FIRST = 8  # hits whose documents are read
 # Of the parser. To be raised with every change of what it reads: a trace of another version is measured again.
-PARSER = f"{BY_RULES}-3"
+PARSER = f"{BY_RULES}-4"
 
 
 class Gaps(NamedTuple):
